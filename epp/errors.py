@@ -1,0 +1,54 @@
+"""Every refusal of the picker; each class fixes the HTTP status its client sees.
+
+Source: the status table of the Go picker (code word, status, dropped reason), kept so that clients and dashboards of
+either can be used with both.
+"""
+
+from __future__ import annotations
+
+DROPPED_REASON_HEADER = "x-llm-d-request-dropped-reason"
+
+
+class EppError(Exception):
+    """Base of every refusal. ``str(error)`` names the value, the limit and what to do.
+
+    ``code`` is the word in the body ``inference error: <code> - <message>``; ``dropped_reason``, where there is one,
+    goes into the header of the same name.
+    """
+
+    http_status = 500
+    code = "Internal"
+    dropped_reason: str | None = None
+
+    @property
+    def body(self) -> str:
+        """What the client reads."""
+        return f"inference error: {self.code} - {self}"
+
+
+class BadRequest(EppError):
+    """The request cannot be understood: bad JSON, wrong shape, no parser for its path, no model."""
+
+    http_status, code = 400, "BadRequest"
+
+
+class NoEndpoints(EppError):
+    """No endpoint may serve the request: the pool is empty, or the subset names none of it."""
+
+    http_status, code, dropped_reason = 503, "ServiceUnavailable", "rejected-no-endpoints"
+
+
+class Saturated(EppError):
+    """The filters left no candidate."""
+
+    http_status, code, dropped_reason = 429, "ResourceExhausted", "rejected-saturated"
+
+
+class TooLarge(EppError):
+    """The request body is larger than the picker reads."""
+
+    http_status, code = 413, "RequestTooLarge"
+
+
+class ConfigError(Exception):
+    """A configuration that cannot be used; the message names the file, the key path and the allowed values."""

@@ -1,0 +1,1 @@
+"""HTTP/2 and gRPC, as thin as an ext-proc exchange allows."""

@@ -1,0 +1,164 @@
+"""What a plugin sees and what it answers.
+
+Everything here is data or a one-method seam. A plugin never does I/O, never reads a clock of its own and never
+changes what it is given: one decision sees one snapshot, and it is over when the call returns.
+
+A plugin is a class with a type name (``type_name``, as written in ``EndpointPickerConfig``), a ``Parameters`` struct
+whose unknown keys are errors, and one method. It can be made with no arguments: every parameter has a default.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import ClassVar, Generic, NewType, TypeVar
+
+import msgspec
+
+Slot = NewType("Slot", int)
+"""An endpoint's number in every per-endpoint table (bit masks, lists). Reused only after the endpoint was removed."""
+
+
+class Tier(Enum):
+    """A kind of memory that holds KV blocks, fastest first."""
+
+    GPU = "gpu"
+    CPU = "cpu"
+    STORAGE = "storage"
+
+
+class LoraState(msgspec.Struct, frozen=True):
+    """Which LoRA adapters an engine has loaded or has requests waiting for."""
+
+    running: frozenset[str] = frozenset()
+    waiting: frozenset[str] = frozenset()
+    max_loras: int = 0
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """One endpoint in one decision. Replaced as a whole when anything about it changes."""
+
+    slot: Slot
+    address: str
+    """Where requests go: ``10.0.0.7:8000``; IPv6 in brackets."""
+    name: str = ""
+    """``namespace/name``."""
+    labels: Mapping[str, str] = {}
+    waiting: int = 0
+    """Requests queued in the engine: as scraped, plus those of ours that the scrape cannot have seen and that will queue."""
+    running: int = 0
+    """Requests in the engine's batch: as scraped, plus those of ours that the scrape cannot have seen and that will run."""
+    kv_usage: float = 0.0
+    """Share of the engine's GPU KV blocks in use, 0 to 1."""
+    in_flight: int = 0
+    """Requests that this picker sent there and that have not ended (exact, counted at the pick)."""
+    fresh: bool = True
+    """False when no scrape succeeded within the staleness threshold; the numbers are then the last known."""
+    block_tokens: int | None = None
+    """Tokens per KV block, as the engine reports it."""
+    gpu_blocks: int | None = None
+    """KV blocks in GPU memory, as the engine reports it."""
+    lora: LoraState = LoraState()
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """One prompt as canonical bytes.
+
+    Two requests share a cached prefix only if ``identity`` is equal and ``data`` begins alike.
+    """
+
+    identity: bytes
+    """Everything that makes equal text a different prefix: kind of prompt, target model or LoRA, cache salt."""
+    data: bytes
+    """The prompt itself, 4 bytes to a token: text as UTF-8, token ids as little-endian uint32."""
+
+
+class CachedPrefix(msgspec.Struct):
+    """How much of a request's prompts each endpoint holds in one tier, as one producer sees it."""
+
+    tier: Tier
+    total_tokens: int
+    """Tokens in the full blocks of all prompts: what could be held at most."""
+    tokens: Mapping[Slot, int]
+    """Contiguous tokens held from the start of each prompt, summed; endpoints that hold nothing are absent."""
+
+
+class Request(msgspec.Struct):
+    """One inference request as the plugins see it. Only the director and the producers write to it."""
+
+    id: str
+    model: str
+    """The model the client asked for."""
+    target_model: str
+    """The model sent to the engine, after a rewrite."""
+    prompts: tuple[Prompt, ...] = ()
+    prompt_tokens: int = 1
+    """At least 1. An estimate (4 bytes a token) unless the client sent token ids."""
+    streaming: bool = False
+    headers: Mapping[str, str] = {}
+    """Lower-case names; the last of repeated ones."""
+    priority: int = 0
+    fairness_id: str = "default-flow"
+    cached: dict[str, CachedPrefix] = {}
+    """By producer name, filled in by the producers before scoring."""
+
+
+class NoParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """For plugins that take none."""
+
+
+P = TypeVar("P", bound=msgspec.Struct)
+
+
+class Plugin(Generic[P]):
+    """A named instance of a plugin type. ``name`` defaults to the type."""
+
+    type_name: ClassVar[str]
+    Parameters: ClassVar[type[msgspec.Struct]] = NoParameters
+
+    def __init__(self, parameters: P | None = None, name: str = "") -> None:
+        self.parameters: P = parameters if parameters is not None else self.Parameters()  # type: ignore[assignment]
+        self.name = name or self.type_name
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.parameters!r})"
+
+
+class Producer(Plugin[P], ABC):
+    """Computes data that scorers read, and learns from picks."""
+
+    @abstractmethod
+    def produce(self, request: Request, candidates: Sequence[Candidate]) -> None:
+        """Write what is known about ``request`` into it, before scoring."""
+
+    @abstractmethod
+    def picked(self, request: Request, candidate: Candidate) -> None:
+        """Note that ``request`` goes to ``candidate``; called once, in the same step as the pick."""
+
+
+class Filter(Plugin[P], ABC):
+    """Narrows the candidates."""
+
+    @abstractmethod
+    def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return those that may serve ``request``, in the given order; none means the request is refused."""
+
+
+class Scorer(Plugin[P], ABC):
+    """Says how good each candidate is for a request."""
+
+    @abstractmethod
+    def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
+        """One score in [0, 1] per candidate, same order, higher is better; all equal means no opinion."""
+
+    def picked(self, request: Request, candidate: Candidate) -> None:  # noqa: B027 - most scorers keep no memory
+        """Note that ``request`` goes to ``candidate``; for scorers that remember."""
+
+
+class Picker(Plugin[P], ABC):
+    """Chooses by total score."""
+
+    @abstractmethod
+    def pick(self, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:
+        """Positions of the chosen candidates, the best first, the rest fallbacks in order; at least one."""
