@@ -1,0 +1,98 @@
+"""The values that pass between the exchange, the director and whoever learns how a request ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+import msgspec
+
+from scorers.base import Candidate, Request
+
+
+class RequestHead(msgspec.Struct, frozen=True):
+    """What a stream says about a request before its body."""
+
+    headers: Mapping[str, str]
+    """Lower-case names, pseudo-headers included; the last of repeated ones."""
+    subset: frozenset[str] | None = None
+    """The ``address:port`` values the proxy allows; None when it names no subset, empty when it allows none."""
+
+    @property
+    def path(self) -> str:
+        """The request path without its query; proxies that hide it may say it in another header."""
+        for name in (":path", "x-original-path", "x-forwarded-path"):
+            if value := self.headers.get(name):
+                return value.partition("?")[0]
+        return "/v1/completions"
+
+
+class RequestLabels(NamedTuple):
+    """The labels of the per-request metrics."""
+
+    model_name: str = ""
+    target_model_name: str = ""
+    fairness_id: str = ""
+    priority: int = 0
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """Where a request goes, and why."""
+
+    pick_id: int
+    """Our own id of this pick (clients repeat request ids); travels in the dynamic metadata."""
+    chosen: tuple[Candidate, ...]
+    """The pick first, then the fallbacks in order."""
+    labels: RequestLabels
+    request: Request | None = None
+    """None for a request without a body: nothing was scored."""
+    body: bytes | None = None
+    """The body to send instead of the client's; None forwards the client's byte for byte."""
+    scores: Mapping[str, tuple[float, list[float]]] = {}
+    """By scorer name: its weight and its score of each candidate (``candidates`` order)."""
+    candidates: tuple[Candidate, ...] = ()
+    reason: str = ""
+
+    @property
+    def destination(self) -> str:
+        """``ip:port,ip:port``, the value of the destination header and metadata."""
+        return ",".join(c.address for c in self.chosen)
+
+
+class Cause(Enum):
+    """How a request ended."""
+
+    COMPLETED = "completed"
+    DISCONNECTED = "disconnected"
+    """The client or the proxy ended the stream before the response did."""
+    LEASE_EXPIRED = "lease-expired"
+    """Nobody reported the end in time."""
+    RECONCILED = "reconciled"
+    """The endpoint's own counts say that it no longer has the request."""
+    ENDPOINT_REMOVED = "endpoint-removed"
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What an engine reports in ``usage``. Units: tokens."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What was observed of a response; fields that nobody observed stay None. Units: seconds from receipt, bytes."""
+
+    cause: Cause
+    status: int | None = None
+    duration_s: float | None = None
+    ttft_s: float | None = None
+    response_bytes: int | None = None
+    streaming: bool = False
+    usage: Usage | None = None
+    served_by: str | None = None
+    """``address:port`` that really answered, where the proxy says so (a fallback, perhaps)."""
+    errors: list[str] = field(default_factory=list)
