@@ -1,0 +1,98 @@
+"""The layering that docs/architecture.md promises: imports point down, heavy libraries live in one place each."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("epp", "scorers", "kvengine")
+
+# Each heavy library and the one module or folder that may import it.
+HOME = {
+    "aiohttp": ("epp/scrape/", "epp/admin.py", "epp/sim/", "epp/demo/"),
+    "betterproto2": ("epp/standalone/",),
+    "click": ("epp/cli.py",),
+    "cryptography": ("epp/tls.py",),
+    "envoy_data_plane": ("epp/standalone/",),
+    "google.protobuf": ("epp/pb/", "epp/extproc.py", "epp/messages.py"),
+    "grpc": ("epp/wire/aio.py",),
+    "grpc_health": ("epp/health.py",),
+    "hpack": ("epp/wire/",),
+    "prometheus_client": ("epp/telemetry/", "epp/admin.py"),
+    "rich": ("epp/demo/", "epp/cli.py"),
+    "torch": ("kvengine/",),
+    "uvloop": ("epp/serve.py",),
+    "vllm": ("kvengine/connector/",),
+    "watchfiles": ("epp/discovery/",),
+    "xxhash": ("scorers/",),
+    "yaml": ("epp/config/", "epp/discovery/"),
+}
+
+
+def modules() -> Iterator[Path]:
+    for package in PACKAGES:
+        yield from (ROOT / package).rglob("*.py")
+
+
+def imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+def uses(imported: set[str], library: str) -> bool:
+    return any(name == library or name.startswith(library + ".") for name in imported)
+
+
+@pytest.mark.parametrize("library", sorted(HOME))
+def test_each_heavy_library_is_imported_in_its_home_only(library: str) -> None:
+    strangers = [
+        str(path.relative_to(ROOT))
+        for path in modules()
+        if uses(imports(path), library) and not str(path.relative_to(ROOT)).startswith(HOME[library])
+    ]
+    assert not strangers, f"{library} belongs into {HOME[library]}; also imported in {strangers}"
+
+
+def test_imports_point_down() -> None:
+    for path in modules():
+        package = path.relative_to(ROOT).parts[0]
+        imported = imports(path)
+        if package == "scorers":
+            assert not uses(imported, "epp"), f"{path}: scorers must not import epp"
+        if package in ("scorers", "epp"):
+            assert not uses(imported, "kvengine"), f"{path}: kvengine stands alone"
+        if package == "kvengine":
+            assert not uses(imported, "epp"), f"{path}: kvengine stands alone"
+            assert not uses(imported, "scorers"), f"{path}: kvengine stands alone"
+
+
+def test_the_simulator_shares_no_code_with_the_scorers() -> None:
+    for path in (ROOT / "epp" / "sim").rglob("*.py"):
+        assert not uses(imports(path), "scorers"), f"{path}: the simulated engine must not know the picker's index"
+
+
+def test_the_scorers_need_only_the_base_dependencies() -> None:
+    """A third party's plugin, or a library user, installs `tierwise` without extras."""
+    allowed = {"msgspec", "xxhash", "scorers", "typing_extensions"} | set(sys.stdlib_module_names)
+    for path in (ROOT / "scorers").rglob("*.py"):
+        heads = {name.partition(".")[0] for name in imports(path)}
+        assert heads <= allowed, f"{path}: {heads - allowed}"
+
+
+def test_importing_the_command_line_imports_no_server_library() -> None:
+    """`tierwise --help` answers at once."""
+    code = "import sys, epp.cli; print(sorted({'aiohttp','grpc','google.protobuf','uvloop'} & set(sys.modules)))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert out.stdout.strip() == "[]"
