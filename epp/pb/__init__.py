@@ -1,0 +1,1 @@
+"""Message classes of ``proto/``, generated: see ``proto/generate.py``."""
