@@ -1,0 +1,91 @@
+"""Closed-loop HTTP load on one loopback port, in this process; bounded in requests and in time.
+
+``await drive(port, bodies, connections=16, seconds=3)`` counts answers, refusals and bytes. Every request is a POST to
+``/v1/completions``; answers may be sized or chunked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import cycle
+
+
+@dataclass
+class Tally:
+    """What a load saw. ``latencies_s`` has one entry per answer."""
+
+    answered: int = 0
+    refused: int = 0
+    broken: int = 0
+    latencies_s: list[float] = field(default_factory=list)
+
+
+class Client(asyncio.Protocol):
+    """One connection: sends the next request when the last was answered, until the deadline."""
+
+    def __init__(self, requests: Iterator[bytes], deadline: float, tally: Tally, done: asyncio.Future[None]) -> None:
+        self.requests, self.deadline, self.tally, self.done = requests, deadline, tally, done
+        self.buffer = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.send()
+
+    def send(self) -> None:
+        self.began = time.perf_counter()
+        if self.began >= self.deadline:
+            self.transport.close()
+            return
+        self.transport.write(next(self.requests))
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        end = self.buffer.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        head = bytes(self.buffer[:end]).lower()
+        at = head.find(b"content-length:")
+        if at >= 0:
+            length = int(head[at + 15 :].split(b"\r\n", 1)[0])
+            if len(self.buffer) < end + 4 + length:
+                return
+        elif not self.buffer.endswith(b"0\r\n\r\n"):
+            return
+        if head[9:12] == b"200":
+            self.tally.answered += 1
+            self.tally.latencies_s.append(time.perf_counter() - self.began)
+        else:
+            self.tally.refused += 1
+        self.buffer.clear()
+        self.send()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if error or self.buffer:
+            self.tally.broken += 1
+        if not self.done.done():
+            self.done.set_result(None)
+
+
+def http_request(body: bytes, *, stream: bool = False) -> bytes:
+    """One POST as bytes."""
+    return (
+        b"POST /v1/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n%bcontent-length: %d\r\n\r\n%b"
+        % (b"x-stream: 1\r\n" if stream else b"", len(body), body)
+    )
+
+
+async def drive(port: int, requests: list[bytes], *, connections: int, seconds: float) -> Tally:
+    """Run ``connections`` closed loops against 127.0.0.1:``port`` for ``seconds``."""
+    loop, tally = asyncio.get_running_loop(), Tally()
+    deadline = time.perf_counter() + seconds
+    ends = []
+    for i in range(connections):
+        done: asyncio.Future[None] = loop.create_future()
+        own = cycle(requests[i % len(requests) :] + requests[: i % len(requests)])
+        await loop.create_connection(lambda own=own, done=done: Client(own, deadline, tally, done), "127.0.0.1", port)
+        ends.append(done)
+    await asyncio.wait_for(asyncio.gather(*ends), seconds + 30)
+    return tally
