@@ -119,7 +119,7 @@ class StandaloneOptions:
 
     endpoints: tuple[str, ...] = ()
     endpoints_file: Path | None = None
-    """The format of ``file-discovery``, watched. Neither this nor ``endpoints`` set: the config's discovery says them."""
+    """In the format of ``file-discovery``, watched. With neither this nor ``endpoints``, the config's discovery decides."""
     config_file: Path | None = None
     config_text: str | None = None
 

@@ -1,0 +1,74 @@
+"""Spread the requests that nobody has cached, so that new prefixes do not pile up on one endpoint."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+from scorers.base import Candidate, Request, Scorer
+
+
+class NoHitLruParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """How much is remembered, and who says what is cached."""
+
+    lru_size: Annotated[int, msgspec.Meta(ge=1)] = 1024
+    """Endpoints remembered."""
+    prefix_match_info_producer_name: str | None = None
+    """The producer that says what is cached; None asks all of them, since a prefix in CPU memory is not cold either."""
+
+
+class NoHitLruScorer(Scorer[NoHitLruParameters]):
+    """Score a cold request highest where a cold one was served least recently; a request with any hit 0.5 everywhere.
+
+    Of n candidates the one at position i of the order (never served a cold request first, by slot; then the least
+    recently served) gets 1 - i / (n - 1).
+
+    Invariant: ``_served`` holds at most ``lru_size`` addresses, least recent first. Owner: the event loop.
+    """
+
+    type_name = "no-hit-lru-scorer"
+    Parameters = NoHitLruParameters
+
+    def __init__(self, parameters: NoHitLruParameters | None = None, name: str = "") -> None:
+        super().__init__(parameters, name)
+        self._served: OrderedDict[str, int] = OrderedDict()
+        self._picks = 0
+        self._cold: Request | None = None  # the request scored last, if it was cold: its pick follows in the same step
+
+    def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
+        """One score per candidate, by how long ago it was given a cold request."""
+        if self._has_hit(request, candidates):
+            self._cold = None
+            return [0.5] * len(candidates)
+        self._cold = request
+        last = len(candidates) - 1
+        if last < 1:
+            return [1.0] * len(candidates)
+        served = self._served.get
+        order = sorted((served(c.address, -1), c.slot, i) for i, c in enumerate(candidates))
+        scores = [0.0] * len(candidates)
+        for position, (_, _, i) in enumerate(order):
+            scores[i] = 1.0 - position / last
+        return scores
+
+    def picked(self, request: Request, candidate: Candidate) -> None:
+        """Remember the endpoint of a cold request as the most recent."""
+        if request is not self._cold:
+            return
+        self._cold = None
+        self._picks += 1
+        self._served[candidate.address] = self._picks
+        self._served.move_to_end(candidate.address)
+        if len(self._served) > self.parameters.lru_size:
+            self._served.popitem(last=False)
+
+    def _has_hit(self, request: Request, candidates: Sequence[Candidate]) -> bool:
+        name = self.parameters.prefix_match_info_producer_name
+        if name is None:
+            seen = list(request.cached.values())
+        else:
+            seen = [request.cached[name]] if name in request.cached else []
+        return any(cached.tokens.get(c.slot, 0) > 0 for cached in seen if cached.tokens for c in candidates)

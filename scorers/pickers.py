@@ -1,0 +1,69 @@
+"""Turn total scores into a choice and its fallbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import nsmallest
+from random import Random
+from typing import Annotated
+
+import msgspec
+
+from scorers.base import Candidate, Picker
+
+
+class PickerParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """How many endpoints a pick names."""
+
+    max_num_of_endpoints: Annotated[int, msgspec.Meta(ge=1)] = 1
+    """The choice and its fallbacks, which a proxy walks when the choice does not answer."""
+
+
+class MaxScorePicker(Picker[PickerParameters]):
+    """The highest total score; of equals the one with the fewest requests of ours in flight, then a random one.
+
+    A random tie-break alone sends bursts of cold requests to the same endpoint too often.
+    """
+
+    type_name = "max-score-picker"
+    Parameters = PickerParameters
+
+    def __init__(
+        self, parameters: PickerParameters | None = None, name: str = "", random: Random | None = None
+    ) -> None:
+        super().__init__(parameters, name)
+        self._random = random or Random()
+
+    def pick(self, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:
+        """Positions of the best ``max_num_of_endpoints`` candidates, best first."""
+        wanted = self.parameters.max_num_of_endpoints
+        if wanted == 1:
+            return [self._best(candidates, scores)]
+        draw = self._random.random
+        ranked = ((-score, c.in_flight, draw(), i) for i, (score, c) in enumerate(zip(scores, candidates, strict=True)))
+        return [i for *_, i in nsmallest(wanted, ranked)]
+
+    def _best(self, candidates: Sequence[Candidate], scores: Sequence[float]) -> int:
+        top = max(scores)
+        equals = [i for i, score in enumerate(scores) if score == top]
+        if len(equals) > 1:
+            fewest = min(candidates[i].in_flight for i in equals)
+            equals = [i for i in equals if candidates[i].in_flight == fewest]
+        return equals[0] if len(equals) == 1 else self._random.choice(equals)
+
+
+class RandomPicker(Picker[PickerParameters]):
+    """A random choice and random fallbacks, whatever the scores: the baseline to compare with."""
+
+    type_name = "random-picker"
+    Parameters = PickerParameters
+
+    def __init__(
+        self, parameters: PickerParameters | None = None, name: str = "", random: Random | None = None
+    ) -> None:
+        super().__init__(parameters, name)
+        self._random = random or Random()
+
+    def pick(self, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:  # noqa: ARG002
+        """Distinct positions in random order."""
+        return self._random.sample(range(len(candidates)), min(self.parameters.max_num_of_endpoints, len(candidates)))
