@@ -119,7 +119,7 @@ class StandaloneOptions:
 
     endpoints: tuple[str, ...] = ()
     endpoints_file: Path | None = None
-    """In the format of ``file-discovery``, watched. With neither this nor ``endpoints``, the config's discovery decides."""
+    """In the format of ``file-discovery``, watched. With neither this nor ``endpoints``, the config says where."""
     config_file: Path | None = None
     config_text: str | None = None
 

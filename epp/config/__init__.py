@@ -1,0 +1,1 @@
+"""``EndpointPickerConfig``: from text (``load``) to a plan of instantiated plugins (``build``)."""

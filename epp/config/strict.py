@@ -1,0 +1,75 @@
+"""Plain data as typed structs; every error begins with the path of the key it is about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from epp.errors import ConfigError
+from epp.units import Duration, Quantity
+
+T = TypeVar("T")
+
+_WHERE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
+
+
+def convert(data: object, kind: type[T], path: str = "") -> T:
+    """``data`` as a ``kind``; a key whose value is null counts as absent.
+
+    Raises: ConfigError, beginning with the key path under ``path``, for unknown fields and values that do not fit.
+    """
+    cleaned = _known(data, inspect.type_info(kind), path)
+    try:
+        return msgspec.convert(cleaned, kind, dec_hook=_units)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_located(str(error), path)) from error
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``; did you mean X?`` for a likely slip of ``word``, otherwise ``; known: ...``."""
+    names = sorted(known)
+    folded = {name.lower(): name for name in names}
+    close = get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {folded[close[0]]}?"
+    return f"; known: {', '.join(names)}" if names else "; it takes none"
+
+
+def _known(data: object, kind: inspect.Type, path: str) -> object:
+    """``data`` without nulls in its structs. Raises: ConfigError for a key that its struct does not have."""
+    if isinstance(kind, inspect.UnionType):
+        structured = [t for t in kind.types if isinstance(t, inspect.StructType | inspect.VarTupleType)]
+        return _known(data, structured[0], path) if structured else data
+    if isinstance(kind, inspect.VarTupleType) and isinstance(data, list):
+        return [_known(item, kind.item_type, f"{path}[{i}]") for i, item in enumerate(data)]
+    if isinstance(kind, inspect.StructType) and isinstance(data, dict):
+        fields = {field.encode_name: field.type for field in kind.fields}
+        for key in data:
+            if key not in fields:
+                raise ConfigError(f"{_join(path, key)}: unknown field{nearest(str(key), fields)}")
+        return {k: _known(v, fields[k], _join(path, k)) for k, v in data.items() if v is not None}
+    return data
+
+
+def _join(path: str, key: object) -> str:
+    return f"{path}.{key}" if path else str(key)
+
+
+def _units(kind: type, value: object) -> object:
+    if issubclass(kind, Duration | Quantity):
+        return kind.parse(value)
+    raise NotImplementedError(kind)
+
+
+def _located(message: str, path: str) -> str:
+    match = _WHERE.search(message)
+    inner = match["path"].removeprefix(".") if match else ""
+    where = f"{path}.{inner}" if path and inner and not inner.startswith("[") else path + inner
+    text = (message[: match.start()] if match else message).replace("`", "")
+    text = re.sub(r"^Object missing required field (\S+)", r"missing field \1", text)
+    return f"{where or 'top level'}: {text[:1].lower()}{text[1:]}"

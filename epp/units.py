@@ -1,0 +1,67 @@
+"""Durations and byte quantities as they are written in flags and config files."""
+
+from __future__ import annotations
+
+import re
+
+_UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+
+_FACTOR = {
+    "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
+}  # fmt: skip
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]?i?)(B?)")
+
+
+def parse_duration(text: str) -> float:
+    """The seconds that ``text`` says: ``50ms``, ``1m30s``, ``2s``, ``0``.
+
+    Raises: ValueError, with the accepted forms, for anything else; negative durations included.
+    """
+    if text == "0":
+        return 0.0
+    total, end = 0.0, 0
+    for part in _PART.finditer(text):
+        if part.start() != end:
+            break
+        total += float(part[1]) * _UNIT_S[part[2]]
+        end = part.end()
+    if not text or end != len(text):
+        raise ValueError(f"{text!r} is not a duration; write it as 50ms, 2s or 1m30s")
+    return round(total, 9)
+
+
+def parse_bytes(text: str) -> int:
+    """The bytes that ``text`` says: ``10MiB``, ``25MB``, ``4194304``, ``512Ki``.
+
+    Raises: ValueError, with the accepted forms, for anything else.
+    """
+    match = _QUANTITY.fullmatch(text.strip())
+    prefix = match[2] if match else "?"
+    factor = _FACTOR.get("k" if prefix == "K" else prefix)
+    if match is None or factor is None:
+        raise ValueError(f"{text!r} is not a number of bytes; write it as 10MiB, 25MB or 4194304")
+    return round(float(match[1]) * factor)
+
+
+class Duration(float):
+    """Seconds, written in a config file as ``50ms`` or ``1m30s``."""
+
+    @classmethod
+    def parse(cls, value: object) -> Duration:
+        """Read the written form. Raises: ValueError."""
+        if not isinstance(value, str):
+            raise ValueError(f"{value!r} is not a duration; write it as 50ms, 2s or 1m30s")  # noqa: TRY004 - msgspec adds the path to it
+        return cls(parse_duration(value))
+
+
+class Quantity(int):
+    """A count or a number of bytes, written in a config file as ``1G``, ``10Gi``, ``5k`` or ``5000``."""
+
+    @classmethod
+    def parse(cls, value: object) -> Quantity:
+        """Read the written form. Raises: ValueError."""
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise ValueError(f"{value!r} is not a quantity; write it as 5000, 5k or 10Gi")  # noqa: TRY004
+        return cls(parse_bytes(str(value)))
