@@ -1,0 +1,343 @@
+"""An inference engine as a discrete model: continuous batching, chunked prefill, a paged prefix cache, a CPU tier.
+
+Time is an argument. ``submit`` and ``abort`` at some ``now``; ``next_at`` says when something happens next; ``advance``
+lets it happen. The same object serves the HTTP endpoint, which calls it as time passes, and benchmarks, which jump from
+event to event. Calls come in the order of their times, and ``advance(now)`` comes before the others at that ``now``.
+
+The rules are vLLM's (V1 scheduler, chunked prefill, prefix caching, OffloadingConnector), in this order every step:
+decoding sequences get one token each; admitted prompts get what is left of the token budget, oldest first; then waiting
+ones are admitted first come, first served, while budget, sequence count and blocks allow. At least one prompt token is
+always computed. A decoding sequence that finds no block preempts the youngest, which starts again. Prompt blocks found
+in the CPU tier are loaded before the rest is computed, without holding up anybody's step; a sequence whose next block
+is being loaded for another waits for it. Prompt blocks are copied to the CPU tier once they are computed (inclusive
+tiers).
+
+What is simpler here: a prompt's blocks are taken all at once; an aborted sequence is gone at once, not at the end of
+the step; a block under store may be overwritten without delay.
+
+Costs O(prompt blocks) per request and O(prefilling sequences) per step: a decoding sequence is touched only when it
+fills a block or ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from epp.sim.cpu import CpuBlocks, Lane
+from epp.sim.gpu import GpuBlocks
+from epp.sim.job import Finished, Hits, Job, Load, RefusedError, Sequence, Started, Store
+from epp.sim.preset import Chunk, Preset
+from epp.sim.tally import Tally
+
+
+class Step(NamedTuple):
+    """A batch being computed."""
+
+    ends_at: float
+    chunks: list[tuple[Sequence, int]]
+
+
+class Engine:
+    """One simulated engine.
+
+    Invariant: a sequence is in exactly one of waiting, following (a load), loading, prefilling, decoding.
+    Owner: one caller; not locked.
+    """
+
+    def __init__(self, preset: Preset) -> None:
+        self.preset = preset
+        self.gpu = GpuBlocks(preset.gpu_blocks)
+        self.cpu = CpuBlocks(preset.cpu_blocks)
+        self.tally = Tally()
+        self._sequences: dict[str, Sequence] = {}
+        self._waiting: deque[Sequence] = deque()
+        self._prefilling: dict[Sequence, None] = {}  # in order of admission
+        self._decoding: dict[Sequence, None] = {}  # in order of joining
+        self._decode_context = 0  # tokens of context of all decoding sequences
+        self._load_lane = Lane(preset.load_bytes_per_s, preset.transfer_latency_s)
+        self._store_lane = Lane(preset.store_bytes_per_s, preset.transfer_latency_s)
+        self._loads: deque[Load] = deque()  # in order of completion, as one lane carries them
+        self._loading: dict[object, Load] = {}  # by block key
+        self._stores: deque[Store] = deque()
+        self._step: Step | None = None
+        self._steps = 0  # completed
+        self._grow: dict[
+            int, list[tuple[Sequence, int]]
+        ] = {}  # at the start of the step after this many: (who, joined)
+        self._finish: dict[int, list[tuple[Sequence, int]]] = {}  # at the end of this step
+        self._events: list[Started | Finished] = []
+
+    @property
+    def running(self) -> int:
+        """Sequences in the batch: prefilling or decoding."""
+        return len(self._prefilling) + len(self._decoding)
+
+    @property
+    def waiting(self) -> int:
+        """Sequences not in the batch: queued, or until their blocks are loaded."""
+        return len(self._sequences) - self.running
+
+    def submit(self, job: Job, now: float) -> None:
+        """Queue ``job``. Raises: RefusedError when it can never be served."""
+        total, limit = job.prompt_tokens + job.output_tokens, self.preset.max_model_len
+        if job.prompt_tokens < 1 or job.output_tokens < 1 or total > limit:
+            raise RefusedError(
+                f"the prompt has {job.prompt_tokens} tokens and {job.output_tokens} are to be generated: "
+                f"both must be at least 1 and their sum at most {limit}, the maximum context length"
+            )
+        if job.id in self._sequences:
+            raise RefusedError(f"request id {job.id!r} is in use")
+        sequence = Sequence(job, now)
+        self._sequences[job.id] = sequence
+        self._waiting.append(sequence)
+        self._begin_step(now)
+
+    def abort(self, job_id: str, now: float) -> bool:
+        """Forget a job and free what it holds; False if it is not here (any more)."""
+        sequence = self._sequences.pop(job_id, None)
+        if sequence is None:
+            return False
+        sequence.aborted = True
+        if sequence in self._decoding:
+            self._leave_decoding(sequence)
+            self._release(sequence)
+        elif sequence in self._prefilling:
+            del self._prefilling[sequence]
+            self._release(sequence)
+        elif sequence.blocks == 0:
+            self._forget_waiting(sequence)
+        # Else it is loading: its blocks are the target of a copy, and are freed when that is done.
+        self._begin_step(now)
+        return True
+
+    def output_tokens(self, job_id: str) -> int:
+        """Tokens generated so far for a job that is here."""
+        sequence = self._sequences[job_id]
+        return sequence.output + (self._steps - sequence.joined if sequence in self._decoding else 0)
+
+    def next_at(self) -> float | None:
+        """When ``advance`` next has something to do; None while nothing is under way."""
+        times = [queue[0].done_at for queue in (self._loads, self._stores) if queue]
+        if self._step is not None:
+            times.append(self._step.ends_at)
+        return min(times, default=None)
+
+    def advance(self, now: float) -> list[Started | Finished]:
+        """Let everything up to ``now`` happen; returns what began and ended, in order."""
+        while (at := self.next_at()) is not None and at <= now:
+            while self._stores and self._stores[0].done_at <= at:
+                self._complete_store(self._stores.popleft())
+            while self._loads and self._loads[0].done_at <= at:
+                self._complete_load(self._loads.popleft())
+            if self._step is not None and self._step.ends_at <= at:
+                self._end_step(self._step)
+            self._begin_step(at)
+        events, self._events = self._events, []
+        return events
+
+    def reset_prefix_cache(self) -> None:
+        """Forget every cached GPU block that no sequence holds; the CPU tier keeps its copies."""
+        self.gpu.reset()
+
+    # Steps
+
+    def _begin_step(self, now: float) -> None:
+        """Schedule and start a step unless one is running or there is nothing to compute."""
+        if self._step is not None:
+            return
+        preempted = self._grow_decoding()
+        budget = self.preset.max_batched_tokens - len(self._decoding)
+        batch: list[tuple[Sequence, int]] = []
+        for sequence in self._prefilling:
+            if budget <= 0:
+                break
+            n = min(budget, sequence.target - sequence.computed)
+            batch.append((sequence, n))
+            budget -= n
+        while budget > 0 and self._waiting and not preempted and self._admit(self._waiting[0], now):
+            sequence = self._waiting.popleft()
+            if sequence in self._prefilling:
+                n = min(budget, sequence.target - sequence.computed)
+                batch.append((sequence, n))
+                budget -= n
+        if batch or self._decoding:
+            chunks = [Chunk(sequence.computed, n) for sequence, n in batch]
+            duration = self.preset.timing.step_s(chunks, len(self._decoding), self._decode_context)
+            self._step = Step(now + duration, batch)
+
+    def _end_step(self, step: Step) -> None:
+        self._step = None
+        self._steps += 1
+        self._decode_context += len(self._decoding)
+        self.tally.generated_tokens += len(self._decoding)
+        for sequence, joined in self._finish.pop(self._steps, ()):
+            if sequence in self._decoding and sequence.joined == joined:
+                self._leave_decoding(sequence)
+                self._end(sequence, step.ends_at)
+        for sequence, n in step.chunks:
+            if sequence not in self._prefilling:
+                continue  # aborted or preempted meanwhile
+            sequence.computed += n
+            self._offer(sequence)
+            if sequence.computed == sequence.target:
+                self._prefilled(sequence, step.ends_at)
+
+    def _prefilled(self, sequence: Sequence, now: float) -> None:
+        """The last prompt token is computed, which gives the next output token."""
+        del self._prefilling[sequence]
+        sequence.output += 1
+        self.tally.generated_tokens += 1
+        job = sequence.job
+        if not sequence.stored:
+            sequence.stored = True
+            self._store(job.keys[: job.prompt_tokens // self.preset.block_tokens], now)
+        if not sequence.started:
+            sequence.started = True
+            admitted_at = now if sequence.admitted_at is None else sequence.admitted_at
+            self.tally.started(job.prompt_tokens, sequence.hits, now, sequence.submitted_at, admitted_at)
+            self._events.append(Started(job, now, sequence.hits, sequence.submitted_at, admitted_at))
+        if sequence.output == job.output_tokens:
+            self._end(sequence, now)
+        else:
+            self._join_decoding(sequence)
+
+    def _end(self, sequence: Sequence, now: float) -> None:
+        self._release(sequence)
+        del self._sequences[sequence.job.id]
+        self.tally.finished(now - sequence.submitted_at)
+        self._events.append(Finished(sequence.job, now, sequence.submitted_at))
+
+    # Decoding
+
+    def _join_decoding(self, sequence: Sequence) -> None:
+        self._decoding[sequence] = None
+        self._decode_context += sequence.computed
+        sequence.joined = self._steps
+        last = self._steps + sequence.job.output_tokens - sequence.output
+        self._finish.setdefault(last, []).append((sequence, sequence.joined))
+        self._grow_at(sequence, self._steps, sequence.computed)
+
+    def _leave_decoding(self, sequence: Sequence) -> None:
+        """Take it out of the batch, with ``computed`` and ``output`` brought up to date."""
+        del self._decoding[sequence]
+        grown = self._steps - sequence.joined
+        sequence.computed += grown
+        sequence.output += grown
+        self._decode_context -= sequence.computed
+
+    def _grow_at(self, sequence: Sequence, step: int, computed: int) -> None:
+        """Note when the sequence, with ``computed`` tokens at ``step``, needs its next block."""
+        full_at = step + sequence.blocks * self.preset.block_tokens - computed
+        self._grow.setdefault(full_at, []).append((sequence, sequence.joined))
+
+    def _grow_decoding(self) -> bool:
+        """Give a block to each decoding sequence that needs one now; True if somebody was preempted for it."""
+        preempted = False
+        for sequence, joined in self._grow.pop(self._steps, ()):
+            while sequence in self._decoding and sequence.joined == joined and not self.gpu.can_take((), 1):
+                self._preempt()
+                preempted = True
+            if sequence not in self._decoding or sequence.joined != joined:
+                continue
+            computed = sequence.computed + self._steps - joined
+            self._offer(sequence, computed)
+            self.gpu.take((), 1)
+            sequence.private += 1
+            self._grow_at(sequence, self._steps, computed)
+        return preempted
+
+    def _preempt(self) -> None:
+        """Send the youngest sequence of the batch back to the head of the queue, with nothing computed."""
+        if self._prefilling:
+            victim, _ = self._prefilling.popitem()
+        else:
+            victim = next(reversed(self._decoding))
+            self._leave_decoding(victim)
+        self._release(victim)
+        victim.computed = 0
+        self._waiting.appendleft(victim)
+        self.tally.preemptions += 1
+
+    # Admission
+
+    def _admit(self, sequence: Sequence, now: float) -> bool:
+        """Let the first of the queue in: to prefill, to load, or to follow another's load. False: not yet."""
+        preset = self.preset
+        if self.running + len(self._loads) >= preset.max_num_seqs:
+            return False
+        keys = sequence.job.keys[: (sequence.target - 1) // preset.block_tokens]
+        in_gpu = self.gpu.matched(keys)
+        if in_gpu < len(keys) and (load := self._loading.get(keys[in_gpu])):
+            load.followers.append(sequence)
+            return True
+        blocks = -(-sequence.target // preset.block_tokens) - in_gpu
+        hits = keys[:in_gpu]
+        if not self.gpu.can_take(hits, blocks):
+            return False
+        in_cpu = self.cpu.matched(keys, in_gpu)
+        self.gpu.take(hits, blocks)
+        self.cpu.touch(keys[: in_gpu + in_cpu])
+        sequence.named, sequence.private, sequence.offered = list(hits), blocks, in_gpu
+        sequence.computed = in_gpu * preset.block_tokens
+        if sequence.admitted_at is None:
+            sequence.admitted_at = now
+            sequence.hits = Hits(in_gpu * preset.block_tokens, in_cpu * preset.block_tokens)
+        if in_cpu:
+            self._load(sequence, list(keys[in_gpu : in_gpu + in_cpu]), now)
+        else:
+            self._prefilling[sequence] = None
+        return True
+
+    def _offer(self, sequence: Sequence, computed: int | None = None) -> None:
+        """Name the blocks that have become full, so that others can hit them."""
+        full = (sequence.computed if computed is None else computed) // self.preset.block_tokens
+        keys = sequence.job.keys
+        for n in range(sequence.offered, min(full, len(keys))):
+            if self.gpu.name(keys[n]):
+                sequence.named.append(keys[n])
+                sequence.private -= 1
+        sequence.offered = max(sequence.offered, full)
+
+    def _release(self, sequence: Sequence) -> None:
+        self.gpu.release(sequence.named, sequence.private)
+        sequence.named, sequence.private, sequence.offered = [], 0, 0
+
+    def _forget_waiting(self, sequence: Sequence) -> None:
+        for queue in (self._waiting, *(load.followers for load in self._loads)):
+            if sequence in queue:
+                queue.remove(sequence)
+
+    # Transfers
+
+    def _load(self, sequence: Sequence, keys: list[object], now: float) -> None:
+        self.cpu.pin(keys)
+        done_at = self._load_lane.reserve(len(keys) * self.preset.block_bytes, now)
+        load = Load(sequence, keys, done_at)
+        self._loads.append(load)
+        self._loading.update((key, load) for key in keys)
+        self.tally.loaded_blocks += len(keys)
+
+    def _complete_load(self, load: Load) -> None:
+        for key in load.keys:
+            del self._loading[key]
+        self.cpu.unpin(load.keys)
+        self._waiting.extendleft(reversed(load.followers))
+        sequence = load.sequence
+        sequence.computed += len(load.keys) * self.preset.block_tokens
+        self._offer(sequence)
+        if sequence.aborted:
+            self._release(sequence)
+        else:
+            self._prefilling[sequence] = None
+
+    def _store(self, keys: tuple[object, ...], now: float) -> None:
+        new = self.cpu.prepare_store(keys)
+        if new:
+            done_at = self._store_lane.reserve(len(new) * self.preset.block_bytes, now)
+            self._stores.append(Store(new, keys, done_at))
+            self.tally.stored_blocks += len(new)
+
+    def _complete_store(self, store: Store) -> None:
+        self.cpu.complete_store(store.keys)
+        self.cpu.touch(store.used)

@@ -1,0 +1,87 @@
+"""vLLM's metrics of a simulated engine, made when somebody scrapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from epp.sim.engine import Engine
+from epp.sim.tally import Histogram
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class EngineCollector(Collector):
+    """Reads an engine's state under vLLM's names. Owner: the loop that drives the engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._names = ["model_name", "engine"]
+        self._labels = [engine.preset.model, "0"]
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family, once."""
+        engine, tally = self._engine, self._engine.tally
+        yield self._gauge("num_requests_running", "Requests in the batch.", engine.running)
+        yield self._gauge("num_requests_waiting", "Requests queued, or waiting for blocks to load.", engine.waiting)
+        yield self._gauge(
+            "kv_cache_usage_perc", "Share of GPU KV blocks in use.", engine.gpu.used / engine.gpu.capacity
+        )
+        yield self._config()
+        computed = tally.prompt_tokens - tally.gpu_hit_tokens
+        yield self._counter("prefix_cache_queries", "Prompt tokens looked up in GPU memory.", tally.prompt_tokens)
+        yield self._counter("prefix_cache_hits", "Prompt tokens found in GPU memory.", tally.gpu_hit_tokens)
+        yield self._counter("external_prefix_cache_queries", "Prompt tokens looked up in the CPU tier.", computed)
+        yield self._counter("external_prefix_cache_hits", "Prompt tokens found in the CPU tier.", tally.cpu_hit_tokens)
+        yield self._counter("prompt_tokens", "Prompt tokens of requests that got a first token.", tally.prompt_tokens)
+        yield self._counter("generation_tokens", "Tokens generated.", tally.generated_tokens)
+        yield self._counter("num_preemptions", "Sequences that had to start again.", tally.preemptions)
+        yield self._counter("request_success", "Requests completed.", tally.completed, finished_reason="length")
+        yield self._histogram("time_to_first_token_seconds", "From receipt to the first token.", tally.ttft)
+        yield self._histogram("request_queue_time_seconds", "From receipt to admission.", tally.queue)
+        yield self._histogram("e2e_request_latency_seconds", "From receipt to the last token.", tally.e2e)
+
+    def _gauge(self, name: str, text: str, value: float) -> Metric:
+        family = GaugeMetricFamily(f"vllm:{name}", text, labels=self._names)
+        family.add_metric(self._labels, value)
+        return family
+
+    def _counter(self, name: str, text: str, value: float, **labels: str) -> Metric:
+        family = CounterMetricFamily(f"vllm:{name}", text, labels=[*self._names, *labels])
+        family.add_metric([*self._labels, *labels.values()], value)
+        return family
+
+    def _histogram(self, name: str, text: str, histogram: Histogram) -> Metric:
+        family = HistogramMetricFamily(f"vllm:{name}", text, labels=self._names)
+        family.add_metric(self._labels, histogram.cumulative(), histogram.sum)
+        return family
+
+    def _config(self) -> Metric:
+        """vLLM leaves ``num_cpu_blocks`` at None, whatever is offloaded; so does this."""
+        preset = self._engine.preset
+        info = {
+            "block_size": str(preset.block_tokens),
+            "num_gpu_blocks": str(preset.gpu_blocks),
+            "num_cpu_blocks": "None",
+            "enable_prefix_caching": "True",
+            "engine": "0",
+        }
+        family = GaugeMetricFamily("vllm:cache_config_info", "Configuration of the KV cache.", labels=list(info))
+        family.add_metric(list(info.values()), 1)
+        return family
+
+
+class Exposition:
+    """The text of ``/metrics``."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(EngineCollector(engine))
+
+    def text(self) -> bytes:
+        """Everything, in Prometheus text format."""
+        return generate_latest(self._registry)

@@ -1,0 +1,108 @@
+"""The paged GPU cache: blocks in use, blocks kept for a later hit, blocks free.
+
+Which physical block holds what makes no difference to timing, so blocks are counted, not numbered.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import islice
+
+from epp.sim.tokens import BlockKey
+
+
+class GpuBlocks:
+    """Every block is free, idle (named, evictable, oldest first), pinned (named, in use) or private (in use, unnamed).
+
+    Invariant: the four counts add up to ``capacity``. O(1) per block. A call that raises has changed nothing.
+    Source: vLLM's block pool: freed tail first, so that a prefix outlives what follows it; unnamed blocks are reused
+    before any named one is evicted. A block that two sequences compute at once is named for the first and stays private
+    to the other.
+    Owner: one engine.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.evicted = 0
+        self._free = capacity
+        self._idle: OrderedDict[BlockKey, None] = OrderedDict()
+        self._pinned: dict[BlockKey, int] = {}  # users, always > 0
+        self._private = 0
+
+    @property
+    def used(self) -> int:
+        """Blocks that some sequence holds."""
+        return len(self._pinned) + self._private
+
+    @property
+    def cached(self) -> int:
+        """Blocks that a later request could hit."""
+        return len(self._pinned) + len(self._idle)
+
+    def matched(self, keys: Sequence[BlockKey]) -> int:
+        """How many of ``keys``, from the first on, are cached."""
+        pinned, idle = self._pinned, self._idle
+        for n, key in enumerate(keys):
+            if key not in pinned and key not in idle:
+                return n
+        return len(keys)
+
+    def can_take(self, hits: Sequence[BlockKey], private: int) -> bool:
+        """Whether ``take`` would succeed."""
+        idle_hits = sum(key in self._idle for key in hits)
+        return private <= self._free + len(self._idle) - idle_hits
+
+    def take(self, hits: Sequence[BlockKey], private: int) -> None:
+        """Pin the cached ``hits`` and hand out ``private`` blocks, evicting the oldest idle ones as needed.
+
+        Raises: MemoryError when ``can_take`` says no; nothing is changed then.
+        """
+        if not self.can_take(hits, private):
+            raise MemoryError(f"{private} blocks wanted; {self._free} free, {len(self._idle)} idle of {self.capacity}")
+        for key in hits:
+            self._idle.pop(key, None)
+            self._pinned[key] = self._pinned.get(key, 0) + 1
+        for _ in range(private - self._free):
+            self._idle.popitem(last=False)
+            self.evicted += 1
+            self._free += 1
+        self._free -= private
+        self._private += private
+
+    def name(self, key: BlockKey) -> bool:
+        """Turn one private block into a pinned one under ``key``; False, and no change, if another has that name."""
+        if key in self._pinned or key in self._idle:
+            return False
+        self._private -= 1
+        self._pinned[key] = 1
+        return True
+
+    def release(self, named: Sequence[BlockKey], private: int) -> None:
+        """Give back what a sequence holds; ``named`` in prefix order. The last of them will be evicted first."""
+        for key in reversed(named):
+            users = self._pinned[key] - 1
+            if users:
+                self._pinned[key] = users
+            else:
+                del self._pinned[key]
+                self._idle[key] = None
+        self._private -= private
+        self._free += private
+
+    def reset(self) -> None:
+        """Forget what is idle; what is in use stays."""
+        self._free += len(self._idle)
+        self._idle.clear()
+
+    def oldest(self, n: int) -> list[BlockKey]:
+        """The ``n`` blocks that would be evicted next."""
+        return list(islice(self._idle, n))
+
+    def check(self) -> None:
+        """Raise AssertionError unless the invariant holds."""
+        counts = (self._free, len(self._idle), len(self._pinned), self._private)
+        assert min(counts) >= 0, counts  # noqa: S101 - this is the check
+        assert sum(counts) == self.capacity, counts  # noqa: S101
+        assert not self._idle.keys() & self._pinned.keys()  # noqa: S101
+        assert all(users > 0 for users in self._pinned.values())  # noqa: S101
