@@ -1,0 +1,58 @@
+"""Questions and orders to the proxy, over its admin interface."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+
+ANSWER_WITHIN_S = 2.0
+ASKED_EVERY_S = 0.02
+ACTIVE_REQUESTS = "http.clients.downstream_rq_active"
+
+
+class ProxyAdmin:
+    """Speaks to the Envoy whose admin port is ``port``. A proxy that does not answer is None, never an exception."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    async def until_ready(self) -> None:
+        """Return once it has its endpoints and listens."""
+        while not await self.ready():  # noqa: ASYNC110 - only asking tells
+            await asyncio.sleep(ASKED_EVERY_S)
+
+    async def until_idle(self) -> None:
+        """Return once no request of a client is under way, or nobody answers."""
+        while await self.active_requests():  # noqa: ASYNC110 - only asking tells
+            await asyncio.sleep(ASKED_EVERY_S)
+
+    async def ready(self) -> bool:
+        """True once it has its endpoints and listens."""
+        return await self._ask("GET", "/ready") is not None
+
+    async def active_requests(self) -> int | None:
+        """Requests of clients that have not ended."""
+        text = await self._ask("GET", f"/stats?filter=^{ACTIVE_REQUESTS}$")
+        _, colon, value = (text or "").partition(": ")
+        return int(value) if colon else None
+
+    async def drain(self) -> None:
+        """Accept no further connections, and end the kept ones after their current answers."""
+        await self._ask("POST", "/healthcheck/fail")
+        await self._ask("POST", "/drain_listeners")
+
+    async def _ask(self, method: str, path: str) -> str | None:
+        return await asyncio.to_thread(self._exchange, method, path)
+
+    def _exchange(self, method: str, path: str) -> str | None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=ANSWER_WITHIN_S)
+        try:
+            connection.request(method, path)
+            response = connection.getresponse()
+            body = response.read().decode(errors="replace")
+        except (OSError, http.client.HTTPException):
+            return None
+        else:
+            return body if response.status == http.HTTPStatus.OK else None
+        finally:
+            connection.close()

@@ -1,0 +1,128 @@
+"""Keeps an Envoy running, from its first listener to its last answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from epp.standalone.admin import ProxyAdmin
+from epp.standalone.bootstrap import bootstrap
+from epp.standalone.errors import StartError
+from epp.standalone.process import TetheredProcess
+from epp.standalone.settings import ProxySettings
+
+log = logging.getLogger(__name__)
+
+READY_WITHIN_S = 30.0
+LIVED_LONG_S = 60.0
+"""A proxy that lived this long did not die of its start: the next restart is quick again."""
+
+
+def restart_delay_s(deaths: int) -> float:
+    """How long to wait before a restart after ``deaths`` quick deaths in a row (at least 1): 0.1 s doubling to 5 s."""
+    return min(5.0, 0.1 * 2.0 ** min(deaths - 1, 10))
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyStatistics:
+    """Counts since ``start``."""
+
+    pid: int | None
+    restarts: int
+
+
+class Proxy:
+    """One Envoy, restarted when it dies.
+
+    Invariant: between ``start`` and ``stop`` either a process runs or a restart is under way. Owned by the event loop.
+    """
+
+    def __init__(self, binary: Path, settings: ProxySettings, folder: Path, *, verbose: bool = False) -> None:
+        self.settings = settings
+        self._admin = ProxyAdmin(settings.admin_port)
+        self._config = folder / "envoy.json"
+        self._command = [str(binary), "--config-path", str(self._config), "--disable-hot-restart"]
+        self._command += ["--log-level", "info" if verbose else "warning"]
+        self._process: TetheredProcess | None = None
+        self._supervision: asyncio.Task[None] | None = None
+        self._restarts = 0
+
+    def statistics(self) -> ProxyStatistics:
+        """A snapshot."""
+        return ProxyStatistics(self._process.pid if self._process else None, self._restarts)
+
+    async def start(self) -> None:
+        """Return once clients can connect.
+
+        Raises: StartError with the end of Envoy's log when it ends instead, or is not ready in time.
+        """
+        self._config.write_text(bootstrap(self.settings).to_json(indent=2))
+        process = await self._launch()
+        self._supervision = asyncio.create_task(self._supervise(process), name="supervise-envoy")
+
+    async def stop(self, drain_timeout_s: float) -> None:
+        """Let the requests under way end, for at most ``drain_timeout_s``, then end the process."""
+        if self._supervision is not None:
+            self._supervision.cancel()
+            await asyncio.wait({self._supervision})
+        if self._process is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(drain_timeout_s):
+                await self._admin.drain()
+                await self._admin.until_idle()
+        await self._end()
+
+    async def _launch(self) -> TetheredProcess:
+        """Start the process and wait until it is ready; nothing runs when this raises."""
+        self._process = process = await TetheredProcess.start(self._command)
+        ended = asyncio.ensure_future(process.wait())
+        ready = asyncio.ensure_future(self._admin.until_ready())
+        try:
+            await asyncio.wait({ended, ready}, timeout=READY_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+            if ready.done() and not ended.done():
+                return process
+            why = "ended at once" if ended.done() else f"was not ready within {READY_WITHIN_S:g} s"
+        except asyncio.CancelledError:
+            await self._end()
+            raise
+        finally:
+            ended.cancel()
+            ready.cancel()
+        await self._end()
+        raise StartError(f"Envoy {why}; the end of its log:\n{process.tail()}")
+
+    async def _supervise(self, process: TetheredProcess) -> None:
+        deaths = 0
+        clock = asyncio.get_running_loop().time
+        while True:
+            began = clock()
+            status = await process.wait()
+            self._process = None
+            lived_long = clock() - began > LIVED_LONG_S
+            log.error("Envoy ended with status %d; the end of its log:\n%s", status, process.tail())
+            process, deaths = await self._restart(0 if lived_long else deaths)
+
+    async def _restart(self, deaths: int) -> tuple[TetheredProcess, int]:
+        """A new process, however many tries it takes, and the deaths in a row until then."""
+        while True:
+            deaths += 1
+            delay_s = restart_delay_s(deaths)
+            log.warning("restarting Envoy in %.1f s", delay_s)
+            await asyncio.sleep(delay_s)
+            self._restarts += 1
+            try:
+                process = await self._launch()
+            except StartError as error:
+                log.error("%s", error)  # noqa: TRY400 - its sentence says all, and the next try follows
+            else:
+                log.warning("Envoy serves again after %d restarts", self._restarts)
+                return process, deaths
+
+    async def _end(self) -> None:
+        if self._process is not None:
+            await self._process.end()
+            self._process = None

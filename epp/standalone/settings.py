@@ -1,0 +1,44 @@
+"""What a person can choose about the proxy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from epp.options import ResponseMode
+
+MIB = 1 << 20
+
+
+class RequestMode(Enum):
+    """How a request body travels to the picker."""
+
+    BUFFERED = "buffered"
+    """Once, whole; the proxy keeps it and only the destination comes back."""
+    DUPLEX = "duplex"
+    """In pieces that the picker sends back: what gateways do, and what the endpoint-picker protocol demands of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySettings:
+    """Everything that the bootstrap is made of. Addresses are IP literals."""
+
+    port: int
+    """Where clients connect."""
+    picker_port: int
+    """Where the picker's ext-proc and access-log services listen."""
+    endpoints_file: Path
+    """Endpoint discovery; the directory must exist."""
+    admin_port: int
+    """The proxy's own pages, on loopback."""
+    host: str = "0.0.0.0"
+    picker_host: str = "127.0.0.1"
+    request_mode: RequestMode = RequestMode.BUFFERED
+    response_mode: ResponseMode = ResponseMode.LEAN
+    sample_rate: float = 0.01
+    """Share of the requests that a lean proxy processes in full."""
+    fail_open: bool = True
+    """Without the picker: serve by round robin (True), or answer 503."""
+    max_request_bytes: int = 32 * MIB
+    """A larger body gets 413 from the proxy."""
