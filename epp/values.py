@@ -1,0 +1,142 @@
+"""The text of a flag's value as a typed value. Each reader raises ValueError that says what is allowed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import TypeVar
+
+from epp.units import parse_bytes, parse_duration
+
+E = TypeVar("E", bound=Enum)
+
+_BOOLEANS = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+_ENDPOINT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?):(?P<port>\d{1,5})")
+
+DEBUG_VERBOSITY, INFO_VERBOSITY, ERROR_VERBOSITY = 4, 2, 0
+
+
+def boolean(text: str) -> bool:
+    """What Go's flag package takes for a boolean."""
+    if text not in _BOOLEANS:
+        raise ValueError("must be true or false")
+    return _BOOLEANS[text]
+
+
+def text(value: str) -> str:
+    """Any text."""
+    return value
+
+
+def path(value: str) -> Path | None:
+    """A path; None for the empty text."""
+    return Path(value) if value else None
+
+
+def integer(low: int, high: int) -> Callable[[str], int]:
+    """A reader of whole numbers from ``low`` to ``high``."""
+
+    def read(value: str) -> int:
+        if not re.fullmatch(r"[+-]?\d{1,18}", value) or not low <= int(value) <= high:
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return int(value)
+
+    return read
+
+
+def port(value: str) -> int:
+    """A TCP port; 0 asks for a free one."""
+    if not re.fullmatch(r"\d{1,5}", value) or int(value) > 65535:
+        raise ValueError("must be a port from 0 to 65535; 0 takes a free one")
+    return int(value)
+
+
+def share(value: str) -> float:
+    """A number from 0 to 1."""
+    if not re.fullmatch(r"\d*\.?\d+(e-?\d+)?|\d+\.", value) or not 0 <= float(value) <= 1:
+        raise ValueError("must be a number from 0 to 1, such as 0.01")
+    return float(value)
+
+
+def duration(low_s: float, high_s: float) -> Callable[[str], float]:
+    """A reader of durations from ``low_s`` to ``high_s``."""
+
+    def read(value: str) -> float:
+        seconds = parse_duration(value)
+        if not low_s <= seconds <= high_s:
+            raise ValueError(f"must be from {_written(low_s)} to {_written(high_s)}")
+        return seconds
+
+    return read
+
+
+def size(low_bytes: int, high_bytes: int) -> Callable[[str], int]:
+    """A reader of byte quantities from ``low_bytes`` to ``high_bytes``."""
+
+    def read(value: str) -> int:
+        amount = parse_bytes(value)
+        if not low_bytes <= amount <= high_bytes:
+            raise ValueError(f"must be from {low_bytes:,} to {high_bytes:,} bytes")
+        return amount
+
+    return read
+
+
+def one_of(choices: type[E]) -> Callable[[str], E]:
+    """A reader of the values of ``choices``."""
+
+    def read(value: str) -> E:
+        try:
+            return choices(value)
+        except ValueError:
+            raise ValueError(f"must be {' or '.join(choice.value for choice in choices)}") from None
+
+    return read
+
+
+def word(*choices: str) -> Callable[[str], str]:
+    """A reader of one of ``choices``."""
+
+    def read(value: str) -> str:
+        if value not in choices:
+            raise ValueError(f"must be {' or '.join(choices)}")
+        return value
+
+    return read
+
+
+def words(value: str) -> tuple[str, ...]:
+    """A comma-separated list."""
+    return tuple(word.strip() for word in value.split(",") if word.strip())
+
+
+def endpoints(value: str) -> tuple[str, ...]:
+    """One ``host:port``, or several with commas; IPv6 in brackets."""
+    found = words(value)
+    for endpoint in found:
+        match = _ENDPOINT.fullmatch(endpoint)
+        if match is None or not 1 <= int(match["port"]) <= 65535:
+            hint = "; leave out the scheme and the path" if "/" in endpoint else ""
+            raise ValueError(f"must be host:port, such as 10.0.0.7:8000 or [fd00::7]:8000{hint}")
+    if not found:
+        raise ValueError("must be host:port, such as 10.0.0.7:8000 or [fd00::7]:8000")
+    return found
+
+
+def log_level(value: str) -> int:
+    """zap's levels as verbosity: ``debug``, ``info``, ``error``, or the number itself."""
+    levels = {"debug": DEBUG_VERBOSITY, "info": INFO_VERBOSITY, "error": ERROR_VERBOSITY}
+    if value in levels:
+        return levels[value]
+    if not re.fullmatch(r"[1-9]\d?", value):
+        raise ValueError("must be debug, info, error or a verbosity from 1 to 99")
+    return int(value)
+
+
+def _written(seconds: float) -> str:
+    return f"{seconds * 1000:g}ms" if seconds < 1 else f"{seconds:g}s"
