@@ -131,7 +131,7 @@ def _run(program: Program, given: Mapping[str, Any]) -> int:
     return code
 
 
-class _Value(click.ParamType):  # type: ignore[type-arg] - not generic at run time before click 8.4
+class _Value(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1
     """Reads a flag's text with its reader; the error names flag, value and what is allowed."""
 
     def __init__(self, flag: flags.Flag) -> None:
