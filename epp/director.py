@@ -1,0 +1,212 @@
+"""From a request to a decision, and from its end back to the ledger.
+
+    parse ─► candidates (pool, subset) ─► schedule ─► ledger.open ─► producers and scorers learn ─► Decision
+
+Everything between the candidates and the ledger happens in one call, so that no other request sees the same numbers
+before this one is counted.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from epp.decision import Cause, Decision, Outcome, RequestHead, RequestLabels
+from epp.errors import EppError, NoEndpoints
+from epp.parsers.base import Parsed, Parser
+from epp.scheduler import Profile, Spent
+from scorers.base import Candidate, Request
+
+MODEL_REWRITE = ("x-llm-d-model-name-rewrite", "x-gateway-model-name-rewrite")
+FAIRNESS_ID = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
+REQUEST_ID = "x-request-id"
+DEFAULT_FAIRNESS_ID = "default-flow"
+
+
+class Candidates(Protocol):
+    """Who may be picked now: ``epp.pool.Pool``."""
+
+    def candidates(self) -> Sequence[Candidate]:
+        """One immutable snapshot."""
+
+
+class Closed(Protocol):
+    """A request that has ended: ``epp.ledger.Ticket``."""
+
+    @property
+    def story(self) -> object:
+        """What was given to ``open``."""
+
+
+class Requests(Protocol):
+    """The requests in flight: ``epp.ledger.Ledger``."""
+
+    def open(self, candidate: Candidate, uncached_tokens: int, now: float, story: object = None) -> int:
+        """Count a pick; returns its id."""
+
+    def close(self, pick_id: int, cause: Cause) -> Closed | None:
+        """Uncount it; None when that has already happened, or when the id is nobody's."""
+
+
+class Telemetry(Protocol):
+    """What is reported of every request: ``epp.telemetry``. All O(1)."""
+
+    def request_received(self, labels: RequestLabels, size_bytes: int) -> None:
+        """A request was understood."""
+
+    def decided(self, labels: RequestLabels, request: Request, candidate: Candidate, seconds: float) -> None:
+        """It goes to ``candidate``; hashing, scoring, picking and recording took ``seconds``."""
+
+    def refused(self, labels: RequestLabels, code: str) -> None:
+        """It goes nowhere."""
+
+    def plugin(self, extension_point: str, plugin_type: str, plugin_name: str, seconds: float) -> None:
+        """One plugin ran once."""
+
+    def ended(self, labels: RequestLabels, outcome: Outcome) -> None:
+        """It has ended."""
+
+    def request_processing(self, seconds: float) -> None:
+        """Time spent on one request's request messages."""
+
+    def response_processing(self, seconds: float) -> None:
+        """Time spent on one request's response messages."""
+
+
+class Director:
+    """Decides where requests go and learns how they ended.
+
+    Owner: the event loop. Keeps nothing of a request but what the ledger holds for it: its labels.
+    """
+
+    def __init__(
+        self,
+        parser: Parser[Any],
+        profile: Profile,
+        pool: Candidates,
+        ledger: Requests,
+        telemetry: Telemetry,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        choose: Callable[[Sequence[Candidate]], Candidate] = random.choice,
+    ) -> None:
+        self.telemetry = telemetry
+        self._parser = parser
+        self._profile = profile
+        self._pool = pool
+        self._ledger = ledger
+        self._clock = clock
+        self._choose = choose
+
+    def decide(self, head: RequestHead, body: bytes) -> Decision:
+        """Pick an endpoint for a request with a body, and count it there.
+
+        Raises: BadRequest, NoEndpoints, Saturated; nothing is counted then.
+        """
+        labels = RequestLabels()
+        try:
+            parsed = self._parser.parse(head.path, body, first(head, MODEL_REWRITE))
+            request = request_of(head, parsed)
+            labels = RequestLabels(request.model, request.target_model, request.fairness_id, request.priority)
+            self.telemetry.request_received(labels, len(body))
+            return self._schedule(head, request, labels, parsed.body)
+        except EppError as error:
+            self.telemetry.refused(labels, error.code)
+            raise
+
+    def decide_bodiless(self, head: RequestHead) -> Decision:
+        """Pick any endpoint that the subset allows: nothing is known of the request that could be scored.
+
+        Raises: NoEndpoints.
+        """
+        labels = RequestLabels(fairness_id=first(head, FAIRNESS_ID) or DEFAULT_FAIRNESS_ID)
+        self.telemetry.request_received(labels, 0)
+        try:
+            chosen = self._choose(allowed(self._pool.candidates(), head.subset))
+        except EppError as error:
+            self.telemetry.refused(labels, error.code)
+            raise
+        pick_id = self._ledger.open(chosen, 0, self._clock(), story=labels)
+        return Decision(pick_id=pick_id, chosen=(chosen,), labels=labels)
+
+    def ended(self, pick_id: int, outcome: Outcome) -> bool:
+        """Uncount a pick and report its outcome; False when that has already happened."""
+        ticket = self._ledger.close(pick_id, outcome.cause)
+        if ticket is None:
+            return False
+        labels = ticket.story
+        self.telemetry.ended(labels if isinstance(labels, RequestLabels) else RequestLabels(), outcome)
+        return True
+
+    def _schedule(self, head: RequestHead, request: Request, labels: RequestLabels, body: bytes | None) -> Decision:
+        began = self._clock()
+        schedule = self._profile.schedule(request, allowed(self._pool.candidates(), head.subset))
+        chosen = schedule.chosen[0]
+        now = self._clock()
+        pick_id = self._ledger.open(chosen, uncached_tokens(request, chosen), now, story=labels)
+        learned = self._profile.picked(request, chosen)
+        self.telemetry.decided(labels, request, chosen, self._clock() - began)
+        self._report((*schedule.spent, *learned))
+        return Decision(
+            pick_id=pick_id,
+            chosen=schedule.chosen,
+            labels=labels,
+            request=request,
+            body=body,
+            scores=schedule.scores,
+            candidates=schedule.candidates,
+        )
+
+    def _report(self, spent: Sequence[Spent]) -> None:
+        report = self.telemetry.plugin
+        for point, plugin, seconds in spent:
+            report(point, plugin.type_name, plugin.name, seconds)
+
+
+def request_of(head: RequestHead, parsed: Parsed) -> Request:
+    """The request as the plugins see it."""
+    return Request(
+        id=head.headers.get(REQUEST_ID) or str(uuid.uuid4()),
+        model=parsed.model,
+        target_model=parsed.target_model,
+        prompts=parsed.prompts,
+        prompt_tokens=parsed.prompt_tokens,
+        streaming=parsed.streaming,
+        headers=head.headers,
+        fairness_id=first(head, FAIRNESS_ID) or DEFAULT_FAIRNESS_ID,
+    )
+
+
+def first(head: RequestHead, names: Sequence[str]) -> str | None:
+    """The value of the first of ``names`` that was sent and is not empty."""
+    for name in names:
+        if value := head.headers.get(name):
+            return value
+    return None
+
+
+def allowed(candidates: Sequence[Candidate], subset: frozenset[str] | None) -> Sequence[Candidate]:
+    """Those of ``candidates`` that the proxy allows; an entry without a port means every port of that address.
+
+    Raises: NoEndpoints when there are none.
+    """
+    if subset is not None:
+        names = subset | {entry.strip("[]") for entry in subset}
+        candidates = [c for c in candidates if c.address in names or host_of(c.address) in names]
+    if not candidates:
+        raise NoEndpoints("failed to find endpoint candidates for serving the request")
+    return candidates
+
+
+def host_of(address: str) -> str:
+    """``host:port`` without its port, and without the brackets of an IPv6 host."""
+    return address.rpartition(":")[0].strip("[]")
+
+
+def uncached_tokens(request: Request, chosen: Candidate) -> int:
+    """Prompt tokens that ``chosen`` holds in no tier and must compute."""
+    held = max((cached.tokens.get(chosen.slot, 0) for cached in request.cached.values()), default=0)
+    return max(0, request.prompt_tokens - held)

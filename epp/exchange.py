@@ -1,0 +1,303 @@
+"""One ext-proc exchange as a pure machine: the proxy's messages in, the picker's out. No I/O, no clock, no task.
+
+    request headers ─► request body … ─► (trailers) ═ decision ═► response headers ─► response body … ─► (trailers)
+
+Source: Envoy's ext_proc API, the Gateway API Inference Extension's endpoint-picker protocol. How each is answered
+depends on the modes in the stream's first message; without any (older proxies) they are full duplex, as the
+endpoint-picker protocol demands.
+
+| request body mode | headers | body | trailers |
+|---|---|---|---|
+| FULL_DUPLEX_STREAMED | with the decision, when the body is complete | forwarded then, in chunks | end the body |
+| BUFFERED | at once, empty | the decision | empty, or the decision when there was no body |
+| NONE, or headers that end the stream | a decision without a body | | empty |
+
+A response is only watched: headers and trailers are answered empty, bodies forwarded (full duplex) or acknowledged.
+
+Laws, tested as properties: what a client or an engine sent is forwarded byte for byte unless a rewrite applies; a pick
+is ended exactly once whatever the order of events, or left to the access log when that is expected to tell more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from epp import messages
+from epp.decision import Cause, Decision, Outcome, RequestHead
+from epp.director import Director
+from epp.errors import EppError, TooLarge
+from epp.pb.ext_proc_pb2 import ProcessingRequest
+from epp.pb.processing_mode_pb2 import ProcessingMode
+from epp.usage import DocumentUsage, EventUsage, UsageReader
+
+MODEL_SERVER_ERROR = "ModelServerError"
+
+
+class ProtocolViolation(Exception):  # noqa: N818 - what happened, not a class of errors
+    """The proxy sent what no order of messages allows, or asks for a mode that cannot work."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeSettings:
+    """What holds for every exchange of a process."""
+
+    access_log: bool = False
+    """Completions arrive by access log when a stream does not see the response's body."""
+    max_request_bytes: int = 64 * 1024 * 1024
+    emit_endpoint_scores: bool = False
+    clear_route_cache: bool = True
+    """Let the proxy choose the route again, with the destination header set. Off where a route is drawn by lot."""
+
+
+class Side(Enum):
+    """How far one direction has come."""
+
+    UNSEEN = "unseen"
+    OPEN = "open"
+    """The headers were seen; a body or trailers may follow."""
+    TRAILERS = "trailers"
+    """The body is complete or unwanted; trailers may follow."""
+    ENDED = "ended"
+
+
+FULL_DUPLEX = ProcessingMode.FULL_DUPLEX_STREAMED
+BUFFERED = (ProcessingMode.BUFFERED, ProcessingMode.BUFFERED_PARTIAL)
+STATUS, CONTENT_TYPE, CONTENT_ENCODING = ":status", "content-type", "content-encoding"
+WATCHED = frozenset((STATUS, CONTENT_TYPE, CONTENT_ENCODING))
+
+
+class Exchange:
+    """One stream. Owner: the event loop.
+
+    Invariant: at most one pick is open, and it is ended or left to the access log by the time ``closed`` returns.
+    """
+
+    def __init__(self, director: Director, settings: ExchangeSettings) -> None:
+        self.over = False
+        """The picker has nothing more to say: the stream may be closed."""
+        self._director = director
+        self._settings = settings
+        self._request = Side.UNSEEN
+        self._response = Side.UNSEEN
+        self._request_mode = FULL_DUPLEX
+        self._response_mode = FULL_DUPLEX
+        self._head: RequestHead | None = None
+        self._parts: list[bytes] = []
+        self._held_bytes = 0
+        self._pick_id: int | None = None
+        self._began = 0.0
+        self._outcome = Outcome(Cause.DISCONNECTED)
+        self._usage: UsageReader | None = None
+
+    @property
+    def responding(self) -> bool:
+        """Whether the response has begun."""
+        return self._response is not Side.UNSEEN
+
+    def received(self, message: ProcessingRequest, now: float) -> list[bytes]:
+        """Take the proxy's next message; returns the answers to send, in order.
+
+        Raises: ProtocolViolation; the caller then calls ``closed`` and refuses the stream.
+        """
+        if message.observability_mode:
+            self.over = True  # such a proxy hears no answer, so there is nothing to decide
+            return []
+        kind = message.WhichOneof("request")
+        if kind is None:
+            raise ProtocolViolation("a message without request or response")
+        try:
+            return HANDLERS[kind](self, message, now)
+        except EppError as error:
+            self.over = True
+            self._forget_request()
+            return [messages.immediate(error)]
+
+    def closed(self, now: float) -> None:
+        """The stream has ended, however it did. Does nothing the second time."""
+        self.over = True
+        self._forget_request()
+        unwatched = self._response is Side.OPEN and self._response_mode == ProcessingMode.NONE
+        if unwatched and self._settings.access_log:
+            self._pick_id = None  # the log will tell when it really ended, and more of it
+        else:
+            self._settle(Cause.COMPLETED if unwatched else Cause.DISCONNECTED, now)
+
+    # The request.
+
+    def _request_headers(self, message: ProcessingRequest, now: float) -> list[bytes]:
+        if self._request is not Side.UNSEEN or self.responding:
+            raise ProtocolViolation("request headers after the start of the stream")
+        self._began = now
+        if message.HasField("protocol_config"):
+            self._request_mode = message.protocol_config.request_body_mode
+            self._response_mode = message.protocol_config.response_body_mode
+        subset = messages.subset_in(message.metadata_context) if message.HasField("metadata_context") else None
+        self._head = messages.request_head(message.request_headers, subset)
+        if message.request_headers.end_of_stream:
+            self._request = Side.ENDED
+            return [self._decide(b"", "request_headers")]
+        if self._request_mode == ProcessingMode.NONE:
+            self._request = Side.TRAILERS
+            return [self._decide(b"", "request_headers")]
+        self._request = Side.OPEN
+        if self._request_mode in BUFFERED:
+            return [messages.CONTINUE_REQUEST_HEADERS]
+        if self._request_mode == FULL_DUPLEX:
+            return []
+        raise ProtocolViolation(
+            f"request_body_mode {ProcessingMode.BodySendMode.Name(self._request_mode)}: the request would leave before"
+            " its endpoint is chosen; use FULL_DUPLEX_STREAMED or BUFFERED"
+        )
+
+    def _request_body(self, message: ProcessingRequest, now: float) -> list[bytes]:  # noqa: ARG002
+        self._expect_request(Side.OPEN, message)
+        part = message.request_body.body
+        self._held_bytes += len(part)
+        if self._held_bytes > self._settings.max_request_bytes:
+            raise TooLarge(f"the request body is larger than {self._settings.max_request_bytes} bytes")
+        self._parts.append(part)
+        if message.HasField("metadata_context"):
+            self._narrow(message)
+        ends = message.request_body.end_of_stream
+        if self._request_mode in BUFFERED:
+            self._request = Side.ENDED if ends else Side.TRAILERS
+            return [self._decide(part, "request_body")]
+        if not ends:
+            return []
+        self._request = Side.ENDED
+        return self._decide_and_forward(ends=True)
+
+    def _request_trailers(self, message: ProcessingRequest, now: float) -> list[bytes]:  # noqa: ARG002
+        if self._request is Side.TRAILERS:
+            self._request = Side.ENDED
+            return [messages.CONTINUE_REQUEST_TRAILERS]
+        self._expect_request(Side.OPEN, message)
+        self._request = Side.ENDED
+        if self._request_mode in BUFFERED:
+            return [self._decide(b"", "request_trailers")]
+        return [*self._decide_and_forward(ends=False), messages.CONTINUE_REQUEST_TRAILERS]
+
+    def _expect_request(self, side: Side, message: ProcessingRequest) -> None:
+        if self._request is not side or self.responding:
+            kind = message.WhichOneof("request")
+            raise ProtocolViolation(f"{kind} out of order: the request is {self._request.value}")
+
+    def _narrow(self, message: ProcessingRequest) -> None:
+        subset = messages.subset_in(message.metadata_context)
+        if subset is not None and self._head is not None:
+            self._head = RequestHead(self._head.headers, subset)
+
+    def _decide_and_forward(self, *, ends: bool) -> list[bytes]:
+        body = b"".join(self._parts)
+        any_body = bool(self._parts)
+        decision = self._decision(body)
+        answer = self._answer("request_headers", decision)
+        if not any_body:
+            return [answer]
+        forwarded = body if decision.body is None else decision.body
+        return [answer, *messages.chunks("request_body", forwarded, end_of_stream=ends)]
+
+    def _decide(self, body: bytes, place: messages.Place) -> bytes:
+        return self._answer(place, self._decision(body))
+
+    def _decision(self, body: bytes) -> Decision:
+        head = self._head
+        assert head is not None  # noqa: S101 - every state that decides comes after the headers
+        self._forget_request()
+        # An empty body is a request without one, however the proxy says so.
+        decision = self._director.decide(head, body) if body else self._director.decide_bodiless(head)
+        self._pick_id = decision.pick_id
+        self._outcome.streaming = decision.request is not None and decision.request.streaming
+        return decision
+
+    def _answer(self, place: messages.Place, decision: Decision) -> bytes:
+        settings = self._settings
+        return messages.decided(
+            place,
+            decision,
+            clear_route_cache=settings.clear_route_cache,
+            emit_scores=settings.emit_endpoint_scores,
+        )
+
+    def _forget_request(self) -> None:
+        """Let go of the prompt: a response may take minutes."""
+        self._head = None
+        self._parts = []
+
+    # The response.
+
+    def _response_headers(self, message: ProcessingRequest, now: float) -> list[bytes]:
+        if self.responding:
+            raise ProtocolViolation("response headers twice")
+        # The request may be unfinished, or unseen: a proxy answers some requests by itself.
+        self._forget_request()
+        self._response = Side.OPEN
+        seen = messages.header_values(message.response_headers, WATCHED)
+        status = seen.get(STATUS, "")
+        self._outcome.status = int(status) if status.isdecimal() else None
+        if self._outcome.status != 200:
+            self._outcome.errors.append(MODEL_SERVER_ERROR)
+        events = "text/event-stream" in seen.get(CONTENT_TYPE, "")
+        self._outcome.streaming = self._outcome.streaming or events
+        if message.HasField("metadata_context"):
+            self._outcome.served_by = messages.served_in(message.metadata_context)
+        if self._pick_id is not None and seen.get(CONTENT_ENCODING, "identity") == "identity":
+            self._usage = EventUsage() if events else DocumentUsage()
+        if message.response_headers.end_of_stream:
+            self._outcome.response_bytes = 0
+            self._complete(now)
+        return [messages.CONTINUE_RESPONSE_HEADERS]
+
+    def _response_body(self, message: ProcessingRequest, now: float) -> list[bytes]:
+        self._expect_open_response(message)
+        part = message.response_body.body
+        ends = message.response_body.end_of_stream
+        outcome = self._outcome
+        outcome.response_bytes = (outcome.response_bytes or 0) + len(part)
+        if part and outcome.ttft_s is None:
+            outcome.ttft_s = now - self._began
+        if self._usage is not None:
+            self._usage.feed(part)
+        if ends:
+            self._complete(now)
+        if self._response_mode != FULL_DUPLEX:
+            return [messages.CONTINUE_RESPONSE_BODY]
+        return messages.chunks("response_body", part, end_of_stream=ends)
+
+    def _response_trailers(self, message: ProcessingRequest, now: float) -> list[bytes]:
+        self._expect_open_response(message)
+        self._complete(now)
+        return [messages.CONTINUE_RESPONSE_TRAILERS]
+
+    def _expect_open_response(self, message: ProcessingRequest) -> None:
+        if self._response is not Side.OPEN:
+            kind = message.WhichOneof("request")
+            raise ProtocolViolation(f"{kind} out of order: the response is {self._response.value}")
+
+    def _complete(self, now: float) -> None:
+        self._response = Side.ENDED
+        self._settle(Cause.COMPLETED, now)
+
+    def _settle(self, cause: Cause, now: float) -> None:
+        """End the pick, if one is open."""
+        pick_id, self._pick_id = self._pick_id, None
+        if pick_id is None:
+            return
+        outcome = self._outcome
+        if self._usage is not None:
+            self._usage.end()
+            outcome.usage = self._usage.usage
+        outcome.cause = cause
+        outcome.duration_s = now - self._began
+        self._director.ended(pick_id, outcome)
+
+
+HANDLERS = {
+    "request_headers": Exchange._request_headers,
+    "request_body": Exchange._request_body,
+    "request_trailers": Exchange._request_trailers,
+    "response_headers": Exchange._response_headers,
+    "response_body": Exchange._response_body,
+    "response_trailers": Exchange._response_trailers,
+}

@@ -1,0 +1,89 @@
+"""The ext-proc service: bytes to messages, a clock, and what happens when something breaks."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from google.protobuf.message import DecodeError
+
+from epp import messages
+from epp.decision import RequestLabels
+from epp.director import Director
+from epp.errors import EppError
+from epp.exchange import Exchange, ExchangeSettings, ProtocolViolation
+from epp.pb.ext_proc_pb2 import ProcessingRequest
+from epp.wire.service import Call, Methods, Status
+
+log = logging.getLogger(__name__)
+
+PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
+
+
+def methods(
+    director: Director, settings: ExchangeSettings | None = None, clock: Callable[[], float] = time.monotonic
+) -> Methods:
+    """The ext-proc service, to be hosted by a transport."""
+    chosen = settings or ExchangeSettings()
+    return {PROCESS: lambda call: ExtProcHandler(call, director, chosen, clock)}
+
+
+class ExtProcHandler:
+    """One stream: the shell of one Exchange. Owner: the event loop.
+
+    An exception in one stream ends that stream only.
+    """
+
+    def __init__(self, call: Call, director: Director, settings: ExchangeSettings, clock: Callable[[], float]) -> None:
+        self._call = call
+        self._director = director
+        self._clock = clock
+        self._exchange = Exchange(director, settings)
+        self._request_s = 0.0
+        self._response_s = 0.0
+
+    def received(self, message: bytes) -> None:
+        """Answer one message of the proxy."""
+        now = self._clock()
+        try:
+            answers = self._exchange.received(ProcessingRequest.FromString(message), now)
+        except DecodeError:
+            self._end(now, Status.INVALID_ARGUMENT, "not a ProcessingRequest")
+            return
+        except ProtocolViolation as error:
+            self._end(now, Status.INVALID_ARGUMENT, str(error))
+            return
+        except Exception:  # one stream must not take the others down
+            log.exception("an ext-proc exchange failed; its request gets status 500")
+            self._director.telemetry.refused(RequestLabels(), EppError.code)
+            answers = [messages.immediate(EppError("the picker failed on this request; its log says why"))]
+            self._exchange.over = True
+        for answer in answers:
+            self._call.send(answer)
+        spent = self._clock() - now
+        if self._exchange.responding:
+            self._response_s += spent
+        else:
+            self._request_s += spent
+        if self._exchange.over:
+            self._end(now, Status.OK)
+
+    def half_closed(self) -> None:
+        """The proxy has said all it will."""
+        self._end(self._clock(), Status.OK)
+
+    def cancelled(self) -> None:
+        """The stream is gone."""
+        self._close(self._clock())
+
+    def _end(self, now: float, status: Status, text: str = "") -> None:
+        self._close(now)
+        self._call.finish(status, text)
+
+    def _close(self, now: float) -> None:
+        self._exchange.closed(now)
+        telemetry = self._director.telemetry
+        telemetry.request_processing(self._request_s)
+        if self._exchange.responding:
+            telemetry.response_processing(self._response_s)

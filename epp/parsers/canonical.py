@@ -1,0 +1,185 @@
+"""Prompts as canonical bytes: equal for equal prompts, and longer for longer conversations.
+
+Laws, all of them tested as properties:
+
+- *Unambiguous.* Two different conversations never have the same bytes. Every field starts with one of two separators
+  that no UTF-8 text contains, and a letter that says what it is; text goes in unescaped.
+- *Prefix.* A conversation continued by more messages extends the bytes of the earlier one, so what depends on the whole
+  request (template, tools) comes first and nothing follows the last message.
+- *Size.* Four bytes stand for a token when no tokenizer is used, so framing is as short as a chat template's own.
+
+Media count by a digest of their URL or data, in their place: an engine caches the same image as the same prefix.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+from epp.errors import BadRequest
+
+MESSAGE = b"\xff"
+FIELD = b"\xfe"
+BYTES_PER_TOKEN = 4
+
+ABSENT = msgspec.Raw(b"")
+"""The default of raw fields: not sent."""
+
+
+class Rendered(NamedTuple):
+    """One prompt's bytes, and what kind of prompt it is."""
+
+    kind: bytes
+    data: bytes
+
+    @property
+    def tokens(self) -> int:
+        """Exact for token ids, otherwise an estimate."""
+        return -(-len(self.data) // BYTES_PER_TOKEN)
+
+
+class Part(msgspec.Struct):
+    """One piece of a message's content; which fields are set depends on ``type``."""
+
+    text: str | None = None
+    refusal: str | None = None
+    image_url: msgspec.Raw = ABSENT
+    input_audio: msgspec.Raw = ABSENT
+    audio_url: msgspec.Raw = ABSENT
+    video_url: msgspec.Raw = ABSENT
+    image_embeds: msgspec.Raw = ABSENT
+    file: msgspec.Raw = ABSENT
+    file_data: msgspec.Raw = ABSENT
+    file_url: msgspec.Raw = ABSENT
+    file_id: msgspec.Raw = ABSENT
+
+
+MEDIA = (
+    ("image_url", b"I"),
+    ("input_audio", b"A"),
+    ("audio_url", b"U"),
+    ("video_url", b"V"),
+    ("image_embeds", b"E"),
+    ("file", b"F"),
+    ("file_data", b"D"),
+    ("file_url", b"L"),
+    ("file_id", b"J"),
+)
+
+
+class Message(msgspec.Struct):
+    """A chat message, or an item of a Responses request (which may have a ``type`` instead of a ``role``)."""
+
+    role: str | None = None
+    type: str | None = None
+    name: str | None = None
+    content: str | list[str | Part] | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    refusal: str | None = None
+    tool_calls: msgspec.Raw = ABSENT
+    tool_call_id: str | None = None
+    arguments: str | None = None
+    call_id: str | None = None
+    output: msgspec.Raw = ABSENT
+    summary: msgspec.Raw = ABSENT
+    encrypted_content: str | None = None
+
+
+def render_text(text: str) -> Rendered:
+    """A prompt of plain text."""
+    return Rendered(b"text", encoded(text))
+
+
+def render_tokens(ids: Sequence[int], field: str) -> Rendered:
+    """A prompt of token ids. Raises: BadRequest naming ``field`` when one is not an unsigned 32-bit number."""
+    try:
+        packed = array("I", ids)
+    except OverflowError as error:
+        raise BadRequest(f"`{field}`: a token id must lie between 0 and 4294967295: {error}") from error
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return Rendered(b"tokens", packed.tobytes())
+
+
+def render_chat(head: Iterable[tuple[bytes, msgspec.Raw]], messages: Iterable[Message]) -> Rendered:
+    """A conversation: what holds for the whole of it, then its messages.
+
+    Raises: UnicodeDecodeError when a raw value is not UTF-8 (it could contain a separator).
+    """
+    out: list[bytes | msgspec.Raw] = []
+    for tag, raw in head:
+        add_raw(out, tag, raw)
+    for message in messages:
+        add_message(out, message)
+    return Rendered(b"chat", b"".join(out))
+
+
+def add_message(out: list[bytes | msgspec.Raw], message: Message) -> None:
+    """Append one message. (Fields are tried one by one, not in a loop: a conversation has hundreds of messages.)"""
+    out += (MESSAGE, encoded(message.role or message.type or ""))
+    if message.name:
+        out += (FIELD, b"n", encoded(message.name))
+    if reasoning := message.reasoning or message.reasoning_content:
+        out += (FIELD, b"r", encoded(reasoning))
+    content = message.content
+    if isinstance(content, str):
+        out += (FIELD, b"c", encoded(content))
+    elif content is not None:
+        for part in content:
+            add_part(out, part)
+    if message.refusal:
+        out += (FIELD, b"x", encoded(message.refusal))
+    if message.tool_calls is not ABSENT:
+        add_raw(out, b"t", message.tool_calls)
+    if call := message.tool_call_id or message.call_id:
+        out += (FIELD, b"i", encoded(call))
+    if message.type:
+        add_item(out, message)
+
+
+def add_item(out: list[bytes | msgspec.Raw], item: Message) -> None:
+    """Append what only the items of a Responses request have."""
+    if item.arguments:
+        out += (FIELD, b"a", encoded(item.arguments))
+    if item.encrypted_content:
+        out += (FIELD, b"e", encoded(item.encrypted_content))
+    add_raw(out, b"o", item.output)
+    add_raw(out, b"s", item.summary)
+
+
+def add_part(out: list[bytes | msgspec.Raw], part: str | Part) -> None:
+    """Append one content part. A lone text part is the same prompt as a plain string, and gives the same bytes."""
+    text = part if isinstance(part, str) else part.text
+    if text is not None:
+        out += (FIELD, b"c", encoded(text))
+    if isinstance(part, str):
+        return
+    if part.refusal is not None:
+        out += (FIELD, b"x", encoded(part.refusal))
+    for field, tag in MEDIA:
+        raw = getattr(part, field)
+        if is_given(raw):
+            out += (FIELD, tag, blake2b(raw, digest_size=16).hexdigest().encode())
+
+
+def add_raw(out: list[bytes | msgspec.Raw], tag: bytes, raw: msgspec.Raw) -> None:
+    """Append a JSON value as the client wrote it."""
+    if is_given(raw):
+        str(raw, "utf-8")  # raises when it is not
+        out += (FIELD, tag, raw)
+
+
+def is_given(raw: msgspec.Raw) -> bool:
+    """Whether the client sent a value other than null."""
+    return raw is not ABSENT and bytes(memoryview(raw)[:5]) != b"null"
+
+
+def encoded(text: str) -> bytes:
+    """UTF-8, of any str that JSON can hold."""
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,41 @@
+"""Name another model in a request body, and leave every other byte as the client wrote it."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+# A string, or a bracket. Everything between them (numbers, literals, commas, colons) says nothing about nesting.
+TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[{}\[\]]', re.DOTALL)
+COLON = re.compile(rb"\s*:")
+
+
+def with_model(body: bytes, model: str) -> bytes:
+    """Replace the value of every ``model`` key of the top-level object (of a repeated key, readers use the last).
+
+    ``body`` must be valid JSON, an object, whose ``model`` is a string: the caller has parsed it.
+    """
+    value = msgspec.json.encode(model)
+    out: list[bytes] = []
+    copied = depth = 0
+    tokens = TOKEN.finditer(body)
+    for token in tokens:
+        first = body[token.start()]
+        if first in b"{[":
+            depth += 1
+        elif first in b"}]":
+            depth -= 1
+        elif depth == 1 and COLON.match(body, token.end()) and names_model(token.group()):
+            old = next(tokens)
+            out += (body[copied : old.start()], value)
+            copied = old.end()
+            # The key a second time, in plain letters or with escapes?
+            if body.find(b'"model"', copied) < 0 and body.find(b"\\u006", copied) < 0:
+                break
+    return b"".join((*out, body[copied:]))
+
+
+def names_model(key: bytes) -> bool:
+    """Whether a JSON string spells ``model``, in plain letters or with escapes."""
+    return key == b'"model"' or (b"\\" in key and msgspec.json.decode(key, type=str) == "model")

@@ -1,0 +1,150 @@
+"""Read ``usage`` from a response as it passes by, in pieces of any size.
+
+Source: OpenAI's API reference and vLLM's answers: a JSON object with ``usage``, or server-sent events, of which one
+carries it (the last chunk, or ``response.completed``). Memory is bounded; bytes that make no sense are skipped.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from epp.decision import Usage
+
+LINE_BYTES = 256 * 1024
+"""The longest event line that is looked at; ``response.completed`` repeats the whole answer. Guess."""
+
+DOCUMENT_BYTES = 4 * 1024 * 1024
+"""The largest JSON answer that is looked at; embeddings of many inputs are large. Guess."""
+
+
+class Details(msgspec.Struct):
+    """Tokens of a kind."""
+
+    cached_tokens: int | None = None
+
+
+class Reported(msgspec.Struct):
+    """``usage`` under either API's names."""
+
+    prompt_tokens: int | None = None
+    input_tokens: int | None = None
+    completion_tokens: int | None = None
+    output_tokens: int | None = None
+    prompt_tokens_details: Details | None = None
+    input_tokens_details: Details | None = None
+
+    def usage(self) -> Usage:
+        """The same, under one name each; what was not said is 0."""
+        details = self.prompt_tokens_details or self.input_tokens_details or Details()
+        return Usage(
+            prompt_tokens=self.prompt_tokens or self.input_tokens or 0,
+            completion_tokens=self.completion_tokens or self.output_tokens or 0,
+            cached_tokens=details.cached_tokens or 0,
+        )
+
+
+class Inner(msgspec.Struct):
+    """The ``response`` of a ``response.completed`` event."""
+
+    usage: Reported | None = None
+
+
+class Answer(msgspec.Struct):
+    """A whole answer, or one event of a stream."""
+
+    usage: Reported | None = None
+    response: Inner | None = None
+
+
+ANSWER = msgspec.json.Decoder(Answer)
+
+
+class UsageReader(Protocol):
+    """Is fed a response body in order."""
+
+    usage: Usage | None
+    """The last one seen so far."""
+
+    def feed(self, chunk: bytes) -> None:
+        """Look at the next bytes. Never raises."""
+
+    def end(self) -> None:
+        """No more bytes follow."""
+
+
+class EventUsage:
+    """Reads server-sent events. Keeps at most one unfinished line, and of a longer one nothing."""
+
+    def __init__(self) -> None:
+        self.usage: Usage | None = None
+        self._rest = bytearray()
+        self._skipping = False
+
+    def feed(self, chunk: bytes) -> None:
+        """Look at the lines that end in ``chunk``."""
+        last = chunk.rfind(b"\n")
+        if last < 0:
+            self._keep(chunk)
+            return
+        if self._skipping:
+            first = chunk.find(b"\n")
+            lines, self._skipping = chunk[first + 1 : last], False
+        else:
+            lines = bytes(self._rest) + chunk[:last] if self._rest else chunk[:last]
+        self._rest.clear()
+        # Of the many events of a stream, few or one name it: the others are never split into lines.
+        if b'"usage"' in lines:
+            for line in lines.splitlines():
+                self._read(line)
+        self._keep(chunk[last + 1 :])
+
+    def end(self) -> None:
+        """Look at a last line that nobody ended."""
+        self._read(bytes(self._rest))
+        self._rest.clear()
+
+    def _keep(self, rest: bytes) -> None:
+        if self._skipping or len(self._rest) + len(rest) > LINE_BYTES:
+            self._skipping = True
+            self._rest.clear()
+        else:
+            self._rest += rest
+
+    def _read(self, line: bytes) -> None:
+        if line.startswith(b"data:") and b'"usage"' in line and len(line) <= LINE_BYTES:
+            self.usage = usage_in(line[5:]) or self.usage
+
+
+class DocumentUsage:
+    """Reads one JSON document. Keeps all of it, and of one that is too large nothing."""
+
+    def __init__(self) -> None:
+        self.usage: Usage | None = None
+        self._pieces: list[bytes] = []
+        self._held = 0
+
+    def feed(self, chunk: bytes) -> None:
+        """Keep ``chunk``."""
+        self._held += len(chunk)
+        if self._held > DOCUMENT_BYTES:
+            self._pieces.clear()
+        else:
+            self._pieces.append(chunk)
+
+    def end(self) -> None:
+        """Read what was kept."""
+        if self._pieces:
+            self.usage = usage_in(b"".join(self._pieces))
+        self._pieces.clear()
+
+
+def usage_in(document: bytes) -> Usage | None:
+    """The usage that one JSON object reports, if it is one and does."""
+    try:
+        answer = ANSWER.decode(document)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    reported = answer.usage or (answer.response and answer.response.usage)
+    return reported.usage() if reported else None

@@ -1,0 +1,195 @@
+"""Small real implementations of the director's seams, and the proxy's messages in one line each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from epp.decision import Cause, Outcome, RequestLabels
+from epp.director import Director
+from epp.parsers import OpenAIParser
+from epp.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
+from epp.pb.processing_mode_pb2 import ProcessingMode
+from epp.scheduler import Profile
+from scorers.base import Candidate, Request, Slot
+from scorers.pickers import MaxScorePicker
+from scorers.queue import QueueScorer
+
+DESTINATION = "x-gateway-destination-endpoint"
+FULL_DUPLEX = ProcessingMode.FULL_DUPLEX_STREAMED
+BUFFERED = ProcessingMode.BUFFERED
+STREAMED = ProcessingMode.STREAMED
+NONE = ProcessingMode.NONE
+
+
+def candidate(slot: int, *, address: str = "", waiting: int = 0) -> Candidate:
+    return Candidate(Slot(slot), address or f"10.0.0.{slot}:8000", waiting=waiting)
+
+
+@dataclass
+class Pool:
+    """Endpoints that never change."""
+
+    members: Sequence[Candidate]
+
+    def candidates(self) -> Sequence[Candidate]:
+        return self.members
+
+
+@dataclass
+class Ticket:
+    address: str
+    uncached_tokens: int
+    opened_at: float
+    story: object
+
+
+@dataclass
+class Ledger:
+    """Picks in flight, and every end in order."""
+
+    in_flight: dict[int, Ticket] = field(default_factory=dict)
+    closed: list[tuple[int, Cause]] = field(default_factory=list)
+    picks: int = 0
+
+    def open(self, candidate: Candidate, uncached_tokens: int, now: float, story: object = None) -> int:
+        self.picks += 1
+        self.in_flight[self.picks] = Ticket(candidate.address, uncached_tokens, now, story)
+        return self.picks
+
+    def close(self, pick_id: int, cause: Cause) -> Ticket | None:
+        ticket = self.in_flight.pop(pick_id, None)
+        if ticket is not None:
+            self.closed.append((pick_id, cause))
+        return ticket
+
+
+@dataclass
+class Telemetry:
+    """Everything that was reported."""
+
+    received: list[tuple[RequestLabels, int]] = field(default_factory=list)
+    decisions: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    plugins: list[tuple[str, str, str]] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+    request_phases: int = 0
+    response_phases: int = 0
+
+    def request_received(self, labels: RequestLabels, size_bytes: int) -> None:
+        self.received.append((labels, size_bytes))
+
+    def decided(self, labels: RequestLabels, request: Request, candidate: Candidate, seconds: float) -> None:
+        self.decisions.append(candidate.address)
+
+    def refused(self, labels: RequestLabels, code: str) -> None:
+        self.refusals.append(code)
+
+    def plugin(self, extension_point: str, plugin_type: str, plugin_name: str, seconds: float) -> None:
+        self.plugins.append((extension_point, plugin_type, plugin_name))
+
+    def ended(self, labels: RequestLabels, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+
+    def request_processing(self, seconds: float) -> None:
+        self.request_phases += 1
+
+    def response_processing(self, seconds: float) -> None:
+        self.response_phases += 1
+
+
+class World:
+    """A director over endpoints that never change: the least loaded one of ``members`` is the first."""
+
+    def __init__(self, members: Sequence[Candidate] | None = None, profile: Profile | None = None) -> None:
+        self.pool = Pool(members if members is not None else (candidate(1), candidate(2, waiting=5)))
+        self.ledger = Ledger()
+        self.telemetry = Telemetry()
+        profile = profile or Profile([], [], [(QueueScorer(), 1.0)], MaxScorePicker())
+        self.director = Director(OpenAIParser(), profile, self.pool, self.ledger, self.telemetry)
+
+
+def completion(prompt: str = "hello", **more: object) -> bytes:
+    return json.dumps({"model": "m", "prompt": prompt, **more}).encode()
+
+
+def request_headers(
+    *,
+    end_of_stream: bool = False,
+    modes: tuple[int, int] | None = (FULL_DUPLEX, FULL_DUPLEX),
+    subset: object = None,
+    **headers: str,
+) -> ProcessingRequest:
+    """Header names are given with underscores; ``modes`` are those of request and response body."""
+    message = ProcessingRequest()
+    message.request_headers.end_of_stream = end_of_stream
+    named = {":method": "POST", ":path": "/v1/completions"} | {k.replace("_", "-"): v for k, v in headers.items()}
+    add_headers(message.request_headers.headers, named)
+    if modes is not None:
+        message.protocol_config.SetInParent()
+        message.protocol_config.request_body_mode, message.protocol_config.response_body_mode = modes  # type: ignore[assignment]
+    set_subset(message, subset)
+    return message
+
+
+def request_body(body: bytes = b"", *, end_of_stream: bool = True, subset: object = None) -> ProcessingRequest:
+    message = ProcessingRequest(request_body={"body": body, "end_of_stream": end_of_stream})
+    set_subset(message, subset)
+    return message
+
+
+def request_trailers() -> ProcessingRequest:
+    return ProcessingRequest(request_trailers={})
+
+
+def response_headers(status: int = 200, *, end_of_stream: bool = False, **headers: str) -> ProcessingRequest:
+    message = ProcessingRequest()
+    message.response_headers.end_of_stream = end_of_stream
+    named = {":status": str(status), "content-type": "application/json"}
+    add_headers(message.response_headers.headers, named | {k.replace("_", "-"): v for k, v in headers.items()})
+    return message
+
+
+def response_body(body: bytes = b"", *, end_of_stream: bool = True) -> ProcessingRequest:
+    return ProcessingRequest(response_body={"body": body, "end_of_stream": end_of_stream})
+
+
+def response_trailers() -> ProcessingRequest:
+    return ProcessingRequest(response_trailers={})
+
+
+def add_headers(header_map, headers: dict[str, str]) -> None:  # type: ignore[no-untyped-def]
+    for name, value in headers.items():
+        header_map.headers.add(key=name, raw_value=value.encode())
+
+
+def set_subset(message: ProcessingRequest, subset: object) -> None:
+    if subset is not None:
+        hint = message.metadata_context.filter_metadata["envoy.lb.subset_hint"]
+        hint.update({"x-gateway-destination-endpoint-subset": subset})
+
+
+def read(answers: Sequence[bytes]) -> list[ProcessingResponse]:
+    return [ProcessingResponse.FromString(answer) for answer in answers]
+
+
+def kinds(answers: Sequence[bytes]) -> list[str | None]:
+    return [answer.WhichOneof("response") for answer in read(answers)]
+
+
+def destination_of(answer: ProcessingResponse) -> str:
+    """The destination in the metadata; in the header too, where the answer can set headers."""
+    metadata = answer.dynamic_metadata["envoy.lb"][DESTINATION]
+    kind = answer.WhichOneof("response")
+    if kind != "request_trailers":
+        headers = getattr(answer, kind).response.header_mutation.set_headers
+        assert {h.header.key: h.header.raw_value.decode() for h in headers}[DESTINATION] == metadata
+    return str(metadata)
+
+
+def forwarded(answers: Sequence[ProcessingResponse], side: str = "request_body") -> list[tuple[bytes, bool]]:
+    """The pieces of a body, and whether each ends the stream."""
+    pieces = [a for a in answers if a.WhichOneof("response") == side]
+    streamed = [getattr(piece, side).response.body_mutation.streamed_response for piece in pieces]
+    return [(piece.body, piece.end_of_stream) for piece in streamed]
