@@ -36,8 +36,10 @@ def normalise(arguments: Sequence[str], flags: Sequence[Flag]) -> list[str]:
             return [*plain, argument, *rest]
         name, equals, value = argument.lstrip("-").partition("=")
         flag = by_name.get(name)
-        if flag is None or not argument.startswith("-") or argument.startswith("---"):
+        if not argument.startswith("-") or argument.startswith("---"):
             plain.append(argument)
+        elif flag is None:  # -h stays; a slip in a long name is still a long name
+            plain.append(f"-{argument}" if len(name) > 1 and argument[1] != "-" else argument)
         elif equals or flag.is_boolean:
             plain.append(f"--{name}={value if equals else 'true'}")
         else:

@@ -1,0 +1,339 @@
+"""The command line: from words to options, and every way to get them wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from epp import arguments, cli, flags
+from epp.errors import ConfigError
+from epp.options import (
+    DemoOptions,
+    LogFormat,
+    LogOptions,
+    MetricsSourceOptions,
+    ResponseMode,
+    ServeOptions,
+    SimOptions,
+    StandaloneOptions,
+    TlsOptions,
+    Transport,
+)
+
+ROOT = Path(__file__).parents[2]
+HOST_PORT = "must be host:port, such as 10.0.0.7:8000 or [fd00::7]:8000"
+OFF = (
+    "--metrics-endpoint-auth is off: it asks Kubernetes, and there is none",
+    "--tracing is off: traces are not written yet",
+    "--enable-pprof is off: Go profiles do not exist here",
+)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Run the command line with programs that hand back the options they get."""
+    monkeypatch.delenv("NAMESPACE", raising=False)
+    got: list[Any] = []
+    for program in cli.PROGRAMS:
+        module = ModuleType(program.module)
+        setattr(module, program.function, lambda options: got.append(options) or 0)
+        monkeypatch.setitem(sys.modules, program.module, module)
+
+    def command(*words: str) -> Any:
+        assert cli.main(words) == 0
+        return got.pop()
+
+    return command
+
+
+@pytest.fixture
+def refused(run: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command line that must be refused; the one line that it prints."""
+
+    def command(*words: str) -> str:
+        assert cli.main(words) == cli.USAGE_ERROR
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err.count("\n") == 1, "one sentence, no traceback"
+        return printed.err.strip()
+
+    return command
+
+
+def test_serve_without_flags_has_the_go_pickers_defaults(run: Callable[..., ServeOptions]) -> None:
+    options = run("serve")
+    assert options == ServeOptions(notices=OFF)
+    assert (options.grpc_port, options.grpc_health_port, options.metrics_port) == (9002, 9003, 9090)
+    assert options.tls == TlsOptions()
+    assert (options.refresh_metrics_interval_s, options.metrics_staleness_threshold_s) == (0.05, 2.0)
+
+
+def test_the_arguments_of_the_no_kubernetes_guide_are_understood(run: Callable[..., ServeOptions]) -> None:
+    options = run(
+        "serve", "--config-file=/config/epp.yaml", "--pool-name=file-discovery", "--pool-namespace=default",
+        "--grpc-port=9002", "--grpc-health-port=9003", "--metrics-port=9090", "--secure-serving=false", "--v=2",
+    )  # fmt: skip
+    assert options == ServeOptions(
+        config_file=Path("/config/epp.yaml"), pool_name="file-discovery", tls=None, notices=OFF
+    )
+
+
+def test_the_flag_of_the_v04_guide_names_what_is_read_anyway(run: Callable[..., ServeOptions]) -> None:
+    assert run("serve", "--kv-cache-usage-percentage-metric", "vllm:kv_cache_usage_perc") == ServeOptions(notices=OFF)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--emit-endpoint-scores"],
+        ["--emit-endpoint-scores=true"],
+        ["-emit-endpoint-scores=1"],
+        ["-emit-endpoint-scores=T"],
+        ["--emit-endpoint-scores=false", "--emit-endpoint-scores"],
+    ],
+)
+def test_booleans_are_written_as_in_go(run: Callable[..., ServeOptions], words: list[str]) -> None:
+    assert run("serve", *words).emit_endpoint_scores is True
+
+
+@pytest.mark.parametrize("words", [["-v=4"], ["-v", "4"], ["--v=4"], ["--v", "4"], ["--zap-log-level=debug", "--v=1"]])
+def test_verbosity_is_written_as_in_go(run: Callable[..., ServeOptions], words: list[str]) -> None:
+    assert run("serve", *words).log == LogOptions(verbosity=4)
+
+
+def test_a_boolean_does_not_swallow_the_next_word(refused: Callable[..., str]) -> None:
+    assert refused("serve", "--secure-serving", "false").endswith("Got unexpected extra argument (false)")
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "value"),
+    [
+        (["--refresh-metrics-interval=1m30s"], "refresh_metrics_interval_s", 90.0),
+        (["--refresh-metrics-interval", "250ms"], "refresh_metrics_interval_s", 0.25),
+        (["--metrics-staleness-threshold=1.5s"], "metrics_staleness_threshold_s", 1.5),
+        (["--drain-timeout=0"], "drain_timeout_s", 0.0),
+        (["--grpc-max-recv-msg-size=10MiB"], "grpc_max_recv_bytes", 10 << 20),
+        (["--grpc-max-send-msg-size=25MB"], "grpc_max_send_bytes", 25_000_000),
+        (["--max-request-bytes=4096"], "max_request_bytes", 4096),
+        (["--transport=grpcio"], "transport", Transport.GRPCIO),
+        (["--endpoint=10.0.0.7:8000", "--endpoint", "[fd00::7]:80,vllm-0.vllm:81"], "endpoints",
+         ("10.0.0.7:8000", "[fd00::7]:80", "vllm-0.vllm:81")),
+        (["--cert-path=/certs", "--tls-min-version=VersionTLS13", "--tls-cipher-suites=A,B"], "tls",
+         TlsOptions(cert_path=Path("/certs"), min_version="VersionTLS13", cipher_suites=("A", "B"))),
+        (["--zap-encoder=json"], "log", LogOptions(format=LogFormat.JSON)),
+        (["--zap-devel=false"], "log", LogOptions(format=LogFormat.JSON)),
+        (["--model-server-metrics-scheme=https", "--model-server-metrics-port=0"], "metrics_source",
+         MetricsSourceOptions(scheme="https")),
+        (["--config-text=a: b"], "config_text", "a: b"),
+        (["--config-file=", "--config-text="], "config_text", None),
+    ],
+)  # fmt: skip
+def test_a_value_arrives_as_a_typed_option(
+    run: Callable[..., ServeOptions], words: list[str], field: str, value: object
+) -> None:
+    assert getattr(run("serve", *words), field) == value
+
+
+def test_the_namespace_comes_from_the_environment_unless_a_flag_says_it(
+    run: Callable[..., ServeOptions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NAMESPACE", "llm-d-pfc-cpu")
+    assert run("serve").pool_namespace == "llm-d-pfc-cpu"
+    assert run("serve", "--pool-namespace=other").pool_namespace == "other"
+
+
+def test_a_refresh_interval_below_50ms_is_raised_and_noticed(run: Callable[..., ServeOptions]) -> None:
+    options = run("serve", "--refresh-metrics-interval=1ms")
+    assert options.refresh_metrics_interval_s == 0.05
+    assert "--refresh-metrics-interval=1ms is raised to the least, 50ms" in options.notices
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--grpc-port=70000"], "--grpc-port=70000: must be a port from 0 to 65535; 0 takes a free one"),
+        (["--grpc-port=-1"], "--grpc-port=-1: must be a port from 0 to 65535; 0 takes a free one"),
+        (["--grpc-port", "-1"], "--grpc-port=-1: must be a port from 0 to 65535; 0 takes a free one"),
+        (["--secure-serving=maybe"], "--secure-serving=maybe: must be true or false"),
+        (["--drain-timeout=5"], "--drain-timeout=5: '5' is not a duration; write it as 50ms, 2s or 1m30s"),
+        (["--drain-timeout=48h"], "--drain-timeout=48h: must be from 0ms to 86400s"),
+        (["--max-request-bytes=lots"],
+         "--max-request-bytes=lots: 'lots' is not a number of bytes; write it as 10MiB, 25MB or 4194304"),
+        (["--transport=carrier-pigeon"], "--transport=carrier-pigeon: must be wire or grpcio"),
+        (["--v=x"], "--v=x: must be a whole number from 0 to 99"),
+        (["--endpoint=http://10.0.0.7:8000/v1"],
+         f"--endpoint=http://10.0.0.7:8000/v1: {HOST_PORT}; leave out the scheme and the path"),
+        (["--endpoint=a:1,a:1"], "--endpoint=a:1 is given twice; an endpoint is one server"),
+        (["--grpc-prot=1"], "there is no flag --grpc-prot; did you mean --grpc-port?"),
+        (["-pool-nam", "x"], "there is no flag --pool-nam; did you mean --pool-name?"),
+        (["--zzz"], "there is no flag --zzz; see tierwise serve --help"),
+        (["--config-file=a", "--config-text=b"],
+         "--config-file and --config-text exclude each other; give one of them"),
+        (["--secure-serving=false", "--cert-path=/c"],
+         "--cert-path has no meaning with --secure-serving=false; leave out one of the two"),
+        (["--pool-name"], "Option '--pool-name' requires an argument."),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_answered_with_the_flag_the_value_and_what_is_allowed(
+    refused: Callable[..., str], words: list[str], sentence: str
+) -> None:
+    assert refused("serve", *words) == f"tierwise serve: {sentence}"
+
+
+REFUSED = [flag for flag in flags.SERVE if flag.refusal]
+
+
+@pytest.mark.parametrize("flag", REFUSED, ids=lambda flag: flag.name)
+def test_what_cannot_be_honoured_is_refused_by_name(refused: Callable[..., str], flag: flags.Flag) -> None:
+    value = "true" if flag.is_boolean else "something"
+    sentence = refused("serve", f"--{flag.name}={value}")
+    assert sentence == f"tierwise serve: --{flag.name}={value} cannot be honoured: {flag.refusal}"
+
+
+@pytest.mark.parametrize("flag", [f for f in REFUSED if f.harmless is not None], ids=lambda flag: flag.name)
+def test_the_value_that_asks_for_nothing_is_accepted(run: Callable[..., ServeOptions], flag: flags.Flag) -> None:
+    value = {False: "false", (): ""}.get(flag.harmless, flag.harmless)  # type: ignore[call-overload]
+    assert isinstance(run("serve", f"--{flag.name}={value}"), ServeOptions)
+
+
+GO_FLAGS = """
+allow-experimental-plugins cache-info-metric cert-path config-file config-text disable-endpoint-subset-filter
+drain-timeout emit-endpoint-scores enable-cert-reload enable-grpc-stream-metrics enable-pprof endpoint-selector
+endpoint-target-ports grpc-health-port grpc-max-recv-msg-size grpc-max-send-msg-size grpc-port
+ha-enable-leader-election health-checking kv-cache-usage-percentage-metric lora-info-metric metrics-cert-dir
+metrics-client-ca-file metrics-endpoint-auth metrics-port metrics-staleness-threshold
+model-server-metrics-https-insecure-skip-verify model-server-metrics-path model-server-metrics-port
+model-server-metrics-scheme pool-group pool-name pool-namespace refresh-metrics-interval
+refresh-prometheus-metrics-interval secure-serving tls-cipher-suites tls-min-version total-queued-requests-metric
+total-running-requests-metric tracing v zap-devel zap-encoder zap-log-level zap-stacktrace-level zap-time-encoding
+""".split()  # noqa: SIM905
+
+
+def test_every_flag_of_the_go_picker_is_known() -> None:
+    assert set(GO_FLAGS) <= {flag.name for flag in flags.SERVE}
+
+
+@pytest.mark.parametrize("program", cli.PROGRAMS, ids=lambda program: program.name)
+def test_flag_names_are_unique(program: cli.Program) -> None:
+    names = [flag.name for flag in program.flags]
+    assert len(set(names)) == len(names)
+
+
+def test_standalone_takes_endpoints_and_the_proxys_settings(run: Callable[..., StandaloneOptions]) -> None:
+    options = run(
+        "standalone", "--endpoint", "localhost:8000", "--port=0", "--fail-closed", "--response-mode=full",
+        "--sample-rate=.5", "--envoy=/usr/bin/envoy", "--v=0",
+    )  # fmt: skip
+    assert options == StandaloneOptions(
+        endpoints=("localhost:8000",), port=0, fail_open=False, response_mode=ResponseMode.FULL, sample_rate=0.5,
+        envoy=Path("/usr/bin/envoy"), log=LogOptions(verbosity=0),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "fail_open"),
+    [
+        ([], True),
+        (["--fail-open"], True),
+        (["--fail-open=false"], False),
+        (["--fail-closed"], False),
+        (["--fail-closed=false"], True),
+        (["--fail-open=false", "--fail-closed"], False),
+    ],
+)
+def test_fail_open_and_fail_closed_are_two_names_of_one_choice(
+    run: Callable[..., StandaloneOptions], words: list[str], fail_open: bool
+) -> None:
+    assert run("standalone", *words).fail_open is fail_open
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["standalone", "--fail-open", "--fail-closed"],
+         "tierwise standalone: --fail-open and --fail-closed cannot both be true; give one of them"),
+        (["standalone", "--endpoint=a:1", "--endpoints-file=f"],
+         "tierwise standalone: --endpoint and --endpoints-file both say what to route to; give one of them"),
+        (["standalone", "--sample-rate=1.1"],
+         "tierwise standalone: --sample-rate=1.1: must be a number from 0 to 1, such as 0.01"),
+        (["standalone", "--sample-rate=nan"],
+         "tierwise standalone: --sample-rate=nan: must be a number from 0 to 1, such as 0.01"),
+        (["sim", "--port=65533"], "tierwise sim: --port=65533 with --endpoints=4 ends at port 65536, beyond 65535"),
+        (["sim", "--endpoints=0"], "tierwise sim: --endpoints=0: must be a whole number from 1 to 1000"),
+        (["sreve"], "tierwise: there is no command 'sreve'; did you mean serve?"),
+        (["xyz"], "tierwise: there is no command 'xyz'; there are serve, standalone, sim, demo"),
+    ],
+)  # fmt: skip
+def test_contradictions_and_slips_are_one_sentence(
+    refused: Callable[..., str], words: list[str], sentence: str
+) -> None:
+    assert refused(*words) == sentence
+
+
+def test_sim_and_demo_take_their_flags(run: Callable[..., Any]) -> None:
+    assert run("sim", "--endpoints", "8", "--port=9000", "--preset", "h100") == SimOptions(
+        endpoints=8, port=9000, preset="h100"
+    )
+    assert run("demo", "--quick") == DemoOptions(quick=True)
+    assert run("demo", "--endpoint=a:1,b:2").endpoints == ("a:1", "b:2")
+
+
+def test_what_follows_two_dashes_is_no_flag() -> None:
+    assert arguments.normalise(["-v=1", "--", "-v=2"], flags.SERVE) == ["--v=1", "--", "-v=2"]
+
+
+def test_a_refusal_by_the_program_is_one_sentence(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(options: ServeOptions) -> int:
+        raise ConfigError("picker.yaml: plugins[0].type: missing")
+
+    monkeypatch.setattr(sys.modules["epp.serve"], "run_serve", refuse)
+    assert refused("serve") == "tierwise serve: picker.yaml: plugins[0].type: missing"
+
+
+def test_a_missing_extra_is_one_sentence(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "epp.standalone.run")
+
+    class Missing:
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> None:
+            if name == "epp.standalone.run":
+                raise ModuleNotFoundError("No module named 'envoy_data_plane'", name="envoy_data_plane")
+
+    monkeypatch.setattr(sys, "meta_path", [Missing, *sys.meta_path])
+    assert refused("standalone") == (
+        "tierwise standalone: the package envoy_data_plane is missing; pip install 'tierwise[standalone]'"
+    )
+
+
+def test_the_exit_code_is_the_programs_own(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["epp.sim.cli"], "run_sim", lambda options: 3)
+    assert cli.main(["sim"]) == 3
+
+
+@pytest.mark.parametrize("program", cli.PROGRAMS, ids=lambda program: program.name)
+def test_help_shows_every_flag_and_an_example(program: cli.Program, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([program.name, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"-{flag.name}" in text for flag in program.flags)
+    assert all(line in text for _, line in program.examples)
+
+
+def test_the_command_alone_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 0
+    text = capsys.readouterr().out
+    assert all(program.name in text for program in cli.PROGRAMS)
+
+
+def test_python_m_epp_is_tierwise_serve() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "epp", "--grpc-prot=1"], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert (done.returncode, done.stderr.strip()) == (
+        2, "tierwise serve: there is no flag --grpc-prot; did you mean --grpc-port?",
+    )  # fmt: skip
