@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from epp.decision import Cause, Outcome, RequestLabels
 from epp.director import Director
 from epp.parsers import OpenAIParser
+from epp.pb.core_pb2 import HeaderMap
 from epp.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
 from epp.pb.processing_mode_pb2 import ProcessingMode
 from epp.scheduler import Profile
@@ -159,7 +160,7 @@ def response_trailers() -> ProcessingRequest:
     return ProcessingRequest(response_trailers={})
 
 
-def add_headers(header_map, headers: dict[str, str]) -> None:  # type: ignore[no-untyped-def]
+def add_headers(header_map: HeaderMap, headers: dict[str, str]) -> None:
     for name, value in headers.items():
         header_map.headers.add(key=name, raw_value=value.encode())
 
