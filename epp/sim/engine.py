@@ -15,8 +15,7 @@ tiers).
 What is simpler here: a prompt's blocks are taken all at once; an aborted sequence is gone at once, not at the end of
 the step; a block under store may be overwritten without delay.
 
-Costs O(prompt blocks) per request and O(prefilling sequences) per step: a decoding sequence is touched only when it
-fills a block or ends.
+Costs O(prompt blocks) per request and O(prefilling sequences) per step.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from collections import deque
 from typing import NamedTuple
 
 from epp.sim.cpu import CpuBlocks, Lane
+from epp.sim.decoding import Decoding
 from epp.sim.gpu import GpuBlocks
 from epp.sim.job import Finished, Hits, Job, Load, RefusedError, Sequence, Started, Store
 from epp.sim.preset import Chunk, Preset
@@ -53,19 +53,13 @@ class Engine:
         self._sequences: dict[str, Sequence] = {}
         self._waiting: deque[Sequence] = deque()
         self._prefilling: dict[Sequence, None] = {}  # in order of admission
-        self._decoding: dict[Sequence, None] = {}  # in order of joining
-        self._decode_context = 0  # tokens of context of all decoding sequences
+        self._decoding = Decoding(preset.block_tokens)
         self._load_lane = Lane(preset.load_bytes_per_s, preset.transfer_latency_s)
         self._store_lane = Lane(preset.store_bytes_per_s, preset.transfer_latency_s)
         self._loads: deque[Load] = deque()  # in order of completion, as one lane carries them
         self._loading: dict[object, Load] = {}  # by block key
         self._stores: deque[Store] = deque()
         self._step: Step | None = None
-        self._steps = 0  # completed
-        self._grow: dict[
-            int, list[tuple[Sequence, int]]
-        ] = {}  # at the start of the step after this many: (who, joined)
-        self._finish: dict[int, list[tuple[Sequence, int]]] = {}  # at the end of this step
         self._events: list[Started | Finished] = []
 
     @property
@@ -100,7 +94,7 @@ class Engine:
             return False
         sequence.aborted = True
         if sequence in self._decoding:
-            self._leave_decoding(sequence)
+            self._decoding.leave(sequence)
             self._release(sequence)
         elif sequence in self._prefilling:
             del self._prefilling[sequence]
@@ -114,7 +108,7 @@ class Engine:
     def output_tokens(self, job_id: str) -> int:
         """Tokens generated so far for a job that is here."""
         sequence = self._sequences[job_id]
-        return sequence.output + (self._steps - sequence.joined if sequence in self._decoding else 0)
+        return self._decoding.output(sequence) if sequence in self._decoding else sequence.output
 
     def next_at(self) -> float | None:
         """When ``advance`` next has something to do; None while nothing is under way."""
@@ -163,18 +157,15 @@ class Engine:
                 budget -= n
         if batch or self._decoding:
             chunks = [Chunk(sequence.computed, n) for sequence, n in batch]
-            duration = self.preset.timing.step_s(chunks, len(self._decoding), self._decode_context)
+            duration = self.preset.timing.step_s(chunks, len(self._decoding), self._decoding.context)
             self._step = Step(now + duration, batch)
 
     def _end_step(self, step: Step) -> None:
         self._step = None
-        self._steps += 1
-        self._decode_context += len(self._decoding)
         self.tally.generated_tokens += len(self._decoding)
-        for sequence, joined in self._finish.pop(self._steps, ()):
-            if sequence in self._decoding and sequence.joined == joined:
-                self._leave_decoding(sequence)
-                self._end(sequence, step.ends_at)
+        for sequence in self._decoding.step():
+            self._decoding.leave(sequence)
+            self._end(sequence, step.ends_at)
         for sequence, n in step.chunks:
             if sequence not in self._prefilling:
                 continue  # aborted or preempted meanwhile
@@ -200,7 +191,7 @@ class Engine:
         if sequence.output == job.output_tokens:
             self._end(sequence, now)
         else:
-            self._join_decoding(sequence)
+            self._decoding.join(sequence)
 
     def _end(self, sequence: Sequence, now: float) -> None:
         self._release(sequence)
@@ -208,43 +199,18 @@ class Engine:
         self.tally.finished(now - sequence.submitted_at)
         self._events.append(Finished(sequence.job, now, sequence.submitted_at))
 
-    # Decoding
-
-    def _join_decoding(self, sequence: Sequence) -> None:
-        self._decoding[sequence] = None
-        self._decode_context += sequence.computed
-        sequence.joined = self._steps
-        last = self._steps + sequence.job.output_tokens - sequence.output
-        self._finish.setdefault(last, []).append((sequence, sequence.joined))
-        self._grow_at(sequence, self._steps, sequence.computed)
-
-    def _leave_decoding(self, sequence: Sequence) -> None:
-        """Take it out of the batch, with ``computed`` and ``output`` brought up to date."""
-        del self._decoding[sequence]
-        grown = self._steps - sequence.joined
-        sequence.computed += grown
-        sequence.output += grown
-        self._decode_context -= sequence.computed
-
-    def _grow_at(self, sequence: Sequence, step: int, computed: int) -> None:
-        """Note when the sequence, with ``computed`` tokens at ``step``, needs its next block."""
-        full_at = step + sequence.blocks * self.preset.block_tokens - computed
-        self._grow.setdefault(full_at, []).append((sequence, sequence.joined))
-
     def _grow_decoding(self) -> bool:
         """Give a block to each decoding sequence that needs one now; True if somebody was preempted for it."""
         preempted = False
-        for sequence, joined in self._grow.pop(self._steps, ()):
-            while sequence in self._decoding and sequence.joined == joined and not self.gpu.can_take((), 1):
+        for sequence in self._decoding.full():
+            while sequence in self._decoding and not self.gpu.can_take((), 1):
                 self._preempt()
                 preempted = True
-            if sequence not in self._decoding or sequence.joined != joined:
-                continue
-            computed = sequence.computed + self._steps - joined
-            self._offer(sequence, computed)
-            self.gpu.take((), 1)
-            sequence.private += 1
-            self._grow_at(sequence, self._steps, computed)
+            if sequence in self._decoding:
+                self._offer(sequence, self._decoding.computed(sequence))
+                self.gpu.take((), 1)
+                sequence.private += 1
+                self._decoding.grown(sequence)
         return preempted
 
     def _preempt(self) -> None:
@@ -252,8 +218,8 @@ class Engine:
         if self._prefilling:
             victim, _ = self._prefilling.popitem()
         else:
-            victim = next(reversed(self._decoding))
-            self._leave_decoding(victim)
+            victim = self._decoding.youngest()
+            self._decoding.leave(victim)
         self._release(victim)
         victim.computed = 0
         self._waiting.appendleft(victim)

@@ -43,16 +43,6 @@ class Timing:
         linear = max(self.weights_s, tokens * self.token_s)
         return self.overhead_s + linear + pairs * self.prefill_pair_s + decode_context * self.decode_context_s
 
-    def faster(self, factor: float) -> Timing:
-        """The same shape with every time divided by ``factor``."""
-        return Timing(
-            self.overhead_s / factor,
-            self.weights_s / factor,
-            self.token_s / factor,
-            self.prefill_pair_s / factor,
-            self.decode_context_s / factor,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Preset:
@@ -132,23 +122,21 @@ LLAMA_8B_L4 = Preset(
 
 
 def scaled(preset: Preset, *, name: str, tokens: int, speed: float, note: str) -> Preset:
-    """``preset`` with one token standing for ``tokens`` of its tokens, and time running ``speed`` times as fast.
+    """``preset`` with one token standing for ``tokens`` of its own, and prefill and transfers ``speed`` times as fast.
 
     A prompt of ``n / tokens`` tokens then takes ``1 / speed`` of the time that ``n`` take, computed or loaded, and the
-    caches hold as many such prompts as before. A decode step is only divided by ``speed``: answers are to be shorter.
+    caches hold as many such prompts as before. A step that only decodes takes as long as it did.
     """
     timing = preset.timing
-    per_token = Timing(
-        timing.overhead_s,
-        timing.weights_s,
-        timing.token_s * tokens,
-        timing.prefill_pair_s * tokens * tokens,
-        timing.decode_context_s * tokens,
-    )
     return replace(
         preset,
         name=name,
-        timing=per_token.faster(speed),
+        timing=replace(
+            timing,
+            token_s=timing.token_s * tokens / speed,
+            prefill_pair_s=timing.prefill_pair_s * tokens * tokens / speed,
+            decode_context_s=timing.decode_context_s * tokens,
+        ),
         gpu_blocks=preset.gpu_blocks // tokens,
         cpu_blocks=preset.cpu_blocks // tokens,
         kv_bytes_per_token=preset.kv_bytes_per_token * tokens,
@@ -161,19 +149,15 @@ def scaled(preset: Preset, *, name: str, tokens: int, speed: float, note: str) -
     )
 
 
-DEMO = replace(
-    scaled(
-        QWEN3_32B,
-        name="demo",
-        tokens=10,
-        speed=5.0,
-        note=(
-            "Qwen3-32B on two H100 at a tenth of the size and five times the speed: one token stands for ten "
-            "(prompts and both caches hold a tenth of the tokens), and prefill and transfers take a fifth of the time. "
-            "A decode step takes 25 ms, about what it takes in reality, and answers are short."
-        ),
+DEMO = scaled(
+    QWEN3_32B,
+    name="demo",
+    tokens=10,
+    speed=8.0,
+    note=(
+        "Scaled for a demo: one token stands for ten (prompts and both caches hold a tenth of the tokens), and prefill "
+        "and transfers take an eighth of their time. A decode step takes as long as it does in reality."
     ),
 )
-DEMO = replace(DEMO, timing=replace(DEMO.timing, weights_s=21e-3))
 
 PRESETS = {preset.name: preset for preset in (DEMO, QWEN3_32B, LLAMA_8B_L4)}

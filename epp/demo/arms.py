@@ -1,0 +1,74 @@
+"""The three ways to choose that the demo compares, each as the configuration that a user would write.
+
+Round robin is the proxy's own, with nobody to ask: the standalone proxy pointed at a picker that is not there, which is
+what its ``--fail-open`` does when the picker is down. The other two are the picker's, and differ only in the prefix
+scorers: 2:2:2 with one that knows the GPU tier, 2:2:1:1 with one for each tier, so that the prefix has the same say in
+both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SEED_CPU_BLOCKS = 41000
+"""CPU blocks of 16 tokens where nobody says how many: the llm-d guide's value."""
+
+HEAD = """\
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: queue-scorer
+- type: kv-cache-utilization-scorer
+- type: max-score-picker
+- type: single-profile-handler
+- type: prefix-cache-scorer
+  name: gpu-prefix-cache-scorer
+"""
+
+GPU_ONLY = (
+    HEAD
+    + """\
+schedulingProfiles:
+- name: default
+  plugins:
+  - {pluginRef: queue-scorer, weight: 2}
+  - {pluginRef: kv-cache-utilization-scorer, weight: 2}
+  - {pluginRef: gpu-prefix-cache-scorer, weight: 2}
+  - {pluginRef: max-score-picker}
+"""
+)
+
+TIER_AWARE = (
+    HEAD
+    + """\
+- type: prefix-cache-scorer
+  name: cpu-prefix-cache-scorer
+  parameters: {{autoTune: false, lruCapacityPerServer: {cpu_blocks}}}
+schedulingProfiles:
+- name: default
+  plugins:
+  - {{pluginRef: queue-scorer, weight: 2}}
+  - {{pluginRef: kv-cache-utilization-scorer, weight: 2}}
+  - {{pluginRef: gpu-prefix-cache-scorer, weight: 1}}
+  - {{pluginRef: cpu-prefix-cache-scorer, weight: 1}}
+  - {{pluginRef: max-score-picker}}
+"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to choose. ``config`` is the picker's; None leaves the choice to the proxy."""
+
+    name: str
+    title: str
+    config: str | None
+
+
+def arms(cpu_blocks: int = SEED_CPU_BLOCKS) -> tuple[Arm, ...]:
+    """The comparison, the baseline first; ``cpu_blocks`` is the CPU tier of each endpoint in blocks of 16 tokens."""
+    return (
+        Arm("round-robin", "round robin", None),
+        Arm("gpu-only", "GPU-only prefix 2:2:2", GPU_ONLY),
+        Arm("tier-aware", "tier-aware 2:2:1:1", TIER_AWARE.format(cpu_blocks=cpu_blocks)),
+    )

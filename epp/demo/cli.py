@@ -1,0 +1,151 @@
+"""``tierwise demo``: what tier awareness is worth, measured here and now."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import msgspec
+from rich.console import Console
+
+from epp.demo import load, screen
+from epp.demo.arms import SEED_CPU_BLOCKS, Arm, arms
+from epp.demo.counters import Watch
+from epp.demo.result import Result, summarise
+from epp.demo.stack import DemoError, router, simulated
+from epp.demo.workload import Workload
+from epp.options import DemoOptions
+from epp.sim.preset import DEMO
+from epp.standalone.errors import StartError
+
+ENDPOINTS = 4
+SHOWN_EVERY_S = 0.5
+
+
+def run_demo(options: DemoOptions) -> int:
+    """Run the command; the process's exit status."""
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    try:
+        results = asyncio.run(compare(options, console))
+    except (DemoError, StartError) as error:
+        print(f"tierwise demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 1 if any(result.errors for result in results) else 0
+
+
+async def compare(options: DemoOptions, console: Console) -> list[Result]:
+    """Run every arm, show each and then all of them beside each other."""
+    workload = Workload().quick() if options.quick else Workload()
+    own = options.endpoints
+    introduce(console, workload, own)
+    results: list[Result] = []
+    for arm in arms(SEED_CPU_BLOCKS if own else DEMO.cpu_blocks):
+        with tempfile.TemporaryDirectory(prefix="tierwise-demo-") as name:
+            folder = Path(name)
+            async with endpoints(folder, own) as addresses, router(folder, arm, addresses, options.envoy) as url:
+                results.append(await measure(console, arm, workload, url, addresses))
+    console.print()
+    console.print(screen.comparison(results))
+    conclude(console, own)
+    return results
+
+
+@asynccontextmanager
+async def endpoints(folder: Path, own: tuple[str, ...]) -> AsyncIterator[list[str]]:
+    """The user's endpoints, or fresh simulated ones."""
+    if own:
+        yield list(own)
+        return
+    async with simulated(folder, ENDPOINTS, DEMO.name) as addresses:
+        yield addresses
+
+
+async def measure(console: Console, arm: Arm, workload: Workload, url: str, addresses: list[str]) -> Result:
+    """Send the whole workload through ``url`` and show it happening."""
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
+        model = await served_model(session, addresses[0])
+        watch = Watch(session, addresses)
+        await watch.read()
+        with screen.Progress(console, arm.title, workload.requests) as progress:
+            showing = asyncio.create_task(keep_showing(watch, progress))
+            prompts = workload.prompts(arm.name)
+            began = asyncio.get_running_loop().time()
+            samples = await load.run(url, model, prompts, workload.concurrency, progress.sample)
+            duration_s = asyncio.get_running_loop().time() - began
+            showing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await showing
+        await watch.read()
+    result = summarise(arm.name, arm.title, samples, duration_s, watch.total)
+    console.print(f"[bold]{arm.title}[/bold]: {result.requests} requests in {duration_s:.1f} s")
+    console.print(screen.endpoint_table(watch.now))
+    for error, count in result.errors.items():
+        console.print(f"  {count} failed: {error}", style="red", markup=False)
+    return result
+
+
+async def keep_showing(watch: Watch, progress: screen.Progress) -> None:
+    """Read and show until cancelled."""
+    while True:
+        await watch.read()
+        progress.show(watch.now)
+        await asyncio.sleep(SHOWN_EVERY_S)
+
+
+class ModelCard(msgspec.Struct):
+    """One served model."""
+
+    id: str
+
+
+class ModelList(msgspec.Struct):
+    """The answer of ``/v1/models``."""
+
+    data: list[ModelCard]
+
+
+async def served_model(session: aiohttp.ClientSession, endpoint: str) -> str:
+    """The first model that ``endpoint`` serves. Raises: DemoError when it does not say."""
+    try:
+        async with session.get(f"http://{endpoint}/v1/models") as response:
+            return msgspec.json.decode(await response.read(), type=ModelList).data[0].id
+    except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, IndexError) as error:
+        raise DemoError(f"http://{endpoint}/v1/models does not name a model ({error}); is it a vLLM server?") from error
+
+
+def introduce(console: Console, workload: Workload, own: tuple[str, ...]) -> None:
+    """Say what is going to happen, and what is not real about it."""
+    shared = workload.shared_tokens
+    if own:
+        console.print(f"{len(own)} endpoints of yours: {', '.join(own)}")
+    else:
+        gpu, cpu = (ENDPOINTS * blocks * DEMO.block_tokens for blocks in (DEMO.gpu_blocks, DEMO.cpu_blocks))
+        console.print(f"{ENDPOINTS} SIMULATED vLLM endpoints (no model runs) behind a real Envoy and the real picker.")
+        console.print(f"{DEMO.note}")
+        console.print(f"All GPU caches together hold {gpu:,} tokens, all CPU tiers {cpu:,}.")
+    console.print(
+        f"Workload: {workload.requests} requests in {workload.groups} groups; the requests of a group share a system "
+        f"prompt of {workload.system_tokens:,} tokens ({shared:,} in all); {workload.concurrency} at a time.\n"
+    )
+
+
+def conclude(console: Console, own: tuple[str, ...]) -> None:
+    """Say what the figures are, and what to do next."""
+    console.print("x: the multiple of round robin's. TTFT as the client sees it; hits as the endpoints count them,")
+    if own:
+        console.print("in shares of the prompt tokens. Each line is a run of its own with prompts of its own.")
+    else:
+        console.print("in shares of the prompt tokens. Each line is a run of its own with empty caches.")
+        console.print("\nThe endpoints were simulated. With your own vLLM servers:")
+        console.print(
+            "  tierwise standalone --endpoint HOST:PORT --endpoint HOST:PORT    # then send requests to port 8081"
+        )
+        console.print("  tierwise demo --endpoint HOST:PORT --endpoint HOST:PORT          # this comparison on them")

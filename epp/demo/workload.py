@@ -1,0 +1,69 @@
+"""The prompts of the demo: groups of questions that share a long system prompt, in a shuffled order fixed by a seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+TOKEN_BYTES = 4  # of English text; good enough to size a prompt
+
+WORDS = """
+cache block prompt token tier memory engine request answer prefix layer batch weight router page lane copy store
+load evict hold share guess learn count score pick send wait start fast slow long short warm cold full empty
+""".split()  # noqa: SIM905 - a list of quoted words reads worse
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One chat request."""
+
+    group: int
+    system: str
+    question: str
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is asked, and how many at a time. Units: tokens."""
+
+    groups: int = 40
+    prompts_per_group: int = 12
+    system_tokens: int = 3000
+    question_tokens: int = 26
+    output_tokens: int = 12
+    concurrency: int = 16
+    seed: int = 7
+
+    @property
+    def requests(self) -> int:
+        """Requests in all."""
+        return self.groups * self.prompts_per_group
+
+    @property
+    def shared_tokens(self) -> int:
+        """What all system prompts together take in a cache."""
+        return self.groups * self.system_tokens
+
+    def quick(self) -> Workload:
+        """A third of the requests, over as many groups."""
+        return replace(self, prompts_per_group=max(2, self.prompts_per_group // 3))
+
+    def prompts(self, run: str) -> list[Prompt]:
+        """All requests in order, the same for every ``run`` but for their first words: no run profits from another."""
+        chance = random.Random(self.seed)
+        systems = [f"Run {run}. " + text(chance, self.system_tokens) for _ in range(self.groups)]
+        questions = [
+            Prompt(group, systems[group], text(chance, self.question_tokens), self.output_tokens)
+            for group in range(self.groups)
+            for _ in range(self.prompts_per_group)
+        ]
+        chance.shuffle(questions)
+        return questions
+
+
+def text(chance: random.Random, tokens: int) -> str:
+    """Words of ``tokens`` tokens' length."""
+    size = tokens * TOKEN_BYTES
+    words = chance.choices(WORDS, k=size // 4)
+    return " ".join(words)[:size]
