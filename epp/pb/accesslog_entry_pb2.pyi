@@ -5,12 +5,46 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf import wrappers_pb2 as _wrappers_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class AccessLogType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    NotSet: _ClassVar[AccessLogType]
+    TcpUpstreamConnected: _ClassVar[AccessLogType]
+    TcpPeriodic: _ClassVar[AccessLogType]
+    TcpConnectionEnd: _ClassVar[AccessLogType]
+    DownstreamStart: _ClassVar[AccessLogType]
+    DownstreamPeriodic: _ClassVar[AccessLogType]
+    DownstreamEnd: _ClassVar[AccessLogType]
+    UpstreamPoolReady: _ClassVar[AccessLogType]
+    UpstreamPeriodic: _ClassVar[AccessLogType]
+    UpstreamEnd: _ClassVar[AccessLogType]
+    DownstreamTunnelSuccessfullyEstablished: _ClassVar[AccessLogType]
+    UdpTunnelUpstreamConnected: _ClassVar[AccessLogType]
+    UdpPeriodic: _ClassVar[AccessLogType]
+    UdpSessionEnd: _ClassVar[AccessLogType]
+    TcpConnectionStart: _ClassVar[AccessLogType]
+NotSet: AccessLogType
+TcpUpstreamConnected: AccessLogType
+TcpPeriodic: AccessLogType
+TcpConnectionEnd: AccessLogType
+DownstreamStart: AccessLogType
+DownstreamPeriodic: AccessLogType
+DownstreamEnd: AccessLogType
+UpstreamPoolReady: AccessLogType
+UpstreamPeriodic: AccessLogType
+UpstreamEnd: AccessLogType
+DownstreamTunnelSuccessfullyEstablished: AccessLogType
+UdpTunnelUpstreamConnected: AccessLogType
+UdpPeriodic: AccessLogType
+UdpSessionEnd: AccessLogType
+TcpConnectionStart: AccessLogType
 
 class HTTPAccessLogEntry(_message.Message):
     __slots__ = ("common_properties", "request", "response")
@@ -23,7 +57,7 @@ class HTTPAccessLogEntry(_message.Message):
     def __init__(self, common_properties: _Optional[_Union[AccessLogCommon, _Mapping]] = ..., request: _Optional[_Union[HTTPRequestProperties, _Mapping]] = ..., response: _Optional[_Union[HTTPResponseProperties, _Mapping]] = ...) -> None: ...
 
 class AccessLogCommon(_message.Message):
-    __slots__ = ("start_time", "time_to_last_rx_byte", "time_to_first_upstream_tx_byte", "time_to_last_upstream_tx_byte", "time_to_first_upstream_rx_byte", "time_to_last_upstream_rx_byte", "time_to_first_downstream_tx_byte", "time_to_last_downstream_tx_byte", "upstream_remote_address", "upstream_cluster", "response_flags", "metadata", "upstream_transport_failure_reason", "route_name", "custom_tags", "duration", "upstream_request_attempt_count", "stream_id", "intermediate_log_entry")
+    __slots__ = ("start_time", "time_to_last_rx_byte", "time_to_first_upstream_tx_byte", "time_to_last_upstream_tx_byte", "time_to_first_upstream_rx_byte", "time_to_last_upstream_rx_byte", "time_to_first_downstream_tx_byte", "time_to_last_downstream_tx_byte", "upstream_remote_address", "upstream_cluster", "response_flags", "metadata", "upstream_transport_failure_reason", "route_name", "custom_tags", "duration", "upstream_request_attempt_count", "stream_id", "intermediate_log_entry", "access_log_type")
     class CustomTagsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +84,7 @@ class AccessLogCommon(_message.Message):
     UPSTREAM_REQUEST_ATTEMPT_COUNT_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     INTERMEDIATE_LOG_ENTRY_FIELD_NUMBER: _ClassVar[int]
+    ACCESS_LOG_TYPE_FIELD_NUMBER: _ClassVar[int]
     start_time: _timestamp_pb2.Timestamp
     time_to_last_rx_byte: _duration_pb2.Duration
     time_to_first_upstream_tx_byte: _duration_pb2.Duration
@@ -69,7 +104,8 @@ class AccessLogCommon(_message.Message):
     upstream_request_attempt_count: int
     stream_id: str
     intermediate_log_entry: bool
-    def __init__(self, start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., time_to_last_rx_byte: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_to_first_upstream_tx_byte: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_to_last_upstream_tx_byte: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_to_first_upstream_rx_byte: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_to_last_upstream_rx_byte: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_to_first_downstream_tx_byte: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_to_last_downstream_tx_byte: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., upstream_remote_address: _Optional[_Union[_core_pb2.Address, _Mapping]] = ..., upstream_cluster: _Optional[str] = ..., response_flags: _Optional[_Union[ResponseFlags, _Mapping]] = ..., metadata: _Optional[_Union[_core_pb2.Metadata, _Mapping]] = ..., upstream_transport_failure_reason: _Optional[str] = ..., route_name: _Optional[str] = ..., custom_tags: _Optional[_Mapping[str, str]] = ..., duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., upstream_request_attempt_count: _Optional[int] = ..., stream_id: _Optional[str] = ..., intermediate_log_entry: _Optional[bool] = ...) -> None: ...
+    access_log_type: AccessLogType
+    def __init__(self, start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., time_to_last_rx_byte: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_to_first_upstream_tx_byte: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_to_last_upstream_tx_byte: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_to_first_upstream_rx_byte: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_to_last_upstream_rx_byte: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_to_first_downstream_tx_byte: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_to_last_downstream_tx_byte: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., upstream_remote_address: _Optional[_Union[_core_pb2.Address, _Mapping]] = ..., upstream_cluster: _Optional[str] = ..., response_flags: _Optional[_Union[ResponseFlags, _Mapping]] = ..., metadata: _Optional[_Union[_core_pb2.Metadata, _Mapping]] = ..., upstream_transport_failure_reason: _Optional[str] = ..., route_name: _Optional[str] = ..., custom_tags: _Optional[_Mapping[str, str]] = ..., duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., upstream_request_attempt_count: _Optional[int] = ..., stream_id: _Optional[str] = ..., intermediate_log_entry: _Optional[bool] = ..., access_log_type: _Optional[_Union[AccessLogType, str]] = ...) -> None: ...
 
 class ResponseFlags(_message.Message):
     __slots__ = ("no_healthy_upstream", "upstream_request_timeout", "local_reset", "upstream_remote_reset", "upstream_connection_failure", "upstream_connection_termination", "upstream_overflow", "no_route_found", "downstream_connection_termination", "upstream_retry_limit_exceeded", "stream_idle_timeout", "duration_timeout", "upstream_protocol_error", "no_cluster_found", "overload_manager", "downstream_remote_reset")
