@@ -8,15 +8,12 @@ from typing import Any, TypeVar
 
 from epp.errors import ConfigError
 from epp.flags import SERVE, Flag
-from epp.options import DemoOptions, LogFormat, ServeOptions, SimOptions, StandaloneOptions
+from epp.options import MIN_REFRESH_S, DemoOptions, LogFormat, ServeOptions, SimOptions, StandaloneOptions
 
 T = TypeVar("T")
 
 Given = Mapping[str, Any]
 """What was set explicitly: a flag's name and its value; repeated flags hold the tuple of all their values."""
-
-MIN_REFRESH_S = 0.05
-"""Source: the Go picker clamps to it as well."""
 
 _OFF = (
     ("metrics-endpoint-auth", "it asks Kubernetes, and there is none"),

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+MIN_REFRESH_S = 0.05
+"""The least interval between two reads of an endpoint's metrics. Source: the Go picker clamps to it as well."""
+
 
 class Transport(Enum):
     """Who speaks HTTP/2 and gRPC to the proxy."""

@@ -6,6 +6,8 @@ asks for something that does not exist yet (``epp.config.unsupported``).
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from epp.units import Duration, Quantity
@@ -27,7 +29,7 @@ class PluginSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
     type: str = ""
     name: str = ""
     """Defaults to the type."""
-    parameters: dict[str, object] = {}
+    parameters: dict[str, Any] = {}
     """Checked against the type's own struct."""
 
 

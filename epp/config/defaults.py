@@ -1,0 +1,36 @@
+"""The configuration that stands for none."""
+
+from __future__ import annotations
+
+from epp.config.schema import API_VERSIONS, KIND, Config, PluginSpec, Profile, ProfilePlugin
+
+
+def default_config() -> Config:
+    """Queue 2, KV utilisation 2, prefix on the GPU tier 1, prefix on the CPU tier 1.
+
+    Source: the weights of llm-d's guide "Offloading Prefix Cache to CPU Memory".
+    """
+    weights = {
+        "queue-scorer": 2.0,
+        "kv-cache-utilization-scorer": 2.0,
+        "gpu-prefix-cache-scorer": 1.0,
+        "cpu-prefix-cache-scorer": 1.0,
+    }
+    plugins = [PluginSpec(type="queue-scorer"), PluginSpec(type="kv-cache-utilization-scorer")]
+    for tier in ("gpu", "cpu"):
+        producer = f"{tier}-prefix-cache-producer"
+        plugins += [
+            PluginSpec(type="approx-prefix-cache-producer", name=producer, parameters={"tier": tier}),
+            PluginSpec(
+                type="prefix-cache-scorer",
+                name=f"{tier}-prefix-cache-scorer",
+                parameters={"prefixMatchInfoProducerName": producer},
+            ),
+        ]
+    profile = tuple(ProfilePlugin(plugin_ref=name, weight=weight) for name, weight in weights.items())
+    return Config(
+        api_version=API_VERSIONS[0],
+        kind=KIND,
+        plugins=tuple(plugins),
+        scheduling_profiles=(Profile(name="default", plugins=profile),),
+    )

@@ -1,0 +1,108 @@
+"""The declared plugins as instances, found again by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, TypeVar
+
+from epp.config.kinds import Kind, kind_named
+from epp.config.schema import PluginSpec
+from epp.config.strict import convert, nearest
+from epp.errors import ConfigError
+from scorers.base import Plugin
+from scorers.pickers import MaxScorePicker, RandomPicker
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One plugin instance and the key path that declares it."""
+
+    path: str
+    plugin: Plugin[Any]
+
+
+class Instances:
+    """Plugin instances by their unique names, in the order of declaration, and which of them were referred to.
+
+    Owner: ``build``, for the time of one call.
+    """
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Declared] = {}
+        self._used: set[str] = set()
+
+    def __iter__(self) -> Iterator[Declared]:
+        return iter(list(self._by_name.values()))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def add(self, plugin: Plugin[Any], path: str) -> None:
+        """Raises: ConfigError when the name is taken."""
+        if plugin.name in self._by_name:
+            other = self._by_name[plugin.name].path
+            raise ConfigError(f"{path}.name: {plugin.name!r} is the name of {other} already; give one of them another")
+        self._by_name[plugin.name] = Declared(path, plugin)
+
+    def resolve(self, name: str, path: str) -> Plugin[Any]:
+        """The instance that ``path`` refers to. Raises: ConfigError when there is none."""
+        if not name:
+            raise ConfigError(f"{path}: missing; it names a plugin{nearest('', self._by_name)}")
+        if name not in self._by_name:
+            raise ConfigError(f"{path}: no plugin is named {name!r}{nearest(name, self._by_name)}")
+        self._used.add(name)
+        return self._by_name[name].plugin
+
+    def resolve_as(self, kind: type[P], name: str, path: str) -> P:
+        """The instance that ``path`` refers to. Raises: ConfigError when there is none, or it is no ``kind``."""
+        plugin = self.resolve(name, path)
+        if not isinstance(plugin, kind):
+            wanted = getattr(kind, "type_name", kind.__name__.lower())
+            raise ConfigError(f"{path}: {name!r} is a {plugin.type_name}; a {wanted} belongs here")
+        return plugin
+
+    def of(self, kind: type[P]) -> list[P]:
+        """All instances of ``kind``, in order of declaration."""
+        return [declared.plugin for declared in self._by_name.values() if isinstance(declared.plugin, kind)]
+
+    def use(self, plugin: object) -> None:
+        """Note that ``plugin`` serves without being referred to."""
+        self._used.update(d.plugin.name for d in self._by_name.values() if d.plugin is plugin)
+
+    def unused(self) -> list[Declared]:
+        """Those that nothing refers to."""
+        return [declared for name, declared in self._by_name.items() if name not in self._used]
+
+
+def instantiate(specs: tuple[PluginSpec, ...], kinds: Mapping[str, Kind], random: Random, picks: int) -> Instances:
+    """Check and make every declared plugin; pickers that do not say how many endpoints they name get ``picks``.
+
+    Raises: ConfigError with the key path.
+    """
+    instances = Instances()
+    for i, spec in enumerate(specs):
+        path = f"plugins[{i}]"
+        kind = kind_named(spec.type, kinds, path)
+        parameters = spec.parameters
+        if issubclass(kind, MaxScorePicker | RandomPicker):
+            parameters = {"maxNumOfEndpoints": picks, **parameters}
+        settings = convert(parameters, kind.Parameters, f"{path}.parameters")
+        instances.add(make(kind, settings, spec.name, random, path), path)
+    return instances
+
+
+def make(kind: Kind, parameters: object, name: str, random: Random, path: str) -> Plugin[Any]:
+    """An instance of ``kind``. Raises: ConfigError when it refuses its parameters."""
+    plugin: Plugin[Any]
+    try:
+        if issubclass(kind, MaxScorePicker | RandomPicker):
+            plugin = kind(parameters, name, random)  # type: ignore[arg-type]
+        else:
+            plugin = kind(parameters, name)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{path}.parameters: {error}") from error
+    return plugin

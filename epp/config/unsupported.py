@@ -1,0 +1,83 @@
+"""What the schema allows and nothing here does yet: refused by name where it would change behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+
+import msgspec
+
+from epp.config.schema import Config
+from epp.config.sources import VLLM, CoreMetricsExtractorParameters
+from epp.errors import ConfigError
+
+_GATES = ("flowControl", "haPopulateNonLeaderDatastore", "dataLayer")
+"""The last one is deprecated: what it opened is always on."""
+_TRUE, _FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
+
+
+def refuse(config: Config) -> None:
+    """Raises: ConfigError naming the first thing that cannot be done, why, and what to do."""
+    for path, sentence in _asked(config):
+        raise ConfigError(f"{path}: {sentence}")
+
+
+def inert(config: Config) -> list[str]:
+    """Warnings about what is accepted and changes nothing."""
+    found = []
+    if config.flow_control is not None:
+        found.append("flowControl: has no effect while the feature gate flowControl is off")
+    if config.data_layer.cross_replica_sync_interval is not None:
+        found.append("dataLayer.crossReplicaSyncInterval: has no effect without a syncer")
+    return found
+
+
+def _asked(config: Config) -> Iterator[tuple[str, str]]:
+    for i, gate in enumerate(config.feature_gates):
+        yield from _gate(f"featureGates[{i}]", gate)
+    detector = "saturation detection does not exist here yet: no request is shed; take it out"
+    if config.saturation_detector is not None:
+        yield "saturationDetector", detector
+    if flow := config.flow_control:
+        if flow.saturation_detector is not None:
+            yield "flowControl.saturationDetector", detector
+        if flow.usage_limit_policy_plugin_ref:
+            yield "flowControl.usageLimitPolicyPluginRef", "usage limits do not exist here yet; take it out"
+        if flow.enable_eviction:
+            yield "flowControl.enableEviction", "requests in flight are never evicted here; set it to false"
+    if config.data_layer.peer_discovery is not None:
+        yield "dataLayer.peerDiscovery", "replicas do not find each other yet; run one replica and take it out"
+    if config.data_layer.cross_replica_syncer_plugin_ref:
+        yield "dataLayer.crossReplicaSyncerPluginRef", "replicas share nothing yet; run one replica and take it out"
+
+
+def _gate(path: str, gate: str) -> Iterator[tuple[str, str]]:
+    name, equals, value = gate.partition("=")
+    if name not in _GATES:
+        close = get_close_matches(name, _GATES, n=1)
+        yield path, f"unknown feature gate {name!r}; {f'did you mean {close[0]}?' if close else f'known: {_GATES[0]}'}"
+    elif equals and value not in _TRUE + _FALSE:
+        yield path, f"{gate!r} must end in =true or =false"
+    elif name == "flowControl" and value not in _FALSE:
+        yield path, "flow control (queues by priority and fairness) does not exist here yet; take the gate out"
+
+
+def refuse_engines(parameters: CoreMetricsExtractorParameters, path: str) -> None:
+    """Raises: ConfigError for engines and metric names other than vLLM's."""
+    if parameters.default_engine != VLLM.name:
+        raise ConfigError(
+            f"{path}.defaultEngine: the metrics of {parameters.default_engine!r} cannot be read yet; only vllm's can"
+        )
+    for i, engine in enumerate(parameters.engine_configs):
+        where = f"{path}.engineConfigs[{i}]"
+        if engine.name != VLLM.name:
+            raise ConfigError(f"{where}.name: the metrics of {engine.name!r} cannot be read yet; only vllm's can")
+        for field, value, known in _differing(engine, VLLM):
+            raise ConfigError(f"{where}.{field}: {value!r} cannot be read yet; leave it out, or write {known!r}")
+
+
+def _differing(engine: msgspec.Struct, standard: msgspec.Struct) -> Iterable[tuple[str, object, object]]:
+    for field in msgspec.structs.fields(type(engine)):
+        value, known = getattr(engine, field.name), getattr(standard, field.name)
+        if value and value != known:
+            yield field.encode_name, value, known
