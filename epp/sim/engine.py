@@ -165,6 +165,7 @@ class Engine:
         self.tally.generated_tokens += len(self._decoding)
         for sequence in self._decoding.step():
             self._decoding.leave(sequence)
+            self._offer(sequence)
             self._end(sequence, step.ends_at)
         for sequence, n in step.chunks:
             if sequence not in self._prefilling:

@@ -71,9 +71,12 @@ class GpuBlocks:
         self._private += private
 
     def name(self, key: BlockKey) -> bool:
-        """Turn one private block into a pinned one under ``key``; False, and no change, if another has that name."""
-        if key in self._pinned or key in self._idle:
+        """Turn one private block into a pinned one under ``key``; False, and no change, if one in use has that name."""
+        if key in self._pinned:
             return False
+        if key in self._idle:  # the same content again: the older copy is of no more use
+            del self._idle[key]
+            self._free += 1
         self._private -= 1
         self._pinned[key] = 1
         return True
