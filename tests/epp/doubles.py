@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from typing_extensions import override
+
 from epp.decision import Cause, Outcome, RequestLabels
 from epp.director import Director
 from epp.parsers import OpenAIParser
@@ -13,7 +15,7 @@ from epp.pb.core_pb2 import HeaderMap
 from epp.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
 from epp.pb.processing_mode_pb2 import ProcessingMode
 from epp.scheduler import Profile
-from scorers.base import Candidate, Request, Slot
+from scorers.base import Candidate, Filter, NoParameters, Request, Slot
 from scorers.pickers import MaxScorePicker
 from scorers.queue import QueueScorer
 
@@ -98,6 +100,22 @@ class Telemetry:
 
     def response_processing(self, seconds: float) -> None:
         self.response_phases += 1
+
+
+class Only(Filter[NoParameters]):
+    """Keeps one address, or breaks."""
+
+    type_name = "only"
+
+    def __init__(self, address: str | None) -> None:
+        super().__init__()
+        self.address = address
+
+    @override
+    def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        if self.address is None:
+            raise ZeroDivisionError("in the filter")
+        return [c for c in candidates if c.address == self.address]
 
 
 class World:

@@ -1,0 +1,209 @@
+"""A profile: who is kept, how scores add up, and plugins that misbehave."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import override
+
+from epp.errors import Saturated
+from epp.scheduler import Profile
+from scorers.base import CachedPrefix, Candidate, Filter, NoParameters, Picker, Producer, Request, Scorer, Slot, Tier
+from scorers.pickers import MaxScorePicker
+from tests.epp.doubles import Only
+
+REQUEST = Request(id="1", model="m", target_model="m")
+THREE = tuple(Candidate(Slot(i), f"10.0.0.{i}:80", in_flight=i) for i in range(3))
+
+
+class Fixed(Scorer[NoParameters]):
+    """Answers what it was given."""
+
+    type_name = "fixed"
+
+    def __init__(self, name: str, scores: Sequence[float]) -> None:
+        super().__init__(name=name)
+        self.scores = list(scores)
+        self.learned: list[str] = []
+
+    @override
+    def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
+        return list(self.scores)
+
+    @override
+    def picked(self, request: Request, candidate: Candidate) -> None:
+        self.learned.append(candidate.address)
+
+
+class Broken(Scorer[NoParameters]):
+    """Raises."""
+
+    type_name = "broken"
+
+    @override
+    def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
+        raise ZeroDivisionError("in the scorer")
+
+    @override
+    def picked(self, request: Request, candidate: Candidate) -> None:
+        raise ZeroDivisionError("while learning")
+
+
+class Picks(Picker[NoParameters]):
+    """Answers what it was given."""
+
+    type_name = "picks"
+
+    def __init__(self, positions: list[int]) -> None:
+        super().__init__()
+        self.positions = positions
+
+    @override
+    def pick(self, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:
+        return self.positions
+
+
+class Writes(Producer[NoParameters]):
+    """Writes one producer's data, or breaks."""
+
+    type_name = "writes"
+
+    def __init__(self, name: str, *, broken: bool = False) -> None:
+        super().__init__(name=name)
+        self.broken = broken
+        self.learned: list[str] = []
+
+    @override
+    def produce(self, request: Request, candidates: Sequence[Candidate]) -> None:
+        if self.broken:
+            raise ZeroDivisionError("in the producer")
+        request.cached[self.name] = CachedPrefix(Tier.GPU, 10, {candidates[0].slot: 10})
+
+    @override
+    def picked(self, request: Request, candidate: Candidate) -> None:
+        self.learned.append(candidate.address)
+
+
+def profile(
+    *scorers: tuple[Scorer[NoParameters], float],
+    filters: Sequence[Filter[NoParameters]] = (),
+    producers: Sequence[Producer[NoParameters]] = (),
+    picker: Picker[NoParameters] | None = None,
+) -> Profile:
+    return Profile(filters, producers, scorers, picker or MaxScorePicker())
+
+
+def test_scores_are_weighted_and_summed() -> None:
+    schedule = profile((Fixed("a", [1, 0, 0.5]), 2), (Fixed("b", [0, 1, 1]), 1)).schedule(REQUEST, THREE)
+    assert schedule.totals == [2, 1, 2]
+    assert schedule.scores == {"a": (2, [1, 0, 0.5]), "b": (1, [0, 1, 1])}
+    assert schedule.chosen == (THREE[0],)
+
+
+def test_scores_are_clamped_to_their_range() -> None:
+    schedule = profile((Fixed("a", [7, -1, 0.5]), 2)).schedule(REQUEST, THREE)
+    assert schedule.totals == [2, 0, 1]
+
+
+@given(st.lists(st.tuples(st.lists(st.floats(-2, 3), min_size=3, max_size=3), st.floats(0, 10)), max_size=4))
+def test_totals_are_what_a_loop_would_add_up(columns: list[tuple[list[float], float]]) -> None:
+    schedule = profile(*((Fixed(str(i), c), w) for i, (c, w) in enumerate(columns))).schedule(REQUEST, THREE)
+    for position in range(3):
+        expected = 0.0
+        for column, weight in columns:
+            expected += weight * min(1.0, max(0.0, column[position]))
+        assert schedule.totals[position] == expected
+
+
+def test_filters_narrow_what_is_scored() -> None:
+    schedule = profile((Fixed("a", [0]), 1), filters=[Only("10.0.0.2:80")]).schedule(REQUEST, THREE)
+    assert schedule.candidates == schedule.chosen == (THREE[2],)
+
+
+def test_nobody_left_is_saturated() -> None:
+    with pytest.raises(Saturated, match="no endpoints available for the given request"):
+        profile(filters=[Only("nobody")]).schedule(REQUEST, THREE)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Broken(),
+        Fixed("broken", [1, 1]),
+        Fixed("broken", [1, 1, 1, 1]),
+        Fixed("broken", [float("nan"), 1, 1]),
+        Fixed("broken", ["x", 1, 1]),  # type: ignore[list-item]
+    ],
+    ids=["raises", "too few", "too many", "not a number", "not numbers"],
+)
+def test_a_scorer_that_misbehaves_has_no_opinion(
+    broken: Scorer[NoParameters], caplog: pytest.LogCaptureFixture
+) -> None:
+    tested = profile((broken, 5), (Fixed("a", [0, 1, 0]), 1))
+    schedule = tested.schedule(REQUEST, THREE)
+    assert schedule.chosen == (THREE[1],)
+    assert list(schedule.scores) == ["a"]
+    assert tested.failures == {"broken": 1}
+    assert "Traceback" in caplog.text
+
+
+def test_a_filter_that_misbehaves_keeps_everybody() -> None:
+    tested = profile(filters=[Only(None)])
+    assert tested.schedule(REQUEST, THREE).candidates == THREE
+    assert tested.failures == {"only": 1}
+
+
+def test_a_producer_that_misbehaves_leaves_the_others_alone() -> None:
+    tested = profile(producers=[Writes("a", broken=True), Writes("b")])
+    request = Request(id="1", model="m", target_model="m")
+    tested.schedule(request, THREE)
+    assert list(request.cached) == ["b"]
+    assert tested.failures == {"a": 1}
+
+
+@pytest.mark.parametrize("positions", [[], [3], [-1], [0, 0]], ids=str)
+def test_a_picker_that_misbehaves_is_replaced_by_the_best_score(positions: list[int]) -> None:
+    tested = profile((Fixed("a", [0, 1, 1]), 1), picker=Picks(positions))
+    assert tested.schedule(REQUEST, THREE).chosen == (THREE[1],)
+    assert tested.failures == {"picks": 1}
+
+
+def test_a_picker_names_fallbacks_in_order() -> None:
+    schedule = profile(picker=Picks([2, 0])).schedule(REQUEST, THREE)
+    assert schedule.chosen == (THREE[2], THREE[0])
+
+
+def test_producers_and_scorers_learn_the_pick_even_when_one_of_them_breaks() -> None:
+    producer, scorer = Writes("p"), Fixed("s", [])
+    tested = profile((Broken(), 1), (scorer, 1), producers=[producer])
+    tested.picked(REQUEST, THREE[1])
+    assert producer.learned == scorer.learned == ["10.0.0.1:80"]
+    assert tested.failures == {"broken": 1}
+
+
+def test_a_plugin_that_always_fails_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    tested = profile((Broken(), 1))
+    for _ in range(100):
+        tested.schedule(REQUEST, THREE)
+    assert tested.failures == {"broken": 100}
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 7
+
+
+def test_every_plugin_is_timed_once_per_extension_point() -> None:
+    ticks = iter(range(100))
+    clock: Callable[[], float] = lambda: float(next(ticks))  # noqa: E731
+    tested = Profile([Only("10.0.0.1:80")], [Writes("p")], [(Fixed("s", [1]), 1)], MaxScorePicker(), clock=clock)
+    spent = tested.schedule(REQUEST, THREE).spent + tested.picked(REQUEST, THREE[1])
+    assert [(point, plugin.name) for point, plugin, _ in spent] == [
+        ("DataProducer", "p"),
+        ("Filter", "only"),
+        ("Scorer", "s"),
+        ("Picker", "max-score-picker"),
+        ("PreRequest", "p"),
+        ("PreRequest", "s"),
+    ]
+    assert {seconds for *_, seconds in spent} == {1.0}
