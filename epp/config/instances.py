@@ -62,7 +62,7 @@ class Instances:
         plugin = self.resolve(name, path)
         if not isinstance(plugin, kind):
             wanted = getattr(kind, "type_name", kind.__name__.lower())
-            raise ConfigError(f"{path}: {name!r} is a {plugin.type_name}; a {wanted} belongs here")
+            raise ConfigError(f"{path}: {name!r} is of type {plugin.type_name}; a {wanted} belongs here")
         return plugin
 
     def of(self, kind: type[P]) -> list[P]:

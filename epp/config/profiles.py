@@ -87,8 +87,8 @@ def _wire(profile: Profile, path: str, instances: Instances, random: Random, pic
             pickers.append(plugin)
         else:
             raise ConfigError(
-                f"{where}.pluginRef: {plugin.name!r} is a {plugin.type_name}; a profile lists filters, scorers and a "
-                "picker"
+                f"{where}.pluginRef: {plugin.name!r} is of type {plugin.type_name}; a profile lists filters, "
+                "scorers and a picker"
             )
         if use.weight is not None:
             warnings.append(f"{where}.weight: only scorers have a weight; this one changes nothing")

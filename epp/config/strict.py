@@ -34,7 +34,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """``; did you mean X?`` for a likely slip of ``word``, otherwise ``; known: ...``."""
     names = sorted(known)
     folded = {name.lower(): name for name in names}
-    close = get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
+    low = word.lower()
+    close = get_close_matches(low, folded, n=1, cutoff=0.6) or [name for name in folded if len(low) > 2 and low in name]
     if close:
         return f"; did you mean {folded[close[0]]}?"
     return f"; known: {', '.join(names)}" if names else "; it takes none"

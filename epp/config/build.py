@@ -1,0 +1,131 @@
+"""From a configuration to a plan: everything that could fail later fails here, with the key path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from epp.config.binding import bind_producers
+from epp.config.data import wire_scraping
+from epp.config.defaults import default_config
+from epp.config.describe import describe
+from epp.config.instances import Instances, instantiate
+from epp.config.kinds import Kind, known_kinds
+from epp.config.load import load_file, load_text
+from epp.config.plan import Plan
+from epp.config.profiles import wire_profile
+from epp.config.schema import API_VERSIONS, Config
+from epp.config.sources import FileDiscovery, FileDiscoveryParameters
+from epp.config.unsupported import inert, refuse
+from epp.errors import ConfigError
+from epp.options import MetricsSourceOptions
+from epp.parsers import OpenAIParser, Parser
+from epp.scheduler import Profile
+from scorers.base import Producer
+from scorers.prefix import ApproxPrefixProducer
+from scorers.prefix_cache import PrefixCache
+
+_VLLM_METRICS = MetricsSourceOptions()
+
+
+def plan_from(
+    config_file: Path | None,
+    config_text: str | None,
+    *,
+    metrics_source: MetricsSourceOptions = _VLLM_METRICS,
+    picks: int = 1,
+) -> Plan:
+    """The plan of the flags ``--config-file`` and ``--config-text``, or of neither.
+
+    Raises: ConfigError, one sentence that names the source and the key path.
+    """
+    source, config = "the default configuration", None
+    if config_file is not None:
+        source, config = str(config_file), load_file(config_file)
+    elif config_text is not None:
+        source, config = "--config-text", load_text(config_text)
+    try:
+        return build(config, metrics_source=metrics_source, picks=picks)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+
+
+def build(
+    config: Config | None = None,
+    *,
+    metrics_source: MetricsSourceOptions = _VLLM_METRICS,
+    picks: int = 1,
+    random: Random | None = None,
+    kinds: Mapping[str, Kind] | None = None,
+) -> Plan:
+    """Instantiate and wire ``config``, the default one if None.
+
+    ``metrics_source`` says how metrics are read where the configuration does not; ``picks`` how many endpoints a
+    decision names where it does not.
+
+    Raises: ConfigError, beginning with the key path.
+    """
+    config = config or default_config()
+    random = random or Random()
+    refuse(config)
+    instances = instantiate(config.plugins, kinds if kinds is not None else known_kinds(), random, picks)
+    wiring = wire_profile(config, instances, random, picks)
+    producers, unbound = bind_producers(instances)
+    parser = _parser(config, instances)
+    discovery = _discovery(config, instances)
+    scrape, unread = wire_scraping(config.data_layer, instances, metrics_source)
+    approximate = [producer for producer in producers if isinstance(producer, ApproxPrefixProducer)]
+    return Plan(
+        profile=Profile(wiring.filters, producers, wiring.scorers, wiring.picker),
+        parser=parser,
+        prefix_cache=PrefixCache(approximate) if approximate else None,
+        discovery=discovery,
+        scrape=scrape,
+        summary=tuple(describe(wiring, producers)),
+        warnings=(*_deprecated(config), *inert(config), *wiring.warnings, *unbound, *unread, *_unused(instances)),
+    )
+
+
+def _parser(config: Config, instances: Instances) -> Parser[Any]:
+    references = [
+        (parser.plugin_ref, f"requestHandler.parsers[{i}].pluginRef")
+        for i, parser in enumerate(config.request_handler.parsers)
+    ]
+    if config.parser is not None:
+        if references:
+            raise ConfigError("parser: is the older form of requestHandler.parsers; keep one of the two")
+        references = [(config.parser.plugin_ref, "parser.pluginRef")]
+    kind: type[Parser[Any]] = Parser  # type: ignore[type-abstract]
+    parsers = [instances.resolve_as(kind, name, path) for name, path in references] or instances.of(kind)
+    if len(parsers) > 1:
+        raise ConfigError("requestHandler.parsers: lists two parsers, and there is one format here yet; keep one")
+    for parser in parsers:
+        instances.use(parser)
+        return parser
+    return OpenAIParser()
+
+
+def _discovery(config: Config, instances: Instances) -> FileDiscoveryParameters | None:
+    reference = config.data_layer.discovery
+    if reference is None:
+        return None
+    return instances.resolve_as(FileDiscovery, reference.plugin_ref, "dataLayer.discovery.pluginRef").parameters
+
+
+def _deprecated(config: Config) -> list[str]:
+    warnings = []
+    if config.api_version == API_VERSIONS[1]:
+        warnings.append(f"apiVersion: {config.api_version} is deprecated; write {API_VERSIONS[0]}")
+    if config.parser is not None:
+        warnings.append("parser: is deprecated; write requestHandler.parsers")
+    return warnings
+
+
+def _unused(instances: Instances) -> list[str]:
+    return [
+        f"{declared.path}: {declared.plugin.name!r} is declared, and nothing refers to it"
+        for declared in instances.unused()
+        if not isinstance(declared.plugin, Producer)
+    ]

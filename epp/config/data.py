@@ -1,0 +1,82 @@
+"""How the engines' metrics are read, from the sources of ``dataLayer`` and from what stands for none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from epp.config.instances import Instances
+from epp.config.plan import ScrapeParameters
+from epp.config.schema import DataLayer
+from epp.config.sources import CoreMetricsExtractor, MetricsDataSource
+from epp.config.unsupported import refuse_engines
+from epp.errors import ConfigError
+from epp.options import MIN_REFRESH_S, MetricsSourceOptions
+
+
+def wire_scraping(
+    layer: DataLayer, instances: Instances, metrics_source: MetricsSourceOptions
+) -> tuple[ScrapeParameters | None, list[str]]:
+    """How metrics are read, None for not at all; and warnings.
+
+    Raises: ConfigError with the key path.
+    """
+    for declared in instances:
+        if isinstance(declared.plugin, CoreMetricsExtractor):
+            refuse_engines(declared.plugin.parameters, f"{declared.path}.parameters")
+    if len(layer.sources) > 1:
+        raise ConfigError(f"dataLayer.sources: lists {len(layer.sources)} sources, and one is read here yet; keep one")
+    for i, source in enumerate(layer.sources):
+        path = f"dataLayer.sources[{i}]"
+        plugin = instances.resolve_as(MetricsDataSource, source.plugin_ref, f"{path}.pluginRef")
+        for j, extractor in enumerate(source.extractors):
+            instances.resolve_as(CoreMetricsExtractor, extractor.plugin_ref, f"{path}.extractors[{j}].pluginRef")
+        if not source.extractors:
+            return None, [f"{path}.extractors: none, so nothing is read; add one that is a core-metrics-extractor"]
+        return _declared(plugin, instances)
+    if not layer.inject_defaults:
+        return None, ["dataLayer.injectDefaults: false and no source, so no endpoint's load is known"]
+    return _implied(instances, metrics_source)
+
+
+def _implied(instances: Instances, metrics_source: MetricsSourceOptions) -> tuple[ScrapeParameters, list[str]]:
+    for extractor in instances.of(CoreMetricsExtractor):
+        instances.use(extractor)
+    for source in instances.of(MetricsDataSource):
+        instances.use(source)
+        return _declared(source, instances)
+    implied = ScrapeParameters(
+        scheme=metrics_source.scheme,
+        path=metrics_source.path,
+        port=metrics_source.port,
+        insecure_skip_verify=metrics_source.insecure_skip_verify,
+    )
+    return implied, []
+
+
+def _declared(source: MetricsDataSource, instances: Instances) -> tuple[ScrapeParameters, list[str]]:
+    parameters = source.parameters
+    path = next(f"{declared.path}.parameters" for declared in instances if declared.plugin is source)
+    if bool(parameters.client_cert_path) != bool(parameters.client_key_path):
+        raise ConfigError(f"{path}: clientCertPath and clientKeyPath go together; give both or neither")
+    for key, file in (
+        ("caCertPath", parameters.ca_cert_path),
+        ("clientCertPath", parameters.client_cert_path),
+        ("clientKeyPath", parameters.client_key_path),
+    ):
+        if file and not Path(file).is_file():
+            raise ConfigError(f"{path}.{key}: there is no file {file}")
+    warnings: list[str] = []
+    interval_s: float | None = parameters.interval
+    if interval_s is not None and interval_s < MIN_REFRESH_S:
+        warnings = [f"{path}.interval: {interval_s * 1000:g}ms is raised to the least, 50ms"]
+        interval_s = MIN_REFRESH_S
+    declared = ScrapeParameters(
+        scheme=parameters.scheme,
+        path=parameters.path,
+        insecure_skip_verify=parameters.insecure_skip_verify,
+        ca_cert_path=parameters.ca_cert_path,
+        client_cert_path=parameters.client_cert_path,
+        client_key_path=parameters.client_key_path,
+        interval_s=interval_s,
+    )
+    return declared, warnings

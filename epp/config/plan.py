@@ -1,0 +1,49 @@
+"""What a configuration comes to: instances, wired and ready to run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from epp.config.sources import FileDiscoveryParameters
+from epp.parsers import Parser
+from epp.scheduler import Profile
+from scorers.prefix_cache import PrefixCache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrapeParameters:
+    """How every endpoint's metrics page is fetched."""
+
+    scheme: str = "http"
+    path: str = "/metrics"
+    port: int | None = None
+    """None for the serving port."""
+    insecure_skip_verify: bool = True
+    ca_cert_path: str = ""
+    client_cert_path: str = ""
+    client_key_path: str = ""
+    interval_s: float | None = None
+    """Between two reads of a busy endpoint; None for ``--refresh-metrics-interval``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that the configuration decides. The shells add sockets, clocks and tasks."""
+
+    profile: Profile
+    parser: Parser[Any]
+    prefix_cache: PrefixCache | None
+    """To be told of endpoints (``Pool.listeners``); None when nothing asks what is cached."""
+    discovery: FileDiscoveryParameters | None
+    """None when the configuration leaves it to the command line."""
+    scrape: ScrapeParameters | None
+    """None when nothing reads the engines' metrics."""
+    summary: tuple[str, ...]
+    """One line for each instance, for the start log."""
+    warnings: tuple[str, ...]
+    """What was accepted and is probably not meant; the key path first."""
+
+    def describe(self) -> tuple[str, ...]:
+        """The summary."""
+        return self.summary
