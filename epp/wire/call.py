@@ -1,0 +1,48 @@
+"""One gRPC call between its stream and its handler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from epp.wire import grpc
+from epp.wire.grpc import GrpcHead, MessageReader
+from epp.wire.service import Handler, Status
+from epp.wire.stream import Stream
+
+if TYPE_CHECKING:
+    from epp.wire.session import Session
+
+
+class GrpcCall:
+    """The ``Call`` that a handler answers. Once ``over``, nothing reaches the handler, and nothing it says the wire.
+
+    Owned by its Session.
+    """
+
+    __slots__ = ("_session", "handler", "metadata", "over", "reader", "stream")
+
+    def __init__(self, session: Session, stream: Stream, head: GrpcHead, max_message_bytes: int) -> None:
+        self.metadata: Sequence[tuple[str, str]] = head.metadata
+        self.stream = stream
+        self.over = False
+        self.handler: Handler | None = None
+        self.reader = MessageReader(max_message_bytes, head.compressed)
+        self._session = session
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+        return self._session.peer
+
+    def send(self, message: bytes) -> None:
+        """Queue one message."""
+        if not self.over:
+            self._session.send(self, message)
+
+    def finish(self, status: Status = Status.OK, message: str = "") -> None:
+        """Send the trailers after what is queued."""
+        if not self.over:
+            self.over = True
+            self.handler = None
+            self._session.finish(self.stream, grpc.trailers(status, message))

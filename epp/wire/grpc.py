@@ -1,0 +1,173 @@
+"""gRPC over HTTP/2: what a request's head asks for, messages out of DATA, and our header and trailer blocks.
+
+Source: gRPC's PROTOCOL-HTTP2.md and compression.md.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+
+import msgspec
+
+from epp.wire.errors import WireError
+from epp.wire.fields import HttpHead, block, literal
+from epp.wire.service import Status
+
+PREFIX_BYTES = 5
+_PREFIX = struct.Struct(">BI")
+_TIMEOUT = re.compile(r"([0-9]{1,8})([HMSmun])")
+_SECONDS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+_CONTENT_TYPE = re.compile(r"application/grpc(?:$|[+;].*)")
+_OWN_FIELDS = frozenset(("te", "content-type", "content-length"))
+_MAX_MESSAGE_CHARACTERS = 1024
+
+RESPONSE_HEAD = block((b":status", b"200"), (b"content-type", b"application/grpc"))
+_IDENTITY_ONLY = literal(b"grpc-accept-encoding", b"identity")
+
+
+class GrpcFault(WireError):
+    """The call ends with this status."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A request that is not a gRPC call gets a plain HTTP answer."""
+
+    http_status: int
+    text: str
+
+
+class GrpcHead(msgspec.Struct, frozen=True):
+    """What a request's head asks for."""
+
+    path: str
+    metadata: tuple[tuple[str, str], ...]
+    timeout_s: float | None = None
+    compressed: bool = False
+    """Whether ``grpc-encoding`` names a compression; we know none."""
+    refusal: Refusal | None = None
+    fault: GrpcFault | None = None
+
+
+def interpret(head: HttpHead) -> GrpcHead:
+    """Return what ``head`` asks for; a pure function."""
+    fields = dict(head.fields)
+    content_type = fields.get("content-type", "")
+    if not _CONTENT_TYPE.match(content_type):
+        text = f"content-type {content_type[:100]!r}: this port serves gRPC, application/grpc\n"
+        return GrpcHead(head.path, (), refusal=Refusal(415, text))
+    if head.method != "POST":
+        return GrpcHead(head.path, (), refusal=Refusal(405, f"method {head.method[:20]!r}: gRPC calls are POST\n"))
+    timeout_s, fault = None, None
+    if (given := fields.get("grpc-timeout")) is not None:
+        try:
+            timeout_s = parse_timeout(given)
+        except GrpcFault as error:
+            fault = error
+    metadata = tuple(f for f in head.fields if f[0] not in _OWN_FIELDS and not f[0].startswith("grpc-"))
+    compressed = fields.get("grpc-encoding", "identity") != "identity"
+    return GrpcHead(head.path, metadata, timeout_s, compressed, fault=fault)
+
+
+def parse_timeout(value: str) -> float:
+    """Return the seconds that a ``grpc-timeout`` of ``value`` allows. Raises: GrpcFault."""
+    match = _TIMEOUT.fullmatch(value)
+    if match is None:
+        raise GrpcFault(Status.INTERNAL, f"grpc-timeout {value[:20]!r} is not 1 to 8 digits and one of HMSmun")
+    return int(match[1]) * _SECONDS[match[2]]
+
+
+def prefix(message: bytes) -> bytes:
+    """Return the five bytes that go before ``message``."""
+    return _PREFIX.pack(0, len(message))
+
+
+def _percent_encoded(text: str) -> bytes:
+    """Return a ``grpc-message``: printable ASCII stays, all else becomes %XX of its UTF-8."""
+    raw = text[:_MAX_MESSAGE_CHARACTERS].encode("utf-8", "surrogatepass")
+    return b"".join(b"%c" % c if 0x20 < c < 0x7F and c != 0x25 else b"%%%02X" % c for c in raw)
+
+
+def trailers(status: Status, message: str) -> bytes:
+    """Return the block that ends a response."""
+    if status is Status.OK and not message:
+        return _OK
+    fields = [literal(b"grpc-status", str(int(status)).encode())]
+    if message:
+        fields.append(literal(b"grpc-message", _percent_encoded(message)))
+    if status is Status.UNIMPLEMENTED:
+        fields.append(_IDENTITY_ONLY)
+    return b"".join(fields)
+
+
+_OK = literal(b"grpc-status", b"0")
+
+
+def refusal_head(refusal: Refusal) -> bytes:
+    """Return the header block of a plain HTTP answer."""
+    length = str(len(refusal.text)).encode()
+    status = str(refusal.http_status).encode()
+    return block((b":status", status), (b"content-type", b"text/plain"), (b"content-length", length))
+
+
+class MessageReader:
+    """Messages out of pieces of any size. ``held_bytes`` of the next one are kept until the rest comes."""
+
+    __slots__ = ("_compressed", "_limit", "_parts", "_wanted", "fault", "held_bytes")
+
+    def __init__(self, max_message_bytes: int, compressed: bool) -> None:
+        self.held_bytes = 0
+        self.fault: GrpcFault | None = None
+        """Why nothing more can be read, once that is so; the messages before it are good."""
+        self._limit = max_message_bytes
+        self._compressed = compressed
+        self._parts: list[bytes] = []
+        self._wanted = PREFIX_BYTES  # bytes that the next step needs: a prefix, then prefix and message
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the messages that ``data`` completes."""
+        messages: list[bytes] = []
+        if self.fault:
+            return messages
+        if self._parts:
+            self._parts.append(data)
+            self.held_bytes += len(data)
+            if self.held_bytes < self._wanted:
+                return messages
+            data = b"".join(self._parts)
+            self._parts.clear()
+        start, end = 0, len(data)
+        self._wanted = PREFIX_BYTES
+        while end - start >= PREFIX_BYTES:
+            flag, length = _PREFIX.unpack_from(data, start)
+            if flag or length > self._limit:
+                self.fault = self._refuse(flag, length)
+                self.held_bytes = 0
+                return messages
+            stop = start + PREFIX_BYTES + length
+            if stop > end:
+                self._wanted = stop - start
+                break
+            messages.append(data[start + PREFIX_BYTES : stop])
+            start = stop
+        self.held_bytes = end - start
+        if start < end:
+            self._parts.append(data[start:])
+        return messages
+
+    def drop(self) -> None:
+        """Forget what is held; nothing will be fed any more."""
+        self._parts.clear()
+        self.held_bytes = 0
+
+    def _refuse(self, flag: int, length: int) -> GrpcFault:
+        if flag == 1 and self._compressed:
+            return GrpcFault(Status.UNIMPLEMENTED, "compressed messages are not supported; send them as identity")
+        if flag:
+            return GrpcFault(Status.INTERNAL, f"a message with flag {flag} and no grpc-encoding")
+        reason = f"a message of {length} bytes; at most {self._limit} are accepted"
+        return GrpcFault(Status.RESOURCE_EXHAUSTED, reason)

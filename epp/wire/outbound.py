@@ -1,0 +1,213 @@
+"""What goes out: control frames at once, DATA as far as both windows let it, the rest queued by stream.
+
+Streams that wait take turns, one frame each, so that no large answer starves a small one.
+
+Source: RFC 9113 sections 5.2 and 6.9.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from epp.wire import frames
+from epp.wire.errors import ConnectionFault, ErrorCode, StreamFault
+from epp.wire.frames import DATA, END_STREAM
+from epp.wire.settings import DEFAULT_FRAME_BYTES, DEFAULT_WINDOW_BYTES, MAX_WINDOW_BYTES
+from epp.wire.stream import Stream
+
+BATCH_BYTES = 1 << 18
+"""DATA put out before the transport is asked again whether it can take more."""
+_TABLE_OFF = b"\x20"
+"""HPACK size update to zero, before our first header block: we never use the peer's dynamic table, so no later
+SETTINGS_HEADER_TABLE_SIZE can ask anything of us (RFC 7541 section 4.2)."""
+_pack_header = struct.Struct(">HBBBI").pack
+_USEFUL_BYTES = 256
+
+
+class Outbound:
+    """The sending half of a connection.
+
+    Invariant: ``queued_bytes`` is the sum over its streams; a stream with queued bytes and an open window is in the
+    rotation. ``ended`` is called when a stream's last frame was written, ``drained`` when its queue became empty.
+    Owned by the Connection.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_drained",
+        "_ended",
+        "_first_block",
+        "_rotation",
+        "batched_bytes",
+        "initial_window",
+        "max_frame_bytes",
+        "paused",
+        "queued_bytes",
+        "useful_frames",
+        "window",
+    )
+
+    def __init__(self, ended: Callable[[Stream], None], drained: Callable[[Stream], None]) -> None:
+        self.window = DEFAULT_WINDOW_BYTES
+        self.initial_window = DEFAULT_WINDOW_BYTES
+        self.max_frame_bytes = DEFAULT_FRAME_BYTES
+        self.paused = False
+        """Whether the transport asked for DATA to wait."""
+        self.queued_bytes = 0
+        self.batched_bytes = 0
+        self.useful_frames = 0
+        """DATA frames that were worth a WINDOW_UPDATE: not cut to almost nothing by the client's windows."""
+        self._ended = ended
+        self._drained = drained
+        self._chunks: list[bytes | memoryview] = []
+        self._rotation: deque[Stream] = deque()
+        self._first_block = True
+
+    def __bool__(self) -> bool:
+        return bool(self._chunks)
+
+    def control(self, frame: bytes) -> None:
+        """Put out a frame that no window holds back."""
+        self._chunks.append(frame)
+
+    def headers(self, stream: Stream, block: bytes, end_stream: bool = False) -> None:
+        """Put out a header block; with ``end_stream`` it is the stream's last frame."""
+        if self._first_block:
+            self._first_block = False
+            block = _TABLE_OFF + block
+        stream.answered = True
+        self._chunks.append(frames.header_block(stream.id, block, end_stream, self.max_frame_bytes))
+        if end_stream:
+            self._ended(stream)
+
+    def data(self, stream: Stream, prefix: bytes, body: bytes, now: float) -> None:
+        """Put out ``prefix + body`` as one frame where that is possible now; else queue them."""
+        length = len(prefix) + len(body)
+        if (
+            not stream.queued_bytes
+            and length <= stream.send_window
+            and length <= self.window
+            and length <= self.max_frame_bytes
+            and self.batched_bytes < BATCH_BYTES
+            and not self.paused
+        ):
+            stream.send_window -= length
+            self.window -= length
+            self.batched_bytes += length
+            self.useful_frames += 1
+            self._chunks += (_pack_header(length >> 8, length & 0xFF, DATA, 0, stream.id), prefix, body)
+            return
+        if not stream.queued_bytes:
+            stream.blocked_since = now
+            if stream.queue is None:
+                stream.queue = deque()
+        assert stream.queue is not None  # noqa: S101 - kept by the line above
+        stream.queue.extend(part for part in (prefix, body) if part)
+        stream.queued_bytes += length
+        self.queued_bytes += length
+        self._rotate_in(stream)
+
+    def finish(self, stream: Stream, trailers: bytes | None) -> None:
+        """End the stream after what is queued: with a trailer block, or on the last DATA frame."""
+        stream.finishing = True
+        stream.trailers = trailers
+        if not stream.queued_bytes:
+            self._write_end(stream)
+
+    def forget(self, stream: Stream) -> None:
+        """Drop what a closed stream had queued."""
+        self.queued_bytes -= stream.queued_bytes
+        stream.queued_bytes = 0
+        stream.queue = None
+
+    def take(self, now: float) -> bytes:
+        """Return what to write now, at most about BATCH_BYTES of DATA; empty when there is nothing."""
+        if self._rotation and not self.paused:
+            self._pump(now)
+        self.batched_bytes = 0
+        out = b"".join(self._chunks)
+        self._chunks.clear()
+        return out
+
+    def widen(self, increment: int) -> None:
+        """Open the connection's window. Raises: ConnectionFault when it overflows."""
+        if self.window + increment > MAX_WINDOW_BYTES:
+            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, f"connection window above {MAX_WINDOW_BYTES} bytes")
+        self.window += increment
+
+    def widen_stream(self, stream: Stream, increment: int) -> None:
+        """Open a stream's window. Raises: StreamFault when it overflows."""
+        if stream.send_window + increment > MAX_WINDOW_BYTES:
+            raise StreamFault(stream.id, ErrorCode.FLOW_CONTROL_ERROR, f"window above {MAX_WINDOW_BYTES} bytes")
+        stream.send_window += increment
+        if stream.queued_bytes:
+            self._rotate_in(stream)
+
+    def set_initial_window(self, size: int, streams: Iterable[Stream]) -> None:
+        """Move every stream's window by the difference; it may become negative. Raises: ConnectionFault."""
+        delta = size - self.initial_window
+        self.initial_window = size
+        for stream in streams:
+            stream.send_window += delta
+            if stream.send_window > MAX_WINDOW_BYTES:
+                raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, f"stream window above {MAX_WINDOW_BYTES} bytes")
+            if stream.queued_bytes:
+                self._rotate_in(stream)
+
+    def _rotate_in(self, stream: Stream) -> None:
+        if not stream.ready and stream.send_window > 0:
+            stream.ready = True
+            self._rotation.append(stream)
+
+    def _pump(self, now: float) -> None:
+        rotation = self._rotation
+        while rotation and self.window > 0 and self.batched_bytes < BATCH_BYTES:
+            stream = rotation.popleft()
+            stream.ready = False
+            if stream.closed or stream.send_window <= 0 or not stream.queued_bytes:
+                continue
+            self._write_frame(stream, min(self.max_frame_bytes, self.window, stream.send_window, stream.queued_bytes))
+            stream.blocked_since = now
+            if stream.queued_bytes:
+                self._rotate_in(stream)
+                continue
+            self._drained(stream)
+            if stream.finishing and stream.trailers is not None:
+                self._write_end(stream)
+
+    def _write_frame(self, stream: Stream, size: int) -> None:
+        """Write one DATA frame of ``size`` bytes, gathered from the head of the stream's queue."""
+        assert stream.queue is not None  # noqa: S101 - queued_bytes > 0
+        stream.send_window -= size
+        stream.queued_bytes -= size
+        self.window -= size
+        self.queued_bytes -= size
+        self.batched_bytes += size
+        last = stream.queued_bytes == 0 and stream.finishing and stream.trailers is None
+        self._chunks.append(_pack_header(size >> 8, size & 0xFF, DATA, END_STREAM if last else 0, stream.id))
+        if size >= _USEFUL_BYTES or not stream.queued_bytes:
+            self.useful_frames += 1
+        queue, offset, left = stream.queue, stream.offset, size
+        while left:
+            chunk = queue[0]
+            if len(chunk) - offset <= left:
+                queue.popleft()
+                self._chunks.append(memoryview(chunk)[offset:] if offset else chunk)
+                left -= len(chunk) - offset
+                offset = 0
+            else:
+                self._chunks.append(memoryview(chunk)[offset : offset + left])
+                offset += left
+                left = 0
+        stream.offset = offset
+        if last:
+            self._ended(stream)
+
+    def _write_end(self, stream: Stream) -> None:
+        if stream.trailers is None:
+            self._chunks.append(_pack_header(0, 0, DATA, END_STREAM, stream.id))
+            self._ended(stream)
+        else:
+            self.headers(stream, stream.trailers, end_stream=True)
