@@ -214,6 +214,7 @@ DEMO: tuple[Flag, ...] = _group(
     "Flags",
     _ENDPOINTS,
     Flag("quick", _YES, "quick", "a shorter workload, rougher figures"),
+    Flag("json", values.path, "json", "write the figures there too, as JSON", "FILE"),
     Flag("envoy", values.path, "envoy", "Envoy to run", "FILE"),
     replace(_VERBOSITY, help="0 errors, 2 what an operator wants, 4 debugging (default 0)"),
 )

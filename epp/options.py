@@ -174,5 +174,7 @@ class DemoOptions:
     """The user's own servers; empty starts simulated ones."""
     quick: bool = False
     """A shorter workload: figures are rougher."""
+    json: Path | None = None
+    """Where the figures also go as JSON."""
     envoy: Path | None = None
     log: LogOptions = LogOptions(verbosity=0)

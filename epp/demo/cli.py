@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -38,6 +39,8 @@ def run_demo(options: DemoOptions) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    if options.json is not None:
+        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
     return 1 if any(result.errors for result in results) else 0
 
 
@@ -96,7 +99,7 @@ async def keep_showing(watch: Watch, progress: screen.Progress) -> None:
     """Read and show until cancelled."""
     while True:
         await watch.read()
-        progress.show(watch.now)
+        progress.show(watch.now, time.monotonic())
         await asyncio.sleep(SHOWN_EVERY_S)
 
 

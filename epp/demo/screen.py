@@ -24,13 +24,13 @@ class Progress:
 
     def __init__(self, console: Console, title: str, requests: int) -> None:
         self._console, self._title, self._requests = console, title, requests
-        self._began = self._said = time.monotonic()
+        self.began = self._said = time.monotonic()
         self._done = self._failed = 0
         self._ttfts: list[float] = []
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> Progress:
-        self._began = self._said = time.monotonic()
+        self.began = self._said = time.monotonic()
         if self._live is not None:
             self._live.start()
         else:
@@ -43,11 +43,6 @@ class Progress:
         if self._live is not None:
             self._live.stop()
 
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the run began."""
-        return time.monotonic() - self._began
-
     def sample(self, sample: Sample) -> None:
         """Count a request that ended."""
         self._done += 1
@@ -55,30 +50,25 @@ class Progress:
         if sample.ttft_s is not None:
             self._ttfts.append(sample.ttft_s)
 
-    def show(self, endpoints: Mapping[str, Counters]) -> None:
-        """Draw the table, or print a line if the last one was long ago."""
+    def show(self, endpoints: Mapping[str, Counters], now: float) -> None:
+        """Draw the table, or print a line if the last one was long ago. ``now``: as ``time.monotonic()``."""
+        done = f"{self._done}/{self._requests} requests in {now - self.began:.0f} s"
+        text = f"{done}, mean TTFT {seconds(mean(self._ttfts))}"
         if self._live is not None:
-            self._live.update(Group(self._bar(), endpoint_table(endpoints)), refresh=True)
-        elif time.monotonic() - self._said >= LINE_EVERY_S:
-            self._said = time.monotonic()
-            self._console.print("  " + self._line(sum(endpoints.values(), Counters())))
-
-    def _line(self, total: Counters) -> str:
-        return (
-            f"{self._done}/{self._requests} requests in {self.elapsed_s:.0f} s, "
-            f"mean TTFT {seconds(mean(self._ttfts))}, hits: GPU {total.gpu_share:.0%}, CPU {total.cpu_share:.0%}"
-            + self._errors()
-        )
+            self._live.update(Group(self._bar(text), endpoint_table(endpoints)), refresh=True)
+        elif now - self._said >= LINE_EVERY_S:
+            self._said = now
+            total = sum(endpoints.values(), Counters())
+            hits = f", hits: GPU {total.gpu_share:.0%}, CPU {total.cpu_share:.0%}"
+            self._console.print("  " + text + hits + self._errors())
 
     def _errors(self) -> str:
         return f", {self._failed} FAILED" if self._failed else ""
 
-    def _bar(self) -> Table:
+    def _bar(self, text: str) -> Table:
         row = Table.grid(padding=(0, 1))
-        title = Text(self._title, style="bold")
         bar = ProgressBar(total=self._requests, completed=self._done, width=30)
-        text = f"{self._done}/{self._requests}, {self.elapsed_s:.0f} s, mean TTFT {seconds(mean(self._ttfts))}"
-        row.add_row(title, bar, Text(text), Text(self._errors(), style="bold red"))
+        row.add_row(Text(self._title, style="bold"), bar, Text(text), Text(self._errors(), style="bold red"))
         return row
 
 
