@@ -24,7 +24,7 @@ HOME = {
     "grpc": ("epp/wire/aio.py",),
     "grpc_health": ("epp/health.py",),
     "hpack": ("epp/wire/",),
-    "prometheus_client": ("epp/telemetry/", "epp/admin.py"),
+    "prometheus_client": ("epp/telemetry/", "epp/admin.py", "epp/sim/", "epp/demo/"),
     "rich": ("epp/demo/", "epp/cli.py"),
     "torch": ("kvengine/",),
     "uvloop": ("epp/serve.py",),
