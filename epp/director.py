@@ -208,5 +208,7 @@ def host_of(address: str) -> str:
 
 def uncached_tokens(request: Request, chosen: Candidate) -> int:
     """Prompt tokens that ``chosen`` holds in no tier and must compute."""
-    held = max((cached.tokens.get(chosen.slot, 0) for cached in request.cached.values()), default=0)
+    held = 0
+    for cached in request.cached.values():
+        held = max(held, cached.tokens.get(chosen.slot, 0))
     return max(0, request.prompt_tokens - held)

@@ -117,11 +117,11 @@ class Exchange:
         """The stream has ended, however it did. Does nothing the second time."""
         self.over = True
         self._forget_request()
+        if self._response is Side.OPEN and self._left_to_log():
+            self._pick_id = None
+        # When the proxy keeps bodies to itself, its headers are all that will be seen of the end.
         unwatched = self._response is Side.OPEN and self._response_mode == ProcessingMode.NONE
-        if unwatched and self._settings.access_log:
-            self._pick_id = None  # the log will tell when it really ended, and more of it
-        else:
-            self._settle(Cause.COMPLETED if unwatched else Cause.DISCONNECTED, now)
+        self._settle(Cause.COMPLETED if unwatched else Cause.DISCONNECTED, now)
 
     # The request.
 
@@ -233,21 +233,32 @@ class Exchange:
         # The request may be unfinished, or unseen: a proxy answers some requests by itself.
         self._forget_request()
         self._response = Side.OPEN
-        seen = messages.header_values(message.response_headers, WATCHED)
-        status = seen.get(STATUS, "")
-        self._outcome.status = int(status) if status.isdecimal() else None
-        if self._outcome.status != 200:
-            self._outcome.errors.append(MODEL_SERVER_ERROR)
-        events = "text/event-stream" in seen.get(CONTENT_TYPE, "")
-        self._outcome.streaming = self._outcome.streaming or events
-        if message.HasField("metadata_context"):
-            self._outcome.served_by = messages.served_in(message.metadata_context)
-        if self._pick_id is not None and seen.get(CONTENT_ENCODING, "identity") == "identity":
-            self._usage = EventUsage() if events else DocumentUsage()
-        if message.response_headers.end_of_stream:
+        ends = message.response_headers.end_of_stream
+        if self._pick_id is not None and (ends or not self._left_to_log()):
+            self._watch(message)
+        if ends:
             self._outcome.response_bytes = 0
             self._complete(now)
         return [messages.CONTINUE_RESPONSE_HEADERS]
+
+    def _watch(self, message: ProcessingRequest) -> None:
+        """Note what the response headers say of the outcome."""
+        outcome = self._outcome
+        seen = messages.header_values(message.response_headers, WATCHED)
+        status = seen.get(STATUS, "")
+        outcome.status = int(status) if status.isdecimal() else None
+        if outcome.status != 200:
+            outcome.errors.append(MODEL_SERVER_ERROR)
+        events = "text/event-stream" in seen.get(CONTENT_TYPE, "")
+        outcome.streaming = outcome.streaming or events
+        if message.HasField("metadata_context"):
+            outcome.served_by = messages.served_in(message.metadata_context)
+        if seen.get(CONTENT_ENCODING, "identity") == "identity":
+            self._usage = EventUsage() if events else DocumentUsage()
+
+    def _left_to_log(self) -> bool:
+        """Whether the access log will tell when the response ended, and more of it than this stream."""
+        return self._settings.access_log and self._response_mode == ProcessingMode.NONE
 
     def _response_body(self, message: ProcessingRequest, now: float) -> list[bytes]:
         self._expect_open_response(message)

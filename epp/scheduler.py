@@ -12,8 +12,9 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
+
+import msgspec
 
 from epp.errors import Saturated
 from scorers.base import Candidate, Filter, Picker, Plugin, Producer, Request, Scorer
@@ -21,16 +22,11 @@ from scorers.base import Candidate, Filter, Picker, Plugin, Producer, Request, S
 log = logging.getLogger(__name__)
 
 
-class Spent(NamedTuple):
-    """How long one plugin took at one extension point."""
-
-    extension_point: str
-    plugin: Plugin[Any]
-    seconds: float
+Spent: TypeAlias = tuple[str, Plugin[Any], float]
+"""An extension point, a plugin, and how long it took there. Units: seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(msgspec.Struct, frozen=True):
     """What a profile decided for one request, and why."""
 
     chosen: tuple[Candidate, ...]
@@ -64,6 +60,7 @@ class Profile:
         self.scorers = tuple(scorers)
         self.picker = picker
         self.failures: Counter[str] = Counter()
+        self._learners = (*producers, *(scorer for scorer, _ in scorers if type(scorer).picked is not Scorer.picked))
         self._clock = clock
 
     def schedule(self, request: Request, candidates: Sequence[Candidate]) -> Schedule:
@@ -80,20 +77,12 @@ class Profile:
         """Tell every producer and scorer where ``request`` goes, in the same step as the pick."""
         spent: list[Spent] = []
         began = self._clock()
-        for producer in self.producers:
+        for learner in self._learners:
             try:
-                producer.picked(request, candidate)
+                learner.picked(request, candidate)
             except Exception:
-                self._failed(producer)
-            began = self._note(spent, "PreRequest", producer, began)
-        for scorer, _ in self.scorers:
-            if type(scorer).picked is Scorer.picked:
-                continue
-            try:
-                scorer.picked(request, candidate)
-            except Exception:
-                self._failed(scorer)
-            began = self._note(spent, "PreRequest", scorer, began)
+                self._failed(learner)
+            began = self._note(spent, "PreRequest", learner, began)
         return spent
 
     def _produce(self, request: Request, candidates: Sequence[Candidate], spent: list[Spent]) -> None:
@@ -106,7 +95,7 @@ class Profile:
             began = self._note(spent, "DataProducer", producer, began)
 
     def _filter(self, request: Request, candidates: Sequence[Candidate], spent: list[Spent]) -> tuple[Candidate, ...]:
-        kept = candidates
+        kept = tuple(candidates)
         began = self._clock()
         for narrower in self.filters:
             try:
@@ -116,7 +105,7 @@ class Profile:
             began = self._note(spent, "Filter", narrower, began)
             if not kept:
                 raise Saturated("no endpoints available for the given request")
-        return tuple(kept)
+        return kept
 
     def _score(
         self, request: Request, candidates: Sequence[Candidate], spent: list[Spent]
@@ -146,7 +135,7 @@ class Profile:
 
     def _note(self, spent: list[Spent], point: str, plugin: Plugin[Any], began: float) -> float:
         now = self._clock()
-        spent.append(Spent(point, plugin, now - began))
+        spent.append((point, plugin, now - began))
         return now
 
     def _failed(self, plugin: Plugin[Any]) -> None:

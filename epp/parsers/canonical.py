@@ -114,7 +114,8 @@ def render_chat(head: Iterable[tuple[bytes, msgspec.Raw]], messages: Iterable[Me
     """
     out: list[bytes | msgspec.Raw] = []
     for tag, raw in head:
-        add_raw(out, tag, raw)
+        if raw is not ABSENT:
+            add_raw(out, tag, raw)
     for message in messages:
         add_message(out, message)
     return Rendered(b"chat", b"".join(out))

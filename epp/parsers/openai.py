@@ -142,8 +142,8 @@ class OpenAIParser(Parser[NoParameters]):
         return Parsed(
             model=read.model,
             target_model=target,
-            prompts=tuple(Prompt(identity(one.kind, target, read.cache_salt), one.data) for one in rendered),
-            prompt_tokens=max(1, sum(one.tokens for one in rendered)),
+            prompts=tuple([Prompt(identity(one.kind, target, read.cache_salt), one.data) for one in rendered]),
+            prompt_tokens=max(1, sum([one.tokens for one in rendered])),
             streaming=bool(read.stream),
             body=with_model(body, target) if target != read.model else None,
         )
