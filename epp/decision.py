@@ -71,7 +71,6 @@ class Cause(Enum):
     """Nobody reported the end in time."""
     RECONCILED = "reconciled"
     """The endpoint's own counts say that it no longer has the request."""
-    ENDPOINT_REMOVED = "endpoint-removed"
 
 
 class Usage(msgspec.Struct, frozen=True):
