@@ -19,6 +19,7 @@ from epp.demo import load, screen
 from epp.demo.arms import SEED_CPU_BLOCKS, Arm, arms
 from epp.demo.counters import Watch
 from epp.demo.result import Result, summarise
+from epp.demo.servers import look, served_model
 from epp.demo.stack import DemoError, router, simulated
 from epp.demo.workload import Workload
 from epp.options import DemoOptions
@@ -46,8 +47,10 @@ def run_demo(options: DemoOptions) -> int:
 
 async def compare(options: DemoOptions, console: Console) -> list[Result]:
     """Run every arm, show each and then all of them beside each other."""
-    workload = Workload().quick() if options.quick else Workload()
     own = options.endpoints
+    workload = await sized(own) if own else Workload()
+    if options.quick:
+        workload = workload.quick()
     introduce(console, workload, own)
     results: list[Result] = []
     for arm in arms(SEED_CPU_BLOCKS if own else DEMO.cpu_blocks):
@@ -59,6 +62,13 @@ async def compare(options: DemoOptions, console: Console) -> list[Result]:
     console.print(screen.comparison(results))
     conclude(console, own)
     return results
+
+
+async def sized(own: tuple[str, ...]) -> Workload:
+    """A workload of the same shape for the user's endpoints."""
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
+        servers = await look(session, own)
+    return Workload().sized(servers.gpu_tokens, servers.max_model_len)
 
 
 @asynccontextmanager
@@ -74,7 +84,7 @@ async def endpoints(folder: Path, own: tuple[str, ...]) -> AsyncIterator[list[st
 async def measure(console: Console, arm: Arm, workload: Workload, url: str, addresses: list[str]) -> Result:
     """Send the whole workload through ``url`` and show it happening."""
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
-        model = await served_model(session, addresses[0])
+        model = (await served_model(session, addresses[0])).id
         watch = Watch(session, addresses)
         await watch.read()
         with screen.Progress(console, arm.title, workload.requests) as progress:
@@ -101,27 +111,6 @@ async def keep_showing(watch: Watch, progress: screen.Progress) -> None:
         await watch.read()
         progress.show(watch.now, time.monotonic())
         await asyncio.sleep(SHOWN_EVERY_S)
-
-
-class ModelCard(msgspec.Struct):
-    """One served model."""
-
-    id: str
-
-
-class ModelList(msgspec.Struct):
-    """The answer of ``/v1/models``."""
-
-    data: list[ModelCard]
-
-
-async def served_model(session: aiohttp.ClientSession, endpoint: str) -> str:
-    """The first model that ``endpoint`` serves. Raises: DemoError when it does not say."""
-    try:
-        async with session.get(f"http://{endpoint}/v1/models") as response:
-            return msgspec.json.decode(await response.read(), type=ModelList).data[0].id
-    except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, IndexError) as error:
-        raise DemoError(f"http://{endpoint}/v1/models does not name a model ({error}); is it a vLLM server?") from error
 
 
 def introduce(console: Console, workload: Workload, own: tuple[str, ...]) -> None:

@@ -49,6 +49,15 @@ class Workload:
         """A third of the requests, over as many groups."""
         return replace(self, prompts_per_group=max(2, self.prompts_per_group // 3))
 
+    def sized(self, gpu_tokens: int, max_model_len: int) -> Workload:
+        """The same for endpoints whose GPU caches hold ``gpu_tokens`` together (0: unknown): twice that is shared.
+
+        Longer prompts first; more groups once a prompt takes two thirds of the context.
+        """
+        shared = 2 * gpu_tokens or self.shared_tokens
+        system = max(64, min(-(-shared // self.groups), max_model_len * 2 // 3))
+        return replace(self, system_tokens=system, groups=max(self.groups, -(-shared // system)))
+
     def prompts(self, run: str) -> list[Prompt]:
         """All requests in order, the same for every ``run`` but for their first words: no run profits from another."""
         chance = random.Random(self.seed)

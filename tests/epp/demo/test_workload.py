@@ -1,3 +1,5 @@
+import pytest
+
 from epp.demo.workload import Workload
 from epp.sim.preset import DEMO
 from epp.sim.tokens import count, render_chat
@@ -48,3 +50,19 @@ def test_the_quick_workload_has_the_same_groups_and_fewer_requests() -> None:
     full, quick = Workload(), Workload().quick()
     assert quick.groups == full.groups
     assert quick.requests < full.requests / 2
+
+
+def test_for_real_endpoints_the_groups_share_twice_what_the_gpus_hold() -> None:
+    workload = Workload().sized(gpu_tokens=8 * 148_336, max_model_len=131_072)
+    assert workload.shared_tokens == pytest.approx(2 * 8 * 148_336, rel=0.01)
+    assert workload.groups == Workload().groups
+
+
+def test_a_short_context_makes_more_groups_of_shorter_prompts() -> None:
+    workload = Workload().sized(gpu_tokens=8 * 148_336, max_model_len=8192)
+    assert workload.system_tokens == 8192 * 2 // 3
+    assert workload.shared_tokens >= 2 * 8 * 148_336
+
+
+def test_endpoints_that_do_not_tell_their_size_get_the_workload_as_it_is() -> None:
+    assert Workload().sized(gpu_tokens=0, max_model_len=32768) == Workload()

@@ -1,0 +1,64 @@
+"""The demo's processes: real ones, ended when the context is left."""
+
+import asyncio
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from epp.demo import load
+from epp.demo.arms import Arm, arms
+from epp.demo.counters import Watch
+from epp.demo.stack import DemoError, child, router, simulated
+from epp.demo.workload import Workload
+
+SMALL = Workload(groups=2, prompts_per_group=4, system_tokens=100, output_tokens=2, concurrency=1)
+
+
+def test_a_command_that_ends_at_once_is_shown_with_its_output(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async def never() -> bool:
+            return False
+
+        async with child(tmp_path, "sim", "--preset=gpt-7") as sim:
+            await sim.until(never)
+
+    with pytest.raises(DemoError, match=r"(?s)tierwise sim ended with status 1.*unknown preset 'gpt-7'"):
+        asyncio.run(scenario())
+
+
+def test_simulated_endpoints_are_gone_when_the_context_is_left(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with aiohttp.ClientSession() as session:
+            async with simulated(tmp_path, 2, "demo") as addresses:
+                assert len(set(addresses)) == 2
+                for address in addresses:
+                    async with session.get(f"http://{address}/health") as response:
+                        assert response.status == 200
+            with pytest.raises(aiohttp.ClientError):
+                await session.get(f"http://{addresses[0]}/health")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("arm", arms(cpu_blocks=4100), ids=lambda arm: arm.name)
+def test_requests_go_through_each_arms_proxy(tmp_path: Path, arm: Arm) -> None:
+    async def scenario() -> None:
+        async with (
+            simulated(tmp_path, 2, "demo") as addresses,
+            router(tmp_path, arm, addresses, None) as url,
+            aiohttp.ClientSession() as session,
+        ):
+            watch = Watch(session, addresses)
+            await watch.read()
+            samples = await load.run(url, "Qwen/Qwen3-32B", SMALL.prompts(arm.name), 1, lambda _: None)
+            await watch.read()
+        assert [sample.error for sample in samples] == [""] * 8
+        assert watch.total.requests == 8
+        if arm.config is None:
+            assert [counters.requests for counters in watch.now.values()] == [4, 4]
+        else:
+            assert watch.total.gpu_share > 0.6  # each group stays where it was
+
+    asyncio.run(scenario())
