@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from envoy_data_plane.envoy.config.accesslog.v3 import AccessLog
-from envoy_data_plane.envoy.config.common.mutation_rules.v3 import HeaderMutation
+from envoy_data_plane.envoy.config.common.mutation_rules.v3 import HeaderMutation, HeaderMutationRemoveOnMatch
 from envoy_data_plane.envoy.config.core.v3 import (
     ApiVersion,
     GrpcService,
@@ -51,6 +51,7 @@ from envoy_data_plane.envoy.extensions.http.early_header_mutation.header_mutatio
     HeaderMutation as EarlyHeaderMutation,
 )
 from envoy_data_plane.envoy.extensions.retry.host.previous_hosts.v3 import PreviousHostsPredicate
+from envoy_data_plane.envoy.type.matcher.v3 import StringMatcher
 from envoy_data_plane.envoy.type.v3 import (
     FractionalPercent,
     FractionalPercentDenominatorType,
@@ -77,13 +78,12 @@ SUBSET_NAMESPACE = "envoy.lb.subset_hint"
 
 A_DAY = timedelta(days=1)
 """For limits that must exist, or a vanished peer leaves something behind for ever, but must never cut an answer."""
-PICKER_TIMEOUT = timedelta(seconds=10)
-"""A guess: what a hung picker costs a request before it goes on without one. The picker may ask for more, message by
-message, while a request waits for its turn."""
 ENDS_REPORTED_EVERY = timedelta(milliseconds=50)
 RETRIES = 3
 UNREACHED = "connect-failure,refused-stream,reset-before-request"
 """Retried only when no endpoint can have begun the work: a prompt must not be computed twice."""
+STEERING_HEADERS = StringMatcher(prefix="x-envoy-")
+"""By which Envoy lets clients of private networks set time limits and retries."""
 
 SEND = ProcessingModeHeaderSendMode.SEND
 SKIP = ProcessingModeHeaderSendMode.SKIP
@@ -125,7 +125,12 @@ def connection_manager(settings: ProxySettings) -> HttpConnectionManager:
         early_header_mutation_extensions=[
             extension(
                 "envoy.http.early_header_mutation.header_mutation",
-                EarlyHeaderMutation(mutations=[HeaderMutation(remove=DESTINATION_KEY)]),
+                EarlyHeaderMutation(
+                    mutations=[
+                        HeaderMutation(remove=DESTINATION_KEY),
+                        HeaderMutation(remove_on_match=HeaderMutationRemoveOnMatch(key_matcher=STEERING_HEADERS)),
+                    ]
+                ),
             )
         ],
         use_remote_address=True,
@@ -207,7 +212,7 @@ def external_processor(settings: ProxySettings) -> ExternalProcessor:
         failure_mode_allow=settings.fail_open,
         status_on_error=HttpStatus(code=StatusCode.ServiceUnavailable),
         processing_mode=processing_mode(settings.request_mode, settings.response_mode),
-        message_timeout=PICKER_TIMEOUT,
+        message_timeout=timedelta(seconds=settings.picker_timeout_s),
         max_message_timeout=timedelta(hours=1),
         # The route, and with it the sample, was drawn before the picker was asked.
         route_cache_action=ExternalProcessorRouteCacheAction.RETAIN,

@@ -40,5 +40,8 @@ class ProxySettings:
     """Share of the requests that a lean proxy processes in full."""
     fail_open: bool = True
     """Without the picker: serve by round robin (True), or answer 503."""
+    picker_timeout_s: float = 10.0
+    """A guess: what a hung picker costs a request before it goes on without one. The picker may ask for more, message
+    by message, while a request waits for its turn."""
     max_request_bytes: int = 32 * MIB
     """A larger body gets 413 from the proxy."""

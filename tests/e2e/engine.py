@@ -1,0 +1,107 @@
+"""An OpenAI-like server that does exactly what a test tells it: wait, fail, break off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+PIECES = 3
+
+
+@dataclass
+class Engine:
+    """Answers with its own address, so that a client can tell who served it.
+
+    ``gate`` cleared holds every answer back; ``break_off`` ends the connection after the first
+    piece of a streamed one.
+    """
+
+    waiting: int = 0
+    """What its metrics say."""
+    running: int = 0
+    break_off: bool = False
+    requests: list[web.Request] = field(default_factory=list)
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    address: str = ""
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    gone: int = 0
+    """Requests whose client left."""
+
+    async def start(self, port: int = 0) -> None:
+        self.gate.set()
+        app = web.Application(client_max_size=1 << 30)
+        app.router.add_post("/v1/{kind:completions|chat/completions|embeddings}", self._serve)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/metrics", self._metrics)
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", port)
+        await site.start()
+        self.address = f"127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def stop(self) -> None:
+        await self._runner.cleanup()
+
+    async def _models(self, request: web.Request) -> web.Response:
+        self.requests.append(request)
+        return web.json_response({"object": "list", "data": [{"id": "m", "object": "model", "owned_by": self.address}]})
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        lines = [
+            f'vllm:num_requests_waiting{{model_name="m"}} {self.waiting}',
+            f'vllm:num_requests_running{{model_name="m"}} {self.running}',
+            'vllm:kv_cache_usage_perc{model_name="m"} 0.1',
+            'vllm:cache_config_info{block_size="16",num_gpu_blocks="1000"} 1',
+        ]
+        return web.Response(text="\n".join(lines) + "\n")
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        body = json.loads(await request.read())
+        self.requests.append(request)
+        self.bodies.append(body)
+        chat = request.match_info["kind"].startswith("chat")
+        try:
+            if body.get("stream"):
+                return await self._stream(request, chat)
+            self.started.set()
+            await self.gate.wait()
+            return web.json_response(answer(self.address, chat, None) | {"usage": USAGE})
+        except (ConnectionResetError, asyncio.CancelledError):
+            self.gone += 1
+            raise
+
+    async def _stream(self, request: web.Request, chat: bool) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        for piece in range(PIECES):
+            data = answer(self.address, chat, piece)
+            await response.write(b"data: " + json.dumps(data).encode() + b"\n\n")
+            self.started.set()
+            await self.gate.wait()
+            if self.break_off and request.transport is not None:
+                request.transport.abort()
+                return response
+        await response.write(b"data: [DONE]\n\n")
+        await response.write_eof()
+        return response
+
+
+USAGE = {"prompt_tokens": 7, "completion_tokens": PIECES, "total_tokens": 7 + PIECES}
+
+
+def answer(text: str, chat: bool, piece: int | None) -> dict[str, Any]:
+    """A whole answer, or the ``piece``-th of a streamed one."""
+    finish = "stop" if piece in (None, PIECES - 1) else None
+    if chat:
+        said = {"role": "assistant", "content": text}
+        choice: dict[str, Any] = {"delta" if piece is not None else "message": said}
+        kind = "chat.completion" if piece is None else "chat.completion.chunk"
+    else:
+        choice, kind = {"text": text, "logprobs": None}, "text_completion"
+    choice |= {"index": 0, "finish_reason": finish}
+    return {"id": "x-1", "object": kind, "created": 1, "model": "m", "choices": [choice]}

@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.background import Background, background
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[Background]:
+    with background() as running:
+        yield running
