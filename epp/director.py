@@ -14,9 +14,11 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from epp.decision import Cause, Decision, Outcome, RequestHead, RequestLabels
+from epp.decision import Decision, Outcome, RequestHead, RequestLabels
 from epp.errors import EppError, NoEndpoints
+from epp.ledger import Ledger
 from epp.parsers.base import Parsed, Parser
+from epp.pool import Pool
 from epp.scheduler import Profile, Spent
 from scorers.base import Candidate, Request
 
@@ -24,31 +26,6 @@ MODEL_REWRITE = ("x-llm-d-model-name-rewrite", "x-gateway-model-name-rewrite")
 FAIRNESS_ID = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
 REQUEST_ID = "x-request-id"
 DEFAULT_FAIRNESS_ID = "default-flow"
-
-
-class Candidates(Protocol):
-    """Who may be picked now: ``epp.pool.Pool``."""
-
-    def candidates(self) -> Sequence[Candidate]:
-        """One immutable snapshot."""
-
-
-class Closed(Protocol):
-    """A request that has ended: ``epp.ledger.Ticket``."""
-
-    @property
-    def story(self) -> object:
-        """What was given to ``open``."""
-
-
-class Requests(Protocol):
-    """The requests in flight: ``epp.ledger.Ledger``."""
-
-    def open(self, candidate: Candidate, uncached_tokens: int, now: float, story: object = None) -> int:
-        """Count a pick; returns its id."""
-
-    def close(self, pick_id: int, cause: Cause) -> Closed | None:
-        """Uncount it; None when that has already happened, or when the id is nobody's."""
 
 
 class Telemetry(Protocol):
@@ -86,8 +63,8 @@ class Director:
         self,
         parser: Parser[Any],
         profile: Profile,
-        pool: Candidates,
-        ledger: Requests,
+        pool: Pool,
+        ledger: Ledger,
         telemetry: Telemetry,
         *,
         clock: Callable[[], float] = time.monotonic,

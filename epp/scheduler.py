@@ -60,7 +60,8 @@ class Profile:
         self.scorers = tuple(scorers)
         self.picker = picker
         self.failures: Counter[str] = Counter()
-        self._learners = (*producers, *(scorer for scorer, _ in scorers if type(scorer).picked is not Scorer.picked))
+        remembering = [scorer for scorer, _ in scorers if type(scorer).picked is not Scorer.picked]
+        self._learners: tuple[Producer[Any] | Scorer[Any], ...] = (*producers, *remembering)
         self._clock = clock
 
     def schedule(self, request: Request, candidates: Sequence[Candidate]) -> Schedule:

@@ -10,10 +10,12 @@ from typing_extensions import override
 
 from epp.decision import Cause, Outcome, RequestLabels
 from epp.director import Director
+from epp.ledger import Ledger, Ticket
 from epp.parsers import OpenAIParser
 from epp.pb.core_pb2 import HeaderMap
 from epp.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
 from epp.pb.processing_mode_pb2 import ProcessingMode
+from epp.pool import Endpoint, EngineMetrics, Pool
 from epp.scheduler import Profile
 from scorers.base import Candidate, Filter, NoParameters, Request, Slot
 from scorers.pickers import MaxScorePicker
@@ -26,43 +28,27 @@ STREAMED = ProcessingMode.STREAMED
 NONE = ProcessingMode.NONE
 
 
-def candidate(slot: int, *, address: str = "", waiting: int = 0) -> Candidate:
-    return Candidate(Slot(slot), address or f"10.0.0.{slot}:8000", waiting=waiting)
+def candidate(slot: int, *, address: str = "") -> Candidate:
+    return Candidate(Slot(slot), address or f"10.0.0.{slot}:8000")
 
 
-@dataclass
-class Pool:
-    """Endpoints that never change."""
+class RecordingLedger(Ledger):
+    """A ledger that remembers every end, in order."""
 
-    members: Sequence[Candidate]
+    def __init__(self, pool: Pool) -> None:
+        super().__init__(pool)
+        self.picks: list[int] = []
+        self.closed: list[tuple[int, Cause]] = []
 
-    def candidates(self) -> Sequence[Candidate]:
-        return self.members
-
-
-@dataclass
-class Ticket:
-    address: str
-    uncached_tokens: int
-    opened_at: float
-    story: object
-
-
-@dataclass
-class Ledger:
-    """Picks in flight, and every end in order."""
-
-    in_flight: dict[int, Ticket] = field(default_factory=dict)
-    closed: list[tuple[int, Cause]] = field(default_factory=list)
-    picks: int = 0
-
+    @override
     def open(self, candidate: Candidate, uncached_tokens: int, now: float, story: object = None) -> int:
-        self.picks += 1
-        self.in_flight[self.picks] = Ticket(candidate.address, uncached_tokens, now, story)
-        return self.picks
+        pick_id = super().open(candidate, uncached_tokens, now, story)
+        self.picks.append(uncached_tokens)
+        return pick_id
 
+    @override
     def close(self, pick_id: int, cause: Cause) -> Ticket | None:
-        ticket = self.in_flight.pop(pick_id, None)
+        ticket = super().close(pick_id, cause)
         if ticket is not None:
             self.closed.append((pick_id, cause))
         return ticket
@@ -119,12 +105,15 @@ class Only(Filter[NoParameters]):
 
 
 class World:
-    """A director over endpoints that never change: the least loaded one of ``members`` is the first."""
+    """A director over endpoints of which the first has no queue and each other one a longer one."""
 
-    def __init__(self, members: Sequence[Candidate] | None = None, profile: Profile | None = None) -> None:
-        self.pool = Pool(members if members is not None else (candidate(1), candidate(2, waiting=5)))
-        self.ledger = Ledger()
+    def __init__(self, endpoints: int = 2, profile: Profile | None = None) -> None:
+        self.pool = Pool()
+        self.ledger = RecordingLedger(self.pool)
         self.telemetry = Telemetry()
+        self.pool.replace([Endpoint(f"10.0.0.{number}:8000") for number in range(1, endpoints + 1)])
+        for c in self.pool.candidates():
+            self.pool.observe(c.slot, EngineMetrics(waiting=1000 * c.slot), began_at=0)
         profile = profile or Profile([], [], [(QueueScorer(), 1.0)], MaxScorePicker())
         self.director = Director(OpenAIParser(), profile, self.pool, self.ledger, self.telemetry)
 

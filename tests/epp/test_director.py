@@ -27,8 +27,8 @@ def test_a_decision_names_the_endpoint_and_is_counted_there() -> None:
     assert decision.destination == "10.0.0.1:8000"
     assert decision.request is not None
     assert (decision.request.id, decision.request.streaming) == ("r1", True)
-    assert world.ledger.in_flight[decision.pick_id].address == "10.0.0.1:8000"
-    assert world.ledger.in_flight[decision.pick_id].uncached_tokens == 100
+    assert [c.in_flight for c in world.pool.candidates()] == [1, 0]
+    assert world.ledger.picks == [100]
     assert world.telemetry.decisions == ["10.0.0.1:8000"]
     assert ("Scorer", "queue-scorer", "queue-scorer") in world.telemetry.plugins
 
@@ -73,15 +73,15 @@ def test_what_the_endpoint_holds_need_not_be_computed() -> None:
         type_name = "holds"
 
         def produce(self, request: Request, candidates: object) -> None:
-            request.cached["gpu"] = CachedPrefix(Tier.GPU, 100, {Slot(1): 10})
-            request.cached["cpu"] = CachedPrefix(Tier.CPU, 100, {Slot(1): 64, Slot(2): 100})
+            request.cached["gpu"] = CachedPrefix(Tier.GPU, 100, {Slot(0): 10})
+            request.cached["cpu"] = CachedPrefix(Tier.CPU, 100, {Slot(0): 64, Slot(1): 100})
 
         def picked(self, request: Request, candidate: Candidate) -> None:
-            assert candidate.slot == 1
+            assert candidate.slot == 0
 
     world = World(profile=Profile([], [Holds()], [(QueueScorer(), 1.0)], MaxScorePicker()))
-    decision = world.director.decide(head(), completion("x" * 400))
-    assert world.ledger.in_flight[decision.pick_id].uncached_tokens == 36
+    world.director.decide(head(), completion("x" * 400))
+    assert world.ledger.picks == [36]
 
 
 def test_requests_do_not_share_what_producers_wrote() -> None:
@@ -97,7 +97,7 @@ def test_requests_do_not_share_what_producers_wrote() -> None:
     ("world", "said", "refusal"),
     [
         (World(), (head(), b"{"), BadRequest),
-        (World(members=()), (head(), completion()), NoEndpoints),
+        (World(endpoints=0), (head(), completion()), NoEndpoints),
         (World(), (head(frozenset()), completion()), NoEndpoints),
         (World(profile=Profile([Only("nobody")], [], [], MaxScorePicker())), (head(), completion()), Saturated),
     ],
@@ -107,7 +107,7 @@ def test_a_refusal_counts_nothing_and_is_reported(
 ) -> None:
     with pytest.raises(refusal):
         world.director.decide(*said)
-    assert world.ledger.picks == 0
+    assert world.ledger.picks == []
     assert world.telemetry.refusals == [refusal.code]
 
 
@@ -120,7 +120,7 @@ def test_a_request_without_a_body_goes_to_any_endpoint_of_its_subset() -> None:
     }
     with pytest.raises(NoEndpoints, match="failed to find endpoint candidates"):
         world.director.decide_bodiless(head(frozenset({"10.0.0.3:8000"})))
-    assert len(world.ledger.in_flight) == 120
+    assert len(world.ledger) == 120
 
 
 def test_a_pick_ends_once() -> None:

@@ -94,7 +94,7 @@ def test_a_violation_is_refused_by_name_and_leaks_nothing(world: World, call: Re
     feed(stream(world, call), request_headers(), request_body(completion()), request_headers())
     assert call.status is Status.INVALID_ARGUMENT
     assert "request headers after the start" in call.message
-    assert not world.ledger.in_flight
+    assert not world.ledger
 
 
 def test_a_cancelled_stream_frees_its_endpoint_and_is_not_answered(world: World, call: RecordedCall) -> None:
