@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -28,21 +29,29 @@ from epp.standalone.errors import StartError
 
 ENDPOINTS = 4
 SHOWN_EVERY_S = 0.5
+INTERRUPTED = 130
 
 
 def run_demo(options: DemoOptions) -> int:
     """Run the command; the process's exit status."""
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     try:
-        results = asyncio.run(compare(options, console))
+        results = asyncio.run(until_terminated(compare(options, console)))
     except (DemoError, StartError) as error:
         print(f"tierwise demo: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 130
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return INTERRUPTED
     if options.json is not None:
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
     return 1 if any(result.errors for result in results) else 0
+
+
+async def until_terminated(comparison: Coroutine[None, None, list[Result]]) -> list[Result]:
+    """Its results. On SIGTERM, as on Ctrl-C, it is cancelled, so that what it started ends in order."""
+    task = asyncio.ensure_future(comparison)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
 
 
 async def compare(options: DemoOptions, console: Console) -> list[Result]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import signal
 import socket
@@ -15,6 +16,7 @@ from pathlib import Path
 import aiohttp
 
 from epp.demo.arms import Arm
+from epp.standalone import tether
 from epp.standalone.binary import find_envoy
 from epp.standalone.endpoints import write_endpoints
 from epp.standalone.proxy import Proxy
@@ -63,10 +65,14 @@ class Child:
 
 @asynccontextmanager
 async def child(folder: Path, command: str, *arguments: str) -> AsyncIterator[Child]:
-    """Run ``tierwise COMMAND ARGUMENTS`` while the context lasts; it is asked to end, and killed if it does not."""
+    """Run ``tierwise COMMAND ARGUMENTS`` while the context lasts; it is asked to end, and killed if it does not.
+
+    It dies with us, however we die.
+    """
     output = folder / f"{command}.log"
     with output.open("wb") as sink:
         process = await asyncio.create_subprocess_exec(
+            *[sys.executable, "-I", "-S", tether.__file__, str(os.getpid())],
             *[sys.executable, "-c", TIERWISE, command, *arguments],
             stdin=asyncio.subprocess.DEVNULL,
             stdout=sink,
