@@ -102,9 +102,9 @@ QWEN3_32B = Preset(
     transfer_latency_s=1e-3,
 )
 
-# Llama-3.1-8B on one L4 (24 GB). Source: LMCache's CPU offload page: 15,376 prompt tokens cold in 6.54 s, from CPU in
-# 0.147 s; 5 GB of CPU RAM. GPU blocks: what 0.9 of 23 GB leaves beside 16 GB of weights. Split of the cold time between
-# linear layers and attention: guess.
+# Llama-3.1-8B on one L4 (24 GB). Source: LMCache's CPU offload page: 15,376 prompt tokens cold in 6.54 s, 5 GB of CPU
+# RAM. (Its warm 0.147 s is a GPU hit, seen by a client; the model gives the engine 0.064 s.) GPU blocks: what 0.9 of
+# 23 GB leaves beside 16 GB of weights. Guesses: the split of the cold time into linear layers and attention, the link.
 LLAMA_8B_L4 = Preset(
     name="llama-3.1-8b-l4",
     model="meta-llama/Llama-3.1-8B-Instruct",

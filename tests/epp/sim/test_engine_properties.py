@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epp.sim.job import Job
-from epp.sim.preset import PRESETS, Preset
+from epp.sim.preset import Preset
 from tests.epp.sim.bench import Bench, tiny
 
 PRESET = st.builds(
@@ -77,11 +77,3 @@ def test_alone_a_warm_request_never_starts_later_than_a_cold_one(prompts: list[t
         cold = Bench(tiny())
         cold.serve(Job("cold", keys, length, 2))
         assert bench.ttft(str(n)) <= cold.ttft("cold") + 1e-9
-
-
-def test_every_preset_serves_its_longest_context() -> None:
-    for preset in PRESETS.values():
-        bench = Bench(preset)
-        longest = preset.max_model_len - 1
-        bench.serve(Job("a", tuple(range(longest // preset.block_tokens)), longest, 1))
-        assert bench.engine.tally.completed == 1
