@@ -72,18 +72,14 @@ def tcp_address(host: str, port: int) -> Address:
     return Address(socket_address=SocketAddress(address=host, port_value=port))
 
 
-def assignment(cluster: str, addresses: list[tuple[str, int]]) -> ClusterLoadAssignment:
+def member(host: str, port: int) -> LbEndpoint:
+    """One address of a cluster."""
+    return LbEndpoint(endpoint=Endpoint(address=tcp_address(host, port)))
+
+
+def assignment(cluster: str, members: list[LbEndpoint]) -> ClusterLoadAssignment:
     """The members of ``cluster``."""
-    return ClusterLoadAssignment(
-        cluster_name=cluster,
-        endpoints=[
-            LocalityLbEndpoints(
-                lb_endpoints=[
-                    LbEndpoint(endpoint=Endpoint(address=tcp_address(host, port))) for host, port in addresses
-                ]
-            )
-        ],
-    )
+    return ClusterLoadAssignment(cluster_name=cluster, endpoints=[LocalityLbEndpoints(lb_endpoints=members)])
 
 
 def endpoints_cluster(settings: ProxySettings) -> Cluster:
@@ -128,7 +124,7 @@ def picker_cluster(settings: ProxySettings) -> Cluster:
     return Cluster(
         name=PICKER,
         type=ClusterDiscoveryType.STATIC,
-        load_assignment=assignment(PICKER, [(settings.picker_host, settings.picker_port)]),
+        load_assignment=assignment(PICKER, [member(settings.picker_host, settings.picker_port)]),
         connect_timeout=timedelta(seconds=1),
         per_connection_buffer_limit_bytes=settings.max_request_bytes,
         circuit_breakers=_unlimited(),

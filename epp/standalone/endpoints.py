@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
+import msgspec
 from envoy_data_plane.envoy.service.discovery.v3 import DiscoveryResponse
 from envoy_data_plane.google.protobuf import Any
 
-from epp.standalone.clusters import ENDPOINTS, assignment
+from epp.standalone.clusters import ENDPOINTS, assignment, member
+from scorers.base import Candidate, Slot
 
 
 def write_endpoints(path: Path, addresses: Sequence[str]) -> None:
@@ -17,8 +22,56 @@ def write_endpoints(path: Path, addresses: Sequence[str]) -> None:
 
     Envoy takes a file that is renamed into place; it never sees half of one.
     """
-    members = [(host.strip("[]"), int(port)) for host, _, port in (a.rpartition(":") for a in addresses)]
-    response = DiscoveryResponse(resources=[Any.pack(assignment(ENDPOINTS, members))])
+    response = DiscoveryResponse(resources=[Any.pack(assignment(ENDPOINTS, []))]).to_dict()
+    response["resources"][0]["endpoints"] = [{"lbEndpoints": [_member(address) for address in addresses]}]
     unfinished = path.with_name(f".{path.name}.new")
-    unfinished.write_text(response.to_json(indent=2))
+    unfinished.write_bytes(msgspec.json.encode(response))
     os.replace(unfinished, path)  # noqa: PTH105 - the word for it
+
+
+@lru_cache(maxsize=4096)
+def _member(address: str) -> dict[str, object]:
+    """In Envoy's JSON. Kept, because making a message costs most of a millisecond."""
+    host, _, port = address.rpartition(":")
+    return member(host.strip("[]"), int(port)).to_dict()
+
+
+class EndpointsFile:
+    """Keeps the file as the pool is; a ``PoolListener``. Owned by the event loop.
+
+    Many changes in one step are one write, in a thread: requests are decided meanwhile. Until the proxy has read of an
+    endpoint, requests for it go to the others in turn.
+    """
+
+    def __init__(self, path: Path, addresses: Sequence[str]) -> None:
+        """Write the file with the endpoints that the pool has already."""
+        self._path = path
+        self._addresses = dict.fromkeys(addresses)
+        self._changed = asyncio.Event()
+        write_endpoints(path, list(self._addresses))
+        self._writer = asyncio.create_task(self._write_changes(), name="write-endpoints")
+
+    def endpoint_added(self, candidate: Candidate) -> None:
+        """Let the proxy know of it."""
+        self._addresses[candidate.address] = None
+        self._changed.set()
+
+    def endpoint_removed(self, slot: Slot, address: str) -> None:  # noqa: ARG002
+        """Let the proxy forget it; what it still answers is let finish."""
+        self._addresses.pop(address, None)
+        self._changed.set()
+
+    def engine_reported(self, candidate: Candidate) -> None:
+        """Nothing that the proxy would know."""
+
+    async def close(self) -> None:
+        """Write no more."""
+        self._writer.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._writer
+
+    async def _write_changes(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            await asyncio.to_thread(write_endpoints, self._path, list(self._addresses))

@@ -70,11 +70,13 @@ class Proxy:
             await asyncio.wait({self._supervision})
         if self._process is None:
             return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(drain_timeout_s):
-                await self._admin.drain()
-                await self._admin.until_idle()
-        await self._end()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(drain_timeout_s):
+                    await self._admin.drain()
+                    await self._admin.until_idle()
+        finally:
+            await self._end()
 
     async def _launch(self) -> TetheredProcess:
         """Start the process and wait until it is ready; nothing runs when this raises."""

@@ -1,0 +1,112 @@
+"""``tierwise standalone``: a proxy and a picker, started together, watched, and stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Protocol
+
+from epp.options import StandaloneOptions
+from epp.pool import Pool
+from epp.resolve import resolve
+from epp.standalone.binary import find_envoy
+from epp.standalone.endpoints import EndpointsFile
+from epp.standalone.ports import claim
+from epp.standalone.proxy import Proxy
+from epp.standalone.settings import ProxySettings
+
+log = logging.getLogger(__name__)
+
+LOOPBACK = "127.0.0.1"
+CHATTY = 4
+"""The verbosity from which Envoy's own log is shown."""
+
+
+class RunningPicker(Protocol):
+    """A picker that serves ext-proc and the access log on loopback."""
+
+    @property
+    def grpc_port(self) -> int:
+        """The port it got."""
+
+    @property
+    def pool(self) -> Pool:
+        """Its endpoints."""
+
+    async def stop(self, drain_timeout_s: float) -> None:
+        """End what is under way, for at most that long, and close everything."""
+
+
+StartPicker = Callable[[StandaloneOptions], Awaitable[RunningPicker]]
+
+
+async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop: asyncio.Event) -> None:
+    """Serve until ``stop`` is set, then let what is under way end.
+
+    Raises: StartError, ConfigError in one sentence when something cannot be had; nothing is left running.
+    """
+    binary = find_envoy(options.envoy)
+    (address,) = await resolve([f"{options.host}:{options.port}"])
+    host = address.rpartition(":")[0].strip("[]")
+    port = claim(host, options.port, "--port")
+    admin_port = claim(LOOPBACK, options.admin_port, "--admin-port")
+    with tempfile.TemporaryDirectory(prefix="tierwise-") as name:
+        folder = Path(name)
+        picker = await start_picker(options)
+        try:
+            endpoints = EndpointsFile(folder / "endpoints.json", [each.address for each in picker.pool.candidates()])
+            picker.pool.listeners.append(endpoints)
+            settings = ProxySettings(
+                host=host,
+                port=port,
+                admin_port=admin_port,
+                picker_port=picker.grpc_port,
+                endpoints_file=folder / "endpoints.json",
+                response_mode=options.response_mode,
+                sample_rate=options.sample_rate,
+                fail_open=options.fail_open,
+                max_request_bytes=options.max_request_bytes,
+            )
+            proxy = Proxy(binary, settings, folder, verbose=options.log.verbosity >= CHATTY)
+            try:
+                await proxy.start()
+                log.info("OpenAI requests are welcome at http://%s/v1", _as_client(host, port))
+                log.info(
+                    "Envoy's own pages are at http://%s:%d; its configuration is in %s", LOOPBACK, admin_port, folder
+                )
+                await stop.wait()
+                log.info("stopping: requests under way have %g s to end", options.drain_timeout_s)
+            finally:
+                await proxy.stop(options.drain_timeout_s)
+                await endpoints.close()
+        finally:
+            await picker.stop(options.drain_timeout_s)
+
+
+async def until_signalled(work: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    """Run ``work``; the first SIGINT or SIGTERM sets its event, the second cancels it."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    task = asyncio.ensure_future(work(stop))
+
+    def signalled() -> None:
+        if stop.is_set():
+            task.cancel()
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, signalled)
+    try:
+        await task
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def _as_client(host: str, port: int) -> str:
+    """Where a client on this machine connects."""
+    host = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"{host}:{port}"
