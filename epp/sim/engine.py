@@ -287,7 +287,7 @@ class Engine:
 
     def _complete_load(self, load: Load) -> None:
         for key in load.keys:
-            del self._loading[key]
+            self._loading.pop(key, None)
         self.cpu.unpin(load.keys)
         self._waiting.extendleft(reversed(load.followers))
         sequence = load.sequence
