@@ -48,7 +48,8 @@ class Timing:
 class Preset:
     """One kind of engine.
 
-    Invariant: a sequence of ``max_model_len`` tokens fits into the GPU blocks, so that an engine never starves.
+    Invariant: a sequence of ``max_model_len`` tokens fits into the GPU blocks, and a step has a token for each of
+    ``max_num_seqs``, so that no sequence ever starves.
     Raises: ValueError when it does not.
     """
 
@@ -77,6 +78,11 @@ class Preset:
             raise ValueError(
                 f"{self.name}: max_model_len {self.max_model_len} needs more than {self.gpu_blocks} GPU blocks of "
                 f"{self.block_tokens} tokens; lower max_model_len or add blocks"
+            )
+        if self.max_num_seqs > self.max_batched_tokens:
+            raise ValueError(
+                f"{self.name}: max_num_seqs {self.max_num_seqs} is more than the {self.max_batched_tokens} tokens of a "
+                "step; lower max_num_seqs or raise max_batched_tokens"
             )
 
     @property
@@ -143,6 +149,7 @@ def scaled(preset: Preset, *, name: str, tokens: int, speed: float, note: str) -
         load_bytes_per_s=preset.load_bytes_per_s * speed,
         store_bytes_per_s=preset.store_bytes_per_s * speed,
         transfer_latency_s=preset.transfer_latency_s / speed,
+        max_num_seqs=min(preset.max_num_seqs, preset.max_batched_tokens // tokens),
         max_batched_tokens=preset.max_batched_tokens // tokens,
         max_model_len=preset.max_model_len // tokens,
         note=note,

@@ -267,3 +267,8 @@ def test_an_id_cannot_be_used_twice_at_once() -> None:
 def test_a_preset_whose_context_does_not_fit_its_gpu_is_refused() -> None:
     with pytest.raises(ValueError, match="max_model_len 65 needs more than 16 GPU blocks"):
         tiny(max_model_len=65)
+
+
+def test_a_preset_with_more_sequences_than_tokens_in_a_step_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_num_seqs 17 is more than the 16 tokens"):
+        tiny(max_num_seqs=17)
