@@ -24,14 +24,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from epp import messages
-from epp.decision import Cause, Decision, Outcome, RequestHead
+from epp.decision import Cause, Decision, RequestHead, RequestLabels
 from epp.director import Director
 from epp.errors import EppError, TooLarge
+from epp.observer import Observer
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.pb.processing_mode_pb2 import ProcessingMode
-from epp.usage import DocumentUsage, EventUsage, UsageReader
-
-MODEL_SERVER_ERROR = "ModelServerError"
 
 
 class ProtocolViolation(Exception):  # noqa: N818 - what happened, not a class of errors
@@ -62,9 +60,8 @@ class Side(Enum):
 
 
 FULL_DUPLEX = ProcessingMode.FULL_DUPLEX_STREAMED
+MODE_NAMES = {number: name for name, number in ProcessingMode.BodySendMode.items()}
 BUFFERED = (ProcessingMode.BUFFERED, ProcessingMode.BUFFERED_PARTIAL)
-STATUS, CONTENT_TYPE, CONTENT_ENCODING = ":status", "content-type", "content-encoding"
-WATCHED = frozenset((STATUS, CONTENT_TYPE, CONTENT_ENCODING))
 
 
 class Exchange:
@@ -85,10 +82,8 @@ class Exchange:
         self._head: RequestHead | None = None
         self._parts: list[bytes] = []
         self._held_bytes = 0
-        self._pick_id: int | None = None
         self._began = 0.0
-        self._outcome = Outcome(Cause.DISCONNECTED)
-        self._usage: UsageReader | None = None
+        self._pick: Observer | None = None
 
     @property
     def responding(self) -> bool:
@@ -118,7 +113,7 @@ class Exchange:
         self.over = True
         self._forget_request()
         if self._response is Side.OPEN and self._left_to_log():
-            self._pick_id = None
+            self._pick = None
         # When the proxy keeps bodies to itself, its headers are all that will be seen of the end.
         unwatched = self._response is Side.OPEN and self._response_mode == ProcessingMode.NONE
         self._settle(Cause.COMPLETED if unwatched else Cause.DISCONNECTED, now)
@@ -146,8 +141,8 @@ class Exchange:
         if self._request_mode == FULL_DUPLEX:
             return []
         raise ProtocolViolation(
-            f"request_body_mode {ProcessingMode.BodySendMode.Name(self._request_mode)}: the request would leave before"
-            " its endpoint is chosen; use FULL_DUPLEX_STREAMED or BUFFERED"
+            f"request_body_mode {MODE_NAMES.get(self._request_mode, self._request_mode)} would let the request leave"
+            " before its endpoint is chosen; use FULL_DUPLEX_STREAMED or BUFFERED"
         )
 
     def _request_body(self, message: ProcessingRequest, now: float) -> list[bytes]:  # noqa: ARG002
@@ -155,8 +150,10 @@ class Exchange:
         part = message.request_body.body
         self._held_bytes += len(part)
         if self._held_bytes > self._settings.max_request_bytes:
+            self._director.telemetry.refused(RequestLabels(), TooLarge.code)
             raise TooLarge(f"the request body is larger than {self._settings.max_request_bytes} bytes")
-        self._parts.append(part)
+        if part or not self._parts:  # an endless row of empty pieces takes no memory
+            self._parts.append(part)
         if message.HasField("metadata_context"):
             self._narrow(message)
         ends = message.request_body.end_of_stream
@@ -207,8 +204,8 @@ class Exchange:
         self._forget_request()
         # An empty body is a request without one, however the proxy says so.
         decision = self._director.decide(head, body) if body else self._director.decide_bodiless(head)
-        self._pick_id = decision.pick_id
-        self._outcome.streaming = decision.request is not None and decision.request.streaming
+        streaming = decision.request is not None and decision.request.streaming
+        self._pick = Observer(decision.pick_id, self._began, streaming=streaming)
         return decision
 
     def _answer(self, place: messages.Place, decision: Decision) -> bytes:
@@ -234,27 +231,13 @@ class Exchange:
         self._forget_request()
         self._response = Side.OPEN
         ends = message.response_headers.end_of_stream
-        if self._pick_id is not None and (ends or not self._left_to_log()):
-            self._watch(message)
+        if self._pick is not None and (ends or not self._left_to_log()):
+            self._pick.headers(message)
         if ends:
-            self._outcome.response_bytes = 0
+            if self._pick is not None:
+                self._pick.no_body()
             self._complete(now)
         return [messages.CONTINUE_RESPONSE_HEADERS]
-
-    def _watch(self, message: ProcessingRequest) -> None:
-        """Note what the response headers say of the outcome."""
-        outcome = self._outcome
-        seen = messages.header_values(message.response_headers, WATCHED)
-        status = seen.get(STATUS, "")
-        outcome.status = int(status) if status.isdecimal() else None
-        if outcome.status != 200:
-            outcome.errors.append(MODEL_SERVER_ERROR)
-        events = "text/event-stream" in seen.get(CONTENT_TYPE, "")
-        outcome.streaming = outcome.streaming or events
-        if message.HasField("metadata_context"):
-            outcome.served_by = messages.served_in(message.metadata_context)
-        if seen.get(CONTENT_ENCODING, "identity") == "identity":
-            self._usage = EventUsage() if events else DocumentUsage()
 
     def _left_to_log(self) -> bool:
         """Whether the access log will tell when the response ended, and more of it than this stream."""
@@ -264,12 +247,8 @@ class Exchange:
         self._expect_open_response(message)
         part = message.response_body.body
         ends = message.response_body.end_of_stream
-        outcome = self._outcome
-        outcome.response_bytes = (outcome.response_bytes or 0) + len(part)
-        if part and outcome.ttft_s is None:
-            outcome.ttft_s = now - self._began
-        if self._usage is not None:
-            self._usage.feed(part)
+        if self._pick is not None:
+            self._pick.body(part, now)
         if ends:
             self._complete(now)
         if self._response_mode != FULL_DUPLEX:
@@ -292,16 +271,9 @@ class Exchange:
 
     def _settle(self, cause: Cause, now: float) -> None:
         """End the pick, if one is open."""
-        pick_id, self._pick_id = self._pick_id, None
-        if pick_id is None:
-            return
-        outcome = self._outcome
-        if self._usage is not None:
-            self._usage.end()
-            outcome.usage = self._usage.usage
-        outcome.cause = cause
-        outcome.duration_s = now - self._began
-        self._director.ended(pick_id, outcome)
+        pick, self._pick = self._pick, None
+        if pick is not None:
+            self._director.ended(pick.pick_id, pick.ended(cause, now))
 
 
 HANDLERS = {

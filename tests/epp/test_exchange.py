@@ -113,9 +113,12 @@ def test_a_body_that_the_proxy_keeps_to_itself_is_not_waited_for(exchange: Excha
     assert kinds(exchange.received(request_trailers(), 0)) == ["request_trailers"]
 
 
-def test_a_body_mode_that_lets_the_request_leave_first_is_refused_by_name(exchange: Exchange) -> None:
-    with pytest.raises(ProtocolViolation, match="request_body_mode STREAMED"):
-        exchange.received(request_headers(modes=(STREAMED, NONE)), 0)
+@pytest.mark.parametrize(("mode", "name"), [(STREAMED, "STREAMED"), (5, "GRPC"), (99, "99")])
+def test_a_body_mode_that_lets_the_request_leave_first_is_refused_by_name(
+    exchange: Exchange, mode: int, name: str
+) -> None:
+    with pytest.raises(ProtocolViolation, match=f"request_body_mode {name} would let the request leave"):
+        exchange.received(request_headers(modes=(mode, NONE)), 0)
 
 
 def test_a_proxy_that_only_observes_is_let_go(exchange: Exchange) -> None:
@@ -228,6 +231,7 @@ def test_a_body_that_grows_too_large_is_refused_before_it_ends(world: World) -> 
     assert exchange.received(request_body(b" " * 100, end_of_stream=False), 0) == []
     (answer,) = read(exchange.received(request_body(b" ", end_of_stream=False), 0))
     assert answer.immediate_response.status.code == 413
+    assert world.telemetry.refusals == ["RequestTooLarge"]
 
 
 def test_no_endpoint_at_all_is_503(world: World) -> None:

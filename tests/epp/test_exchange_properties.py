@@ -26,7 +26,7 @@ from tests.epp.doubles import (
 )
 
 pieces = st.lists(st.binary(max_size=200) | st.binary(max_size=3).map(lambda b: b * 40_000), min_size=1, max_size=6)
-modes = st.sampled_from([FULL_DUPLEX, BUFFERED, NONE, STREAMED])
+modes = st.sampled_from([FULL_DUPLEX, BUFFERED, NONE, STREAMED, 3, 5, 99])
 messages = st.one_of(
     st.builds(request_headers, end_of_stream=st.booleans(), modes=st.none() | st.tuples(modes, modes)),
     st.builds(request_body, st.sampled_from([b"", b"{", completion()]), end_of_stream=st.booleans()),

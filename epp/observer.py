@@ -1,0 +1,61 @@
+"""What a stream sees of the response to one pick, and the outcome that follows from it."""
+
+from __future__ import annotations
+
+from epp import messages
+from epp.decision import Cause, Outcome
+from epp.pb.ext_proc_pb2 import ProcessingRequest
+from epp.usage import DocumentUsage, EventUsage, UsageReader
+
+STATUS, CONTENT_TYPE, CONTENT_ENCODING = ":status", "content-type", "content-encoding"
+WATCHED = frozenset((STATUS, CONTENT_TYPE, CONTENT_ENCODING))
+MODEL_SERVER_ERROR = "ModelServerError"
+"""The Go picker's word for an answer whose status is not 200."""
+
+
+class Observer:
+    """Owner: its exchange. Units: seconds of the exchange's clock."""
+
+    def __init__(self, pick_id: int, began: float, *, streaming: bool) -> None:
+        self.pick_id = pick_id
+        self._began = began
+        self._outcome = Outcome(Cause.DISCONNECTED, streaming=streaming)
+        self._usage: UsageReader | None = None
+
+    def headers(self, message: ProcessingRequest) -> None:
+        """Note what the response headers say."""
+        outcome = self._outcome
+        seen = messages.header_values(message.response_headers, WATCHED)
+        status = seen.get(STATUS, "")
+        outcome.status = int(status) if status.isdecimal() else None
+        if outcome.status != 200:
+            outcome.errors.append(MODEL_SERVER_ERROR)
+        events = "text/event-stream" in seen.get(CONTENT_TYPE, "")
+        outcome.streaming = outcome.streaming or events
+        if message.HasField("metadata_context"):
+            outcome.served_by = messages.served_in(message.metadata_context)
+        if seen.get(CONTENT_ENCODING, "identity") == "identity":
+            self._usage = EventUsage() if events else DocumentUsage()
+
+    def body(self, part: bytes, now: float) -> None:
+        """Note the next piece of the body."""
+        outcome = self._outcome
+        outcome.response_bytes = (outcome.response_bytes or 0) + len(part)
+        if part and outcome.ttft_s is None:
+            outcome.ttft_s = now - self._began
+        if self._usage is not None:
+            self._usage.feed(part)
+
+    def no_body(self) -> None:
+        """The headers were all."""
+        self._outcome.response_bytes = 0
+
+    def ended(self, cause: Cause, now: float) -> Outcome:
+        """All that was seen."""
+        outcome = self._outcome
+        if self._usage is not None:
+            self._usage.end()
+            outcome.usage = self._usage.usage
+        outcome.cause = cause
+        outcome.duration_s = now - self._began
+        return outcome
