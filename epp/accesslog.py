@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 PATH = "/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs"
 NAMESPACE = "tierwise"
 PICK = "pick"
+LAST_BYTE = "time_to_last_downstream_tx_byte"
+GONE = frozenset({"downstream_connection_termination", "downstream_remote_reset"})
+"""The response flags that say that the client left."""
 MAX_DIGITS = 20
 """Of a pick id; a 64-bit number has no more."""
 
@@ -119,9 +122,9 @@ class _Stream(Handler):
 def outcome(entry: HTTPAccessLogEntry) -> Outcome:
     """What ``entry`` says of a response."""
     common, response = entry.common_properties, entry.response
-    took = common.time_to_last_downstream_tx_byte if common.HasField(_LAST_BYTE) else common.duration
+    took = common.time_to_last_downstream_tx_byte if common.HasField(LAST_BYTE) else common.duration
     errors = [field.name for field, is_set in common.response_flags.ListFields() if is_set]
-    gone = not _GONE.isdisjoint(errors)
+    gone = not GONE.isdisjoint(errors)
     return Outcome(
         cause=Cause.DISCONNECTED if gone else Cause.COMPLETED,
         status=response.response_code.value or None,
@@ -131,10 +134,6 @@ def outcome(entry: HTTPAccessLogEntry) -> Outcome:
         served_by=_served_by(entry),
         errors=errors,
     )
-
-
-_LAST_BYTE = "time_to_last_downstream_tx_byte"
-_GONE = frozenset({"downstream_connection_termination", "downstream_remote_reset"})
 
 
 def _served_by(entry: HTTPAccessLogEntry) -> str | None:

@@ -34,7 +34,7 @@ class Background:
 
     def until(self, condition: Callable[[], Any], what: str = "") -> None:
         """Return once ``condition``, asked on the loop, holds. Raises: AssertionError after PATIENCE_S."""
-        self.run(_until(condition, what))
+        self.run(until(condition, what))
 
     def close(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -42,7 +42,8 @@ class Background:
         self.loop.close()
 
 
-async def _until(condition: Callable[[], Any], what: str) -> None:
+async def until(condition: Callable[[], Any], what: str = "") -> None:
+    """Return once ``condition`` holds. Raises: AssertionError when it does not in time."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_S * 0.8
     while not condition():
         assert asyncio.get_running_loop().time() < deadline, f"never: {what or condition}"
