@@ -9,8 +9,12 @@ Owner: the event loop; not locked.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
+
+import msgspec
 
 from epp.decision import Cause
 from epp.pool import Pool
@@ -18,54 +22,79 @@ from scorers.base import Candidate, Slot
 
 LEASE_S = 3600.0
 """A guess: longer than any answer takes that somebody still waits for."""
-SURPLUS_SCRAPES, SURPLUS_S = 5, 3.0
-"""How often in a row, and for how long, an engine must report fewer requests than we count before the oldest surplus is
-released. An end is reported within the access log's flush of 50 ms, so 3 s of disagreement is a lost report. A guess."""
+WATCH_SCRAPES, WATCH_S = 3, 2.0
+"""For how many scrapes, and how long, an endpoint's counts are watched before they are believed. A guess."""
+ARRIVAL_S = 2.0
+"""How old a pick must be before an endpoint is expected to have counted it. A guess, as ``epp.seat.SETTLE_S``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
+class Ticket(msgspec.Struct, frozen=True):
     """One request in flight."""
 
     slot: Slot
+    """Of its endpoint at the pick; another's, perhaps, once that endpoint was removed."""
     address: str
     opened_at: float
     uncached_tokens: int
     story: object
+    """What the opener wants back at the end."""
+
+
+_NONE: OrderedDict[int, Ticket] = OrderedDict()
 
 
 @dataclass(slots=True)
-class _Surplus:
-    """How long an endpoint has reported fewer requests than we count, and the least surplus seen meanwhile."""
+class _Watch:
+    """What an endpoint has reported since ``since``."""
 
     since: float
-    scrapes: int
-    least: int
+    scrapes: int = 0
+    most: int = 0
+    """Requests, in any one scrape."""
 
 
 class Ledger:
-    """Invariant: an endpoint's ``in_flight`` is the number of picks opened since it was added and not closed."""
+    """Invariant: an endpoint's ``in_flight`` is the number of picks opened at its address and not closed.
 
-    def __init__(self, pool: Pool, *, lease_s: float = LEASE_S) -> None:
+    Picks of an endpoint that was removed stay open, for they still run there: they count for no endpoint, until one at
+    that address comes back.
+    """
+
+    def __init__(self, pool: Pool, *, lease_s: float = LEASE_S, first_id: int = 1) -> None:
+        """Ids count up from ``first_id``. Make it a random number where ends are reported from afar: those of picks
+        that an earlier picker made may still arrive, and must be nobody's."""
         self.released: Counter[Cause] = Counter()
         self._pool = pool
         self._lease_s = lease_s
-        self._next_id = 1
-        self._tickets: dict[int, Ticket] = {}  # in the order of opening
-        self._by_slot: dict[Slot, dict[int, None]] = {}
-        self._surplus: dict[Slot, _Surplus] = {}
+        self._next_id = first_id
+        self._tickets: OrderedDict[int, Ticket] = OrderedDict()  # oldest first, as all dictionaries here
+        self._by_address: dict[str, OrderedDict[int, Ticket]] = {}
+        self._watches: dict[str, _Watch] = {}
         pool.listeners.append(self)
 
     def __len__(self) -> int:
         return len(self._tickets)
 
+    def stories(self) -> Iterator[object]:
+        """The story of every pick in flight."""
+        return (ticket.story for ticket in self._tickets.values())
+
+    def in_flight(self, address: str) -> int:
+        """Picks of ``address`` that have not ended."""
+        return len(self._by_address.get(address, ()))
+
     def open(self, candidate: Candidate, uncached_tokens: int, now: float, story: object = None) -> int:
         """Count a pick of ``candidate``; returns its id."""
         pick_id = self._next_id
         self._next_id += 1
-        self._tickets[pick_id] = Ticket(candidate.slot, candidate.address, now, uncached_tokens, story)
-        self._by_slot.setdefault(candidate.slot, {})[pick_id] = None
-        self._pool.pick(candidate.slot, pick_id, uncached_tokens, now)
+        address = candidate.address
+        ticket = Ticket(candidate.slot, address, now, uncached_tokens, story)
+        self._tickets[pick_id] = ticket
+        book = self._by_address.get(address)
+        if book is None:
+            book = self._by_address[address] = OrderedDict()
+        book[pick_id] = ticket
+        self._pool.pick(address, pick_id, uncached_tokens, now)
         return pick_id
 
     def close(self, pick_id: int, cause: Cause) -> Ticket | None:
@@ -74,12 +103,15 @@ class Ledger:
         if ticket is None:
             return None
         self.released[cause] += 1
-        if self._by_slot.get(ticket.slot, {}).pop(pick_id, 0) is None:  # else its endpoint was removed meanwhile
-            self._pool.end(ticket.slot, pick_id)
+        book = self._by_address[ticket.address]
+        del book[pick_id]
+        if not book:
+            del self._by_address[ticket.address]
+        self._pool.end(ticket.address, pick_id)
         return ticket
 
     def expire(self, now: float) -> list[tuple[int, Cause]]:
-        """The picks whose lease is over; the caller ends them."""
+        """The picks whose lease is over; the caller ends them. O(those)."""
         over = []
         for pick_id, ticket in self._tickets.items():
             if ticket.opened_at + self._lease_s > now:
@@ -87,31 +119,46 @@ class Ledger:
             over.append((pick_id, Cause.LEASE_EXPIRED))
         return over
 
-    def reconcile(self, slot: Slot, engine_requests: int, began_at: float) -> list[tuple[int, Cause]]:
-        """The oldest picks that the endpoint, by its own count at ``began_at``, no longer has; the caller ends them."""
-        older = [i for i in self._by_slot.get(slot, ()) if self._tickets[i].opened_at < began_at]
-        surplus = len(older) - engine_requests
-        if surplus <= 0:
-            self._surplus.pop(slot, None)
+    def reconcile(self, address: str, engine_requests: int, began_at: float) -> list[tuple[int, Cause]]:
+        """The oldest picks of ``address`` that its engine no longer has; the caller ends them.
+
+        Conservative: what is open now and was open before a number of scrapes has run through all of them, so an
+        engine that counted fewer requests in each has lost the difference. Requests that ended and are about to be
+        reported are not among those, nor are requests on their way. Other clients' requests hide such losses.
+        """
+        watch = self._watches.get(address)
+        if watch is None or began_at < watch.since:
+            watch = self._watches[address] = _Watch(began_at)
+        watch.scrapes += 1
+        watch.most = max(watch.most, engine_requests)
+        if watch.scrapes < WATCH_SCRAPES or began_at - watch.since < WATCH_S:
             return []
-        seen = self._surplus.setdefault(slot, _Surplus(began_at, 0, surplus))
-        seen.scrapes += 1
-        seen.least = min(seen.least, surplus)
-        if seen.scrapes < SURPLUS_SCRAPES or began_at - seen.since < SURPLUS_S:
+        del self._watches[address]
+        book = self._by_address.get(address, _NONE)
+        if len(book) <= watch.most:
             return []
-        del self._surplus[slot]
-        settled = [i for i in older if self._tickets[i].opened_at < seen.since]
-        return [(pick_id, Cause.RECONCILED) for pick_id in settled[: seen.least]]
+        young = 0
+        for ticket in reversed(book.values()):
+            if ticket.opened_at < watch.since - ARRIVAL_S:
+                break
+            young += 1
+        lost = max(0, len(book) - young - watch.most)
+        return [(pick_id, Cause.RECONCILED) for pick_id in islice(book, lost)]
+
+    def unwatch(self, address: str) -> None:
+        """Begin anew with ``address``: a scrape failed, and what its engine counted meanwhile is unknown."""
+        self._watches.pop(address, None)
 
     # PoolListener
 
     def endpoint_added(self, candidate: Candidate) -> None:
-        """Nothing is in flight there yet."""
+        """Perhaps it was away for a moment only."""
+        if before := self.in_flight(candidate.address):
+            self._pool.resume(candidate.address, before)
 
-    def endpoint_removed(self, slot: Slot, address: str) -> None:
-        """Its requests stay in flight until they end, but count for no endpoint: the slot is another's soon."""
-        self._by_slot.pop(slot, None)
-        self._surplus.pop(slot, None)
+    def endpoint_removed(self, slot: Slot, address: str) -> None:  # noqa: ARG002
+        """Its picks stay open."""
+        self.unwatch(address)
 
     def engine_reported(self, candidate: Candidate) -> None:
         """Not our business."""

@@ -1,0 +1,162 @@
+"""The counters as Prometheus metrics, made when somebody scrapes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+from typing_extensions import override
+
+from epp.decision import Cause, RequestLabels
+from epp.telemetry import tables
+from epp.telemetry.gauges import Reading
+from epp.telemetry.histogram import Histogram
+from epp.telemetry.pool_gauges import pool_readings
+from epp.telemetry.telemetry import Telemetry
+from scorers.base import Candidate
+
+Labelled = Iterable[tuple[tuple[str, ...], Histogram]]
+
+
+class Candidates(Protocol):
+    """The endpoints: ``epp.pool.Pool``."""
+
+    name: str
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        """As they are now."""
+
+
+class Requests(Protocol):
+    """The requests in flight: ``epp.ledger.Ledger``."""
+
+    @property
+    def released(self) -> Mapping[Cause, int]:
+        """How many have ended, by cause."""
+
+    def stories(self) -> Iterable[object]:
+        """What was kept of each that has not."""
+
+
+class Exposition(Collector):
+    """Reads the counters, the pool and the ledger. Owner: the event loop, where ``collect`` is to be called."""
+
+    def __init__(
+        self, telemetry: Telemetry, pool: Candidates, ledger: Requests, *, build_ref: str = "", commit: str = ""
+    ) -> None:
+        self._telemetry = telemetry
+        self._pool = pool
+        self._ledger = ledger
+        self._build = (commit, build_ref)
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        """Every metric family there is."""
+        counters = self._telemetry
+        yield from self._requests()
+        for metric, histogram in (
+            (tables.SCHEDULER, counters.scheduler),
+            (tables.DECISION, counters.decision),
+            (tables.REQUEST_PROCESSING, counters.request_phase),
+            (tables.RESPONSE_PROCESSING, counters.response_phase),
+        ):
+            yield histogram_family(metric, [((), histogram)])
+        yield histogram_family(tables.PLUGIN, counters.plugins.items())
+        yield histogram_family(tables.HIT_RATIO, self._of_producers(counters.hit_ratios))
+        yield histogram_family(tables.HIT_BYTES, self._of_producers(counters.hit_bytes))
+        for reading in self._readings():
+            yield family(reading)
+
+    def _requests(self) -> Iterator[Metric]:
+        every = self._telemetry.requests.all()
+        yield histogram_family(tables.SIZE, [(values(series.labels), series.size) for series in every])
+        for metric in (
+            tables.DURATION, tables.RESPONSE_SIZE, tables.INPUT_TOKENS, tables.CACHED_TOKENS, tables.OUTPUT_TOKENS,
+            tables.NTPOT,
+        ):  # fmt: skip
+            yield histogram_family(
+                metric,
+                [(values(s.labels), s.histograms[metric, False]) for s in every if (metric, False) in s.histograms],
+            )
+        yield histogram_family(
+            tables.TTFT,
+            [
+                ((*values(series.labels), "true" if streaming else "false"), histogram)
+                for series in every
+                for (metric, streaming), histogram in series.histograms.items()
+                if metric is tables.TTFT
+            ],
+        )
+
+    def _readings(self) -> Iterator[Reading]:
+        counters, every = self._telemetry, self._telemetry.requests.all()
+        yield counted(tables.REQUESTS, [(values(s.labels), s.requests) for s in every])
+        yield counted(tables.ERRORS, [((*values(s.labels), code), n) for s in every for code, n in s.errors.items()])
+        yield gauged(tables.RUNNING, self._running())
+        yield counted(tables.ATTEMPTS, self._attempts())
+        yield counted(tables.HIT_TOKENS, [((tier.value,), n) for tier, n in counters.hit_tokens.items()])
+        yield gauged(tables.SAMPLE_RATIO, [((), counters.sample_ratio)])
+        yield gauged(tables.INFO, [(self._build, 1)])
+        released = self._ledger.released
+        yield counted(tables.ENDED, [((cause.value,), released.get(cause, 0)) for cause in Cause])
+        yield from pool_readings(self._pool.name, self._pool.candidates())
+        for source in counters.sources:
+            yield from source()
+
+    def _running(self) -> Iterable[tuple[tuple[str, ...], float]]:
+        """Counted from the ledger, whose entries cannot leak; known labels without requests say 0."""
+        table = self._telemetry.requests
+        running = Counter(table(story).labels for story in self._ledger.stories() if isinstance(story, RequestLabels))
+        return [(values(series.labels), running[series.labels]) for series in table.all()]
+
+    def _attempts(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        for (model, name, address), count in self._telemetry.attempts.items():
+            namespace, _, bare = name.rpartition("/")
+            yield ("success", model, bare or address, namespace, address.rpartition(":")[2]), count
+        for model, count in self._telemetry.failed_attempts.items():
+            yield ("failure", model, "", "", ""), count
+
+    def _of_producers(self, histograms: Mapping[str, Histogram]) -> Labelled:
+        types = self._telemetry.producers
+        return [((types.get(name, "approx-prefix-cache-producer"), name), h) for name, h in histograms.items()]
+
+
+def values(labels: RequestLabels) -> tuple[str, ...]:
+    """Label values in the order of ``tables.REQUEST_LABELS``."""
+    return (labels.model_name, labels.target_model_name, labels.fairness_id, str(labels.priority))
+
+
+def counted(metric: tables.Metric, samples: Iterable[tuple[tuple[str, ...], float]]) -> Reading:
+    """``metric`` as a counter."""
+    return Reading(metric.name, metric.help, metric.labels, samples, counter=True)
+
+
+def gauged(metric: tables.Metric, samples: Iterable[tuple[tuple[str, ...], float]]) -> Reading:
+    """``metric`` as a gauge."""
+    return Reading(metric.name, metric.help, metric.labels, samples)
+
+
+def family(reading: Reading) -> Metric:
+    """A counter or a gauge for the library."""
+    kind = CounterMetricFamily if reading.counter else GaugeMetricFamily
+    result = kind(reading.name, reading.help, labels=reading.labels)
+    for labels, value in reading.samples:
+        result.add_metric(labels, value)
+    return result
+
+
+def histogram_family(metric: tables.Metric, histograms: Labelled) -> Metric:
+    """A histogram for the library, whose buckets are cumulative."""
+    result = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+    bounds = [*(floatToGoString(float(bound)) for bound in metric.bounds), "+Inf"]  # type: ignore[no-untyped-call]
+    for labels, histogram in histograms:
+        below, buckets = 0, []
+        for bound, count in zip(bounds, histogram.counts, strict=True):
+            below += count
+            buckets.append((bound, below))
+        result.add_metric(labels, buckets, histogram.total)
+    return result

@@ -1,0 +1,22 @@
+"""Numbers that somebody else keeps, read when Prometheus asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+
+class Reading(NamedTuple):
+    """One metric family as its owner knows it at this moment."""
+
+    name: str
+    """Without the suffix ``_total`` of a counter."""
+    help: str
+    labels: tuple[str, ...]
+    samples: Iterable[tuple[tuple[str, ...], float]]
+    """Label values, in the order of ``labels``, and the number."""
+    counter: bool = False
+
+
+Source = Callable[[], Iterable[Reading]]
+"""Called on the event loop at every scrape; O(what it reports)."""

@@ -1,0 +1,22 @@
+"""A histogram that costs one bisection to write."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+
+class Histogram:
+    """Invariant: ``counts[i]`` values lie in ``(bounds[i-1], bounds[i]]``; the last count is of those beyond all."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count ``value``."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value

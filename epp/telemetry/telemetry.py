@@ -1,0 +1,124 @@
+"""Plain counters for the hot path."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from epp.decision import Outcome, RequestLabels
+from epp.telemetry import tables
+from epp.telemetry.gauges import Source
+from epp.telemetry.histogram import Histogram
+from epp.telemetry.series import RequestTable
+from scorers.base import Candidate, Request, Tier
+
+UNSCHEDULED = frozenset({"ServiceUnavailable", "ResourceExhausted"})
+"""Code words of refusals that are the scheduler's answer, not the parser's."""
+MAX_ATTEMPT_KEYS = 20_000
+"""Pairs of model and endpoint that are told apart. Endpoints come and go, and a counter must not. A guess."""
+
+
+class Telemetry:
+    """Everything that is counted of requests since the start. Each method is O(1) and never raises.
+
+    Owner: the event loop; ``Exposition`` reads it there too.
+    """
+
+    def __init__(self, *, sample_ratio: float = 1.0, producers: Mapping[str, str] | None = None) -> None:
+        """``sample_ratio`` is the share of responses seen in full; ``producers`` are plugin types by instance name."""
+        self.sample_ratio = sample_ratio
+        self.producers = producers or {}
+        self.sources: list[Source] = []
+        self.requests = RequestTable()
+        self.scheduler = Histogram(tables.SCHEDULER.bounds)
+        self.decision = Histogram(tables.DECISION.bounds)
+        self.request_phase = Histogram(tables.REQUEST_PROCESSING.bounds)
+        self.response_phase = Histogram(tables.RESPONSE_PROCESSING.bounds)
+        self.plugins: dict[tuple[str, str, str], Histogram] = {}
+        """By extension point, type and name."""
+        self.hit_ratios: dict[str, Histogram] = {}
+        self.hit_bytes: dict[str, Histogram] = {}
+        """By producer name, both."""
+        self.hit_tokens: dict[Tier, int] = dict.fromkeys(Tier, 0)
+        self.attempts: Counter[tuple[str, str, str]] = Counter()
+        """Successful ones, by target model, endpoint name and address."""
+        self.failed_attempts: Counter[str] = Counter()
+        """By target model."""
+
+    def gauge_source(self, source: Source) -> None:
+        """Expose what ``source`` reads, too."""
+        self.sources.append(source)
+
+    def request_received(self, labels: RequestLabels, size_bytes: int) -> None:
+        """A request was understood."""
+        series = self.requests(labels)
+        series.requests += 1
+        series.size.observe(size_bytes)
+
+    def decided(self, labels: RequestLabels, request: Request, candidate: Candidate, seconds: float) -> None:
+        """It goes to ``candidate``; hashing, scoring, picking and recording took ``seconds``."""
+        self.scheduler.observe(seconds)
+        self.decision.observe(seconds)
+        self._attempted(self.requests(labels).labels.target_model_name, candidate)
+        best: dict[Tier, int] = {}
+        for producer, cached in request.cached.items():
+            tokens = cached.tokens.get(candidate.slot, 0)
+            if producer not in self.hit_ratios:
+                self.hit_ratios[producer] = Histogram(tables.HIT_RATIO.bounds)
+                self.hit_bytes[producer] = Histogram(tables.HIT_BYTES.bounds)
+            self.hit_ratios[producer].observe(tokens / cached.total_tokens if cached.total_tokens else 0.0)
+            self.hit_bytes[producer].observe(tokens * 4)
+            if tokens > best.get(cached.tier, 0):  # two producers of one tier know the same memory
+                best[cached.tier] = tokens
+        for tier, tokens in best.items():
+            self.hit_tokens[tier] += tokens
+
+    def refused(self, labels: RequestLabels, code: str) -> None:
+        """It goes nowhere."""
+        series = self.requests(labels)
+        series.errors[code] += 1
+        if code in UNSCHEDULED:
+            self.failed_attempts[series.labels.target_model_name] += 1
+
+    def plugin(self, extension_point: str, plugin_type: str, plugin_name: str, seconds: float) -> None:
+        """One plugin ran once."""
+        key = (extension_point, plugin_type, plugin_name)
+        histogram = self.plugins.get(key)
+        if histogram is None:
+            histogram = self.plugins[key] = Histogram(tables.PLUGIN.bounds)
+        histogram.observe(seconds)
+
+    def ended(self, labels: RequestLabels, outcome: Outcome) -> None:
+        """It has ended; what nobody observed of it is not counted."""
+        series = self.requests(labels)
+        observe = series.observe
+        for code in outcome.errors:
+            series.errors[code] += 1
+        if outcome.duration_s is not None:
+            observe(tables.DURATION, outcome.duration_s)
+        if outcome.response_bytes is not None:
+            observe(tables.RESPONSE_SIZE, outcome.response_bytes)
+        if outcome.ttft_s is not None:
+            observe(tables.TTFT, outcome.ttft_s, streaming=outcome.streaming)
+        usage = outcome.usage
+        if usage is None:
+            return
+        observe(tables.INPUT_TOKENS, usage.prompt_tokens)
+        observe(tables.CACHED_TOKENS, usage.cached_tokens)
+        observe(tables.OUTPUT_TOKENS, usage.completion_tokens)
+        if usage.completion_tokens > 0 and outcome.duration_s is not None:
+            observe(tables.NTPOT, outcome.duration_s / usage.completion_tokens)
+
+    def request_processing(self, seconds: float) -> None:
+        """Time spent on one request's request messages."""
+        self.request_phase.observe(seconds)
+
+    def response_processing(self, seconds: float) -> None:
+        """Time spent on one request's response messages."""
+        self.response_phase.observe(seconds)
+
+    def _attempted(self, model: str, candidate: Candidate) -> None:
+        key = (model, candidate.name, candidate.address)
+        if key not in self.attempts and len(self.attempts) >= MAX_ATTEMPT_KEYS:
+            key = (model, "other", "")
+        self.attempts[key] += 1
