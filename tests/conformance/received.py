@@ -181,10 +181,13 @@ class Received:
         before = self.settings.get(Setting.INITIAL_WINDOW_SIZE, DEFAULT_WINDOW_BYTES)
         for at in range(0, len(frame.payload), 6):
             self.settings[int.from_bytes(frame.payload[at : at + 2])] = frame.number(at + 2)
-        change = self.settings.get(Setting.INITIAL_WINDOW_SIZE, DEFAULT_WINDOW_BYTES) - before
+        after = self.settings.get(Setting.INITIAL_WINDOW_SIZE, DEFAULT_WINDOW_BYTES)
+        require(after <= MAX_WINDOW_BYTES, "6.5.2: the initial window is above its maximum")
+        require(not self.settings.get(Setting.ENABLE_PUSH), "6.5.2: a server that enables push")
+        require(1 << 14 <= self.settings.get(Setting.MAX_FRAME_SIZE, 1 << 14) < 1 << 24, "6.5.2: bad frame size")
         for stream in self.credit:
             if stream:
-                self.credit[stream] += change
+                self.credit[stream] += after - before
 
     def _goaway(self, frame: Frame) -> None:
         require(len(frame.payload) >= 8, "6.8: bad GOAWAY")

@@ -57,6 +57,10 @@ MALFORMED_REQUESTS: dict[str, list[Field]] = {
     "no fields at all": [],
     "a content length that is not a number": call((b"content-length", b"nine")),
     "a negative content length": call((b"content-length", b"-9")),
+    "a content length with a sign": call((b"content-length", b"+9")),
+    "a content length with an underscore": call((b"content-length", b"0_9")),
+    "a content length in other digits": call((b"content-length", b"\xb9")),
+    "a content length of 5000 digits": call((b"content-length", b"9" * 5000)),
     "two content lengths that differ": call((b"content-length", b"9"), (b"content-length", b"8")),
 }
 """Sections 8.3, 8.3.1, 8.5 and 8.1.1, each with "MUST be treated as malformed" or the like."""
