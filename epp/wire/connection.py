@@ -8,7 +8,7 @@ Source: RFC 9113.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from epp.wire import frames
@@ -39,7 +39,7 @@ class Connection(Generic[Head]):
     ``interpret`` is what the layer above makes of a request's head, a pure function (HeaderReader says why).
     """
 
-    __slots__ = ("_buckets", "_counters", "_deframer", "_events", "_handlers", "_limits", "_now", "_out", "_reader",
+    __slots__ = ("_buckets", "_counters", "_deframer", "_events", "_handlers", "_limits", "_out", "_reader",
                  "_receiving", "_streams", "_window", "closed")  # fmt: skip
 
     def __init__(self, limits: Limits, counters: Counters, interpret: Callable[[HttpHead], Head]) -> None:
@@ -47,7 +47,6 @@ class Connection(Generic[Head]):
         """Whether the last GOAWAY is out, or the transport lost: nothing is read any more."""
         self._limits = limits
         self._counters = counters
-        self._now = 0.0
         self._events: list[Event[Head]] = []
         self._deframer = Deframer(limits)
         self._reader = HeaderReader(limits.max_header_block_bytes, interpret)
@@ -99,11 +98,15 @@ class Connection(Generic[Head]):
 
     # Bytes in
 
-    def receive(self, data: bytes, now: float) -> list[Event[Head]]:
-        """Return what ``data`` means. Units: ``now`` is any clock that does not go back, in seconds."""
+    def receive(self, data: bytes, now: float) -> Iterator[Event[Head]]:
+        """Yield what ``data`` means, each event before the next frame is looked at; to be taken to its end.
+
+        So what a frame means never depends on which frames were read together with it.
+        Units: ``now`` is any clock that does not go back, in seconds.
+        """
         if self.closed:
-            return []
-        self._now = self._buckets.now = now
+            return
+        self._out.now = self._buckets.now = now
         self._counters.bytes_received += len(data)
         events = self._events = []
         try:
@@ -117,9 +120,14 @@ class Connection(Generic[Head]):
                         self._buckets.charge(Flood.UNKNOWN_FRAMES)
                 except StreamFault as fault:
                     self._fail_stream(fault)
+                if events:
+                    yield from events
+                    events.clear()
+                    if self.closed:
+                        return
         except ConnectionFault as fault:
             self._terminate(fault)
-        return events
+            yield from events
 
     def _on_data(self, flags: int, stream_id: int, payload: bytes) -> None:
         length = len(payload)
@@ -258,11 +266,16 @@ class Connection(Generic[Head]):
             or self._out.queued_bytes + length > limits.max_connection_queue_bytes
         ):
             return False
-        self._out.data(stream, prefix, body, self._now)
+        self._out.data(stream, prefix, body)
         return True
 
-    def finish(self, stream: Stream, trailers: bytes | None) -> None:
-        """End a response after what is queued, with a trailer block or without."""
+    def respond(self, stream: Stream, header_block: bytes, body: bytes) -> None:
+        """Answer with a whole plain response; ``body`` is not empty."""
+        self._out.headers(stream, header_block)
+        self._out.last_data(stream, body)
+
+    def finish(self, stream: Stream, trailers: bytes) -> None:
+        """End a response with its trailers, after what is queued."""
         if not stream.closed and not stream.finishing:
             self._out.finish(stream, trailers)
 
@@ -279,12 +292,12 @@ class Connection(Generic[Head]):
 
     def output(self, now: float) -> bytes:
         """Return what to write now; call again until it is empty or the transport is full."""
-        self._now = now
         out = self._out
+        out.now = now
         reads = not self.closed and out.queued_bytes < self._limits.max_connection_queue_bytes
         if reads and (increment := self._receiving.grant()):
             out.control(frames.window_update(0, increment))
-        data = out.take(now)
+        data = out.take()
         self._counters.bytes_sent += len(data)
         return data
 

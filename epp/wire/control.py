@@ -72,7 +72,7 @@ class Control:
 
     def on_window_update(self, _flags: int, stream_id: int, payload: bytes) -> None:
         """Open one of the windows that hold our DATA back."""
-        self._buckets.give(Flood.WINDOW_UPDATES, self._out.useful_frames)
+        self._buckets.give(Flood.WINDOW_UPDATES, 2 * self._out.useful_frames)  # each moves two windows
         self._out.useful_frames = 0
         self._buckets.charge(Flood.WINDOW_UPDATES)
         increment = unpack_u32(payload)[0] & MAX_STREAM_ID

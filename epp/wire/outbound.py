@@ -43,6 +43,7 @@ class Outbound:
         "batched_bytes",
         "initial_window",
         "max_frame_bytes",
+        "now",
         "paused",
         "queued_bytes",
         "useful_frames",
@@ -53,6 +54,7 @@ class Outbound:
         self.window = DEFAULT_WINDOW_BYTES
         self.initial_window = DEFAULT_WINDOW_BYTES
         self.max_frame_bytes = DEFAULT_FRAME_BYTES
+        self.now = 0.0
         self.paused = False
         """Whether the transport asked for DATA to wait."""
         self.queued_bytes = 0
@@ -82,7 +84,7 @@ class Outbound:
         if end_stream:
             self._ended(stream)
 
-    def data(self, stream: Stream, prefix: bytes, body: bytes, now: float) -> None:
+    def data(self, stream: Stream, prefix: bytes, body: bytes) -> None:
         """Put out ``prefix + body`` as one frame where that is possible now; else queue them."""
         length = len(prefix) + len(body)
         if (
@@ -99,22 +101,22 @@ class Outbound:
             self.useful_frames += 1
             self._chunks += (_pack_header(length >> 8, length & 0xFF, DATA, 0, stream.id), prefix, body)
             return
-        if not stream.queued_bytes:
-            stream.blocked_since = now
-            if stream.queue is None:
-                stream.queue = deque()
-        assert stream.queue is not None  # noqa: S101 - kept by the line above
-        stream.queue.extend(part for part in (prefix, body) if part)
-        stream.queued_bytes += length
-        self.queued_bytes += length
-        self._rotate_in(stream)
+        self._enqueue(stream, prefix)
+        self._enqueue(stream, body)
+        self._pump()
 
-    def finish(self, stream: Stream, trailers: bytes | None) -> None:
-        """End the stream after what is queued: with a trailer block, or on the last DATA frame."""
+    def last_data(self, stream: Stream, body: bytes) -> None:
+        """End a response with ``body``, which is not empty, instead of trailers."""
+        stream.finishing = True
+        self._enqueue(stream, body)
+        self._pump()
+
+    def finish(self, stream: Stream, trailers: bytes) -> None:
+        """End the stream with a trailer block, after what is queued."""
         stream.finishing = True
         stream.trailers = trailers
         if not stream.queued_bytes:
-            self._write_end(stream)
+            self.headers(stream, trailers, end_stream=True)
 
     def forget(self, stream: Stream) -> None:
         """Drop what a closed stream had queued."""
@@ -122,10 +124,9 @@ class Outbound:
         stream.queued_bytes = 0
         stream.queue = None
 
-    def take(self, now: float) -> bytes:
+    def take(self) -> bytes:
         """Return what to write now, at most about BATCH_BYTES of DATA; empty when there is nothing."""
-        if self._rotation and not self.paused:
-            self._pump(now)
+        self._pump()
         self.batched_bytes = 0
         out = b"".join(self._chunks)
         self._chunks.clear()
@@ -136,6 +137,7 @@ class Outbound:
         if self.window + increment > MAX_WINDOW_BYTES:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, f"connection window above {MAX_WINDOW_BYTES} bytes")
         self.window += increment
+        self._pump()
 
     def widen_stream(self, stream: Stream, increment: int) -> None:
         """Open a stream's window. Raises: StreamFault when it overflows."""
@@ -144,6 +146,7 @@ class Outbound:
         stream.send_window += increment
         if stream.queued_bytes:
             self._rotate_in(stream)
+            self._pump()
 
     def set_initial_window(self, size: int, streams: Iterable[Stream]) -> None:
         """Move every stream's window by the difference; it may become negative. Raises: ConnectionFault."""
@@ -155,27 +158,41 @@ class Outbound:
                 raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, f"stream window above {MAX_WINDOW_BYTES} bytes")
             if stream.queued_bytes:
                 self._rotate_in(stream)
+        self._pump()
+
+    def _enqueue(self, stream: Stream, data: bytes) -> None:
+        if not data:
+            return
+        if stream.queue is None:
+            stream.queue = deque()
+        if not stream.queued_bytes:
+            stream.blocked_since = self.now
+        stream.queue.append(data)
+        stream.queued_bytes += len(data)
+        self.queued_bytes += len(data)
+        self._rotate_in(stream)
 
     def _rotate_in(self, stream: Stream) -> None:
         if not stream.ready and stream.send_window > 0:
             stream.ready = True
             self._rotation.append(stream)
 
-    def _pump(self, now: float) -> None:
+    def _pump(self) -> None:
+        """Write one frame of each waiting stream in turn, as far as the windows, the batch and the transport allow."""
         rotation = self._rotation
-        while rotation and self.window > 0 and self.batched_bytes < BATCH_BYTES:
+        while rotation and self.window > 0 and self.batched_bytes < BATCH_BYTES and not self.paused:
             stream = rotation.popleft()
             stream.ready = False
             if stream.closed or stream.send_window <= 0 or not stream.queued_bytes:
                 continue
             self._write_frame(stream, min(self.max_frame_bytes, self.window, stream.send_window, stream.queued_bytes))
-            stream.blocked_since = now
+            stream.blocked_since = self.now
             if stream.queued_bytes:
                 self._rotate_in(stream)
                 continue
             self._drained(stream)
             if stream.finishing and stream.trailers is not None:
-                self._write_end(stream)
+                self.headers(stream, stream.trailers, end_stream=True)
 
     def _write_frame(self, stream: Stream, size: int) -> None:
         """Write one DATA frame of ``size`` bytes, gathered from the head of the stream's queue."""
@@ -204,10 +221,3 @@ class Outbound:
         stream.offset = offset
         if last:
             self._ended(stream)
-
-    def _write_end(self, stream: Stream) -> None:
-        if stream.trailers is None:
-            self._chunks.append(_pack_header(0, 0, DATA, END_STREAM, stream.id))
-            self._ended(stream)
-        else:
-            self.headers(stream, stream.trailers, end_stream=True)

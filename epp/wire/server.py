@@ -11,6 +11,7 @@ from epp.wire.counters import Counters, Statistics
 from epp.wire.errors import ConnectionFault, ErrorCode
 from epp.wire.floods import Flood
 from epp.wire.limits import Limits
+from epp.wire.outbound import BATCH_BYTES
 from epp.wire.service import Methods
 from epp.wire.session import Session
 
@@ -18,7 +19,6 @@ logger = logging.getLogger(__name__)
 
 _SWEEP_S = 5.0
 _SETTLE_S = 1.0
-_READ_CHUNK_BYTES = 1 << 18
 
 
 class WireServer:
@@ -166,6 +166,7 @@ class _Link(asyncio.Protocol):
             transport.write(data)
             if self._paused:
                 self._check_unread()
+            if self._paused or len(data) < BATCH_BYTES:
                 break
         if (deadline := session.next_deadline) is not None and deadline < self._timer_at:
             self._set_timer(deadline)
@@ -176,7 +177,7 @@ class _Link(asyncio.Protocol):
 
     def _check_unread(self) -> None:
         """A client that reads nothing still makes us answer its control frames."""
-        if self._transport.get_write_buffer_size() > self._server.limits.max_unread_bytes + _READ_CHUNK_BYTES:
+        if self._transport.get_write_buffer_size() > self._server.limits.max_unread_bytes + BATCH_BYTES:
             self._server.counters.floods[Flood.UNREAD] += 1
             self._server.counters.connection_faults += 1
             self._transport.abort()

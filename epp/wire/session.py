@@ -6,7 +6,7 @@ Law: nothing raises out of here, whatever the client sends and whatever a handle
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 
 from epp.wire import grpc
@@ -112,7 +112,7 @@ class Session:
 
     # From events to handlers
 
-    def _deliver(self, events: list[Event[GrpcHead]], now: float) -> None:
+    def _deliver(self, events: Iterable[Event[GrpcHead]], now: float) -> None:
         self._busy = True
         for event in events:
             if type(event) is Received:
@@ -129,9 +129,7 @@ class Session:
 
     def _opened(self, stream: Stream, head: GrpcHead, ended: bool, now: float) -> None:
         if head.refusal:
-            self._connection.headers(stream, grpc.refusal_head(head.refusal))
-            self._connection.send(stream, b"", head.refusal.text.encode())
-            self._connection.finish(stream, None)
+            self._connection.respond(stream, grpc.refusal_head(head.refusal), head.refusal.text.encode())
             return
         factory = self._methods.get(head.path)
         call = GrpcCall(self, stream, head, self._limits.max_receive_message_bytes)

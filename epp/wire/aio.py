@@ -1,0 +1,208 @@
+"""The second transport: the same methods hosted on ``grpc.aio``, the fallback and the oracle of the first."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import grpc
+from grpc import aio
+
+from epp.wire.counters import Counters, Statistics
+from epp.wire.limits import Limits
+from epp.wire.service import Call, Handler, Methods, Status
+
+logger = logging.getLogger(__name__)
+
+_CODES = {int(code.value[0]): code for code in grpc.StatusCode}
+_HALF_CLOSE_S = 0.002
+"""grpcio reports a cancelled call as the end of its requests first, and as cancelled a moment later: 97 of 100 within
+three turns of the loop, all within ten (grpcio 1.85, 2026-11). What comes later still looks like a half-close."""
+_Context = aio.ServicerContext[bytes, bytes]
+
+
+class Certificate(NamedTuple):
+    """What grpcio needs to serve TLS, both as PEM."""
+
+    chain: bytes
+    private_key: bytes
+
+
+class GrpcioServer:
+    """Serves ``methods`` with ``grpc.aio``. Owned by the event loop that starts it."""
+
+    def __init__(self, methods: Methods, *, limits: Limits | None = None, tls: Certificate | None = None) -> None:
+        self._methods = methods
+        self._limits = limits or Limits()
+        self._counters = Counters()
+        self._tls = tls
+        self._server: aio.Server | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen, and return the port, which ``port=0`` leaves to the system. Raises: OSError."""
+        options = [
+            ("grpc.max_receive_message_length", self._limits.max_receive_message_bytes),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_concurrent_streams", self._limits.max_concurrent_streams),
+            ("grpc.so_reuseport", 0),
+        ]
+        handlers = [_Methods(self._methods, self._counters, self._limits.max_stream_queue_bytes)]
+        self._server = aio.server(handlers=handlers, options=options)
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            if self._tls:
+                credentials = grpc.ssl_server_credentials([(self._tls.private_key, self._tls.chain)])
+                bound = self._server.add_secure_port(address, credentials)
+            else:
+                bound = self._server.add_insecure_port(address)
+        except RuntimeError as error:  # grpcio's word for a failed bind
+            raise OSError(f"cannot listen on {address}: {error}") from error
+        await self._server.start()
+        return bound
+
+    async def drain(self, timeout_s: float) -> None:
+        """Take no new calls, let the open ones end; what is open after ``timeout_s`` is cancelled."""
+        if self._server:
+            await self._server.stop(timeout_s)
+
+    async def stop(self) -> None:
+        """End at once; open calls are cancelled."""
+        if self._server:
+            await self._server.stop(None)
+
+    def statistics(self) -> Statistics:
+        """Return what this server has done; grpcio keeps connections, frames and bytes to itself."""
+        return self._counters.snapshot()
+
+
+class _Methods(grpc.GenericRpcHandler):  # type: ignore[type-arg]
+    """Every method is bidirectional to grpcio: on the wire the kinds differ in nothing."""
+
+    def __init__(self, methods: Methods, counters: Counters, max_queue_bytes: int) -> None:
+        self._methods = methods
+        self._counters = counters
+        self._max_queue_bytes = max_queue_bytes
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+        factory = self._methods.get(handler_call_details.method)
+        if factory is None:
+            return None
+        return grpc.stream_stream_rpc_method_handler(partial(self._serve, factory))
+
+    async def _serve(
+        self, factory: Callable[[Call], Handler], requests: AsyncIterator[bytes], context: _Context
+    ) -> None:
+        """Run one call: a task reads for the handler, this one writes what the handler sends."""
+        counters = self._counters
+        counters.streams += 1
+        counters.streams_total += 1
+        call = _AioCall(context, counters, self._max_queue_bytes)
+        reader: asyncio.Task[None] | None = None
+        try:
+            call.handler = factory(call)
+            reader = asyncio.create_task(_read(requests, call, call.handler))
+            await call.write_all(context, reader)
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
+        except Exception:  # the handler's: its call fails, the others go on
+            logger.exception("handler failed; its call ends with INTERNAL")
+            counters.handler_errors += 1
+            call.cancel()
+            context.set_code(grpc.StatusCode.INTERNAL)
+            context.set_details("internal error")
+        finally:
+            counters.streams -= 1
+            if reader:
+                reader.cancel()
+
+
+async def _read(requests: AsyncIterator[bytes], call: _AioCall, handler: Handler) -> None:
+    """Hand the requests to the handler; its exceptions are this task's."""
+    try:
+        async for message in requests:
+            if call.over:
+                return
+            call.counters.messages_received += 1
+            handler.received(message)
+        await asyncio.sleep(_HALF_CLOSE_S)
+        if not call.over:
+            handler.half_closed()
+    finally:
+        call.changed.set()
+
+
+class _AioCall:
+    """The ``Call`` of a handler on grpcio. Owned by the call's two tasks, which share one event loop."""
+
+    def __init__(self, context: _Context, counters: Counters, max_queue_bytes: int) -> None:
+        self.metadata: Sequence[tuple[str, str]] = tuple(
+            (key, _text(value)) for key, value in context.invocation_metadata() or ()
+        )
+        self.peer = unquote(context.peer().partition(":")[2])
+        self.handler: Handler | None = None
+        self.counters = counters
+        self.changed = asyncio.Event()
+        self.over = False
+        self._queue: deque[bytes] = deque()
+        self._queued_bytes = 0
+        self._max_queue_bytes = max_queue_bytes
+        self._task = asyncio.current_task()
+        self._end: tuple[Status, str] | None = None
+
+    def send(self, message: bytes) -> None:
+        """Queue one message."""
+        if not self.over:
+            self.counters.messages_sent += 1
+            self._queue.append(message)
+            self._queued_bytes += len(message)
+            self.changed.set()
+            if self._queued_bytes > self._max_queue_bytes and self._task:
+                self._task.cancel()  # the client does not read
+
+    def finish(self, status: Status = Status.OK, message: str = "") -> None:
+        """Send the trailers after what is queued."""
+        if not self.over:
+            self.over = True
+            self._end = (status, message)
+            self.changed.set()
+
+    def cancel(self) -> None:
+        """Tell the handler, once, that its call is over."""
+        if self.over:
+            return
+        self.over = True
+        if self.handler:
+            try:
+                self.handler.cancelled()
+            except Exception:
+                logger.exception("handler failed in cancelled")
+                self.counters.handler_errors += 1
+
+    async def write_all(self, context: _Context, reader: asyncio.Task[None]) -> None:
+        """Write until the handler finishes. Raises: what the handler raised while reading."""
+        while True:
+            while self._queue:
+                message = self._queue.popleft()
+                self._queued_bytes -= len(message)
+                await context.write(message)
+            if self._end:
+                status, text = self._end
+                context.set_code(_CODES[int(status)])
+                context.set_details(text)
+                return
+            if reader.done():
+                reader.result()
+            self.changed.clear()
+            await self.changed.wait()
+
+
+def _text(value: str | bytes) -> str:
+    """Return a metadata value as the wire carries it; grpcio has undone the base64 of binary ones."""
+    return value if isinstance(value, str) else base64.b64encode(value).rstrip(b"=").decode()
