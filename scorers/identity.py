@@ -1,0 +1,74 @@
+"""Name every prefix of a prompt by 64 bits that nobody outside can predict.
+
+A digest names *all* canonical bytes from the prompt's start to a block boundary, so two prompts share a digest only
+where they share everything before it. The hash is streamed: a digest after one update with many blocks equals the one
+after many updates with one block each, so a known run of blocks is compared by one call, whatever its length. (A chain,
+in which each block's hash is seeded with the one before, needs a call for every block, and a collision anywhere goes
+on to the end.)
+
+Keys. A 256-bit secret and the identity go through SHAKE256, a keyed pseudo-random function since the secret comes first
+and has a fixed length. Out come the seed of XXH3 and a secret number of secret bytes that are hashed before the prompt.
+So prompts of different identities (model, LoRA, salt, kind) are hashed with unrelated keys, and where a prompt lies
+among the hash's lanes is secret too.
+
+What is safe. XXH64 has pairs of messages that collide under every seed. XXH3 has no such pairs, but up to 240 bytes
+there is one that collides under about one seed in 2^10.5 (issue 1127 of Cyan4973/xxHash); the bytes in front keep every
+digest on its long form. That form resembles NH, whose bound is 2^-32 for a pair under random keys, with keys that are
+derived from the seed only: it is no MAC. What a collision within one identity can do is small: who can name a prefix
+can as well send it, and the engine compares tokens by itself before it serves a block. Across identities there is
+nothing to aim at. (BLAKE2b and SHA-256 would need 0.2 to 0.4 ms for 400 KB, this needs 0.005 ms; 2026-11, AMD EPYC.)
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import shake_256
+
+from xxhash import xxh3_64
+
+DIGEST_BYTES = 8
+
+_SECRET_BYTES = 32
+_SEED_BYTES = 8
+_LEAST_LEAD_BYTES = 256  # more than XXH3's short forms take
+_IDENTITIES = 1024
+_IDENTITY_BYTES = 512  # a client chooses its salt, so a long one must not fill memory
+
+
+class PrefixHasher:
+    """Gives each identity a hash of its own.
+
+    Invariant: the same identity always gives equal states, within one process. Owner: the event loop.
+    """
+
+    def __init__(self, secret: bytes | None = None) -> None:
+        self._secret = os.urandom(_SECRET_BYTES) if secret is None else secret
+        if len(self._secret) != _SECRET_BYTES:
+            raise ValueError(f"the secret has {len(self._secret)} bytes; it must have {_SECRET_BYTES}")
+        self._begun: dict[bytes, xxh3_64] = {}  # rebuilt at will: dropped as a whole when it is full
+
+    def begin(self, identity: bytes) -> xxh3_64:
+        """A state to feed the prompt's bytes to; the caller's own."""
+        begun = self._begun.get(identity)
+        if begun is None:
+            begun = self._derived(identity)
+            if len(identity) <= _IDENTITY_BYTES:
+                if len(self._begun) >= _IDENTITIES:
+                    self._begun.clear()
+                self._begun[identity] = begun
+        return begun.copy()
+
+    def _derived(self, identity: bytes) -> xxh3_64:
+        keys = shake_256(self._secret + identity).digest(_SEED_BYTES + 1 + _LEAST_LEAD_BYTES + 255)
+        seed = int.from_bytes(keys[:_SEED_BYTES], "little")
+        lead = keys[_SEED_BYTES + 1 : _SEED_BYTES + 1 + _LEAST_LEAD_BYTES + keys[_SEED_BYTES]]
+        return xxh3_64(lead, seed=seed)
+
+
+def digests(state: xxh3_64, data: memoryview, begin: int, end: int, step: int) -> bytes:
+    """The digest at each ``step`` bytes of ``data[begin:end]``, joined; ``state`` is at ``begin`` and goes to ``end``.
+
+    The only loop over single blocks: it runs over what is new.
+    """
+    update, digest = state.update, state.digest
+    return b"".join([digest() for at in range(begin, end, step) if update(data[at : at + step]) is None])

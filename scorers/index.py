@@ -1,0 +1,211 @@
+"""Which endpoint holds how much of a prompt, in every tier.
+
+One tree of runs (``scorers.tree``) for all endpoints and tiers; one order of last use for each endpoint
+(``scorers.recency``). A decision hashes its prompt once, along the runs that are known, and what it costs follows the
+number of runs on the path: not the number of blocks, endpoints or tiers.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+from scorers.base import Prompt, Slot
+from scorers.holders import bits_of, slots_in, slots_of
+from scorers.identity import PrefixHasher, digests
+from scorers.integrity import violations
+from scorers.recency import Recency
+from scorers.tree import Node, Walk, walk
+
+BYTES_PER_TOKEN = 4
+BLOCK_TOKENS = 64
+"""Smaller ones follow a prompt's end more closely and cost more: 8 bytes and 0.15 µs for each new block."""
+
+
+class Statistics(NamedTuple):
+    """A snapshot of the index."""
+
+    endpoints: int
+    blocks: int
+    """(block, endpoint) pairs: what each endpoint holds in any tier, summed."""
+    runs: int
+    """(run, endpoint) pairs."""
+    tokens_by_tier: tuple[int, ...]
+    """Held by all endpoints together."""
+
+
+class Match:
+    """What is known of one prompt. Says the truth until the index changes (``generation``)."""
+
+    __slots__ = ("blocks", "generation", "held", "prompt", "walked")
+
+    def __init__(
+        self, prompt: Prompt, blocks: int, walked: Walk, held: tuple[dict[Slot, int], ...], generation: int
+    ) -> None:
+        self.prompt = prompt
+        self.blocks = blocks
+        """Full blocks of the prompt, up to the limit."""
+        self.walked = walked
+        self.held = held
+        """By tier: contiguous blocks from the start, by endpoint; none of 0."""
+        self.generation = generation
+
+
+class PrefixIndex:
+    """Least-recently-used sets of prefixes, one for each endpoint and tier, in one tree.
+
+    Capacities are in tokens, and a tier holds as many full blocks as they have room for. What is held is prefix-closed:
+    a match is one contiguous depth. Blocks are ``block_tokens`` long; only full ones are known.
+
+    ``match`` changes nothing. Owner: the event loop.
+    """
+
+    def __init__(self, tiers: int = 1, block_tokens: int = BLOCK_TOKENS, secret: bytes | None = None) -> None:
+        if tiers < 1 or block_tokens < 1:
+            raise ValueError(f"tiers and block_tokens must be at least 1; they are {tiers} and {block_tokens}")
+        self.tiers = tiers
+        self.block_tokens = block_tokens
+        self.generation = 0
+        self._block_bytes = block_tokens * BYTES_PER_TOKEN
+        self._hasher = PrefixHasher(secret)
+        self._root = Node(None, b"")
+        self._endpoints: dict[Slot, Recency] = {}
+
+    def blocks_of(self, prompt: Prompt, limit_tokens: int = sys.maxsize) -> int:
+        """Full blocks in the first ``limit_tokens`` of ``prompt``."""
+        return min(len(prompt.data) // self._block_bytes, limit_tokens // self.block_tokens)
+
+    def match(self, prompt: Prompt, limit_tokens: int = sys.maxsize) -> Match:
+        """What every endpoint holds of the first ``limit_tokens`` of ``prompt``."""
+        return self._match(prompt, self.blocks_of(prompt, limit_tokens))
+
+    def record(self, match: Match, slot: Slot) -> None:
+        """Note that the matched prompt goes to ``slot``: its blocks become the most recent there, in every tier.
+
+        A slot without capacity learns nothing. The prompt is matched anew where the index has changed since.
+        """
+        recency = self._endpoints.get(slot)
+        if recency is None or not match.blocks or not recency.capacity:
+            return
+        if match.generation != self.generation:
+            match = self._match(match.prompt, match.blocks)
+        self.generation += 1
+        path = match.walked.path
+        if match.walked.inside is not None:
+            path.append(self._split(match.walked.inside, match.walked.inside_blocks))
+        if match.walked.depth < match.blocks:
+            self._add_new(path, match, recency)
+        for node in reversed(path):
+            recency.use(node)
+        recency.trim()
+
+    def set_capacity(self, slot: Slot, tier: int, tokens: int) -> None:
+        """Let ``slot`` hold ``tokens`` in ``tier``; what does not fit any more is evicted at once. Unset means 0."""
+        recency = self._endpoints.get(slot)
+        if recency is None:
+            recency = self._endpoints[slot] = Recency(slot, self.tiers)
+        recency.cuts[tier].capacity = max(0, tokens) // self.block_tokens
+        self.generation += 1
+        recency.trim()
+
+    def remove_endpoint(self, slot: Slot) -> None:
+        """Forget ``slot`` and all that it holds. Costs as much as it holds runs."""
+        recency = self._endpoints.pop(slot, None)
+        if recency is not None:
+            self.generation += 1
+            recency.clear()
+
+    def __contains__(self, slot: Slot) -> bool:
+        return slot in self._endpoints
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no block is known."""
+        return self._root.children is None
+
+    def tokens(self, slot: Slot, tier: int) -> int:
+        """Held by ``slot`` in ``tier``; 0 for an unknown slot."""
+        recency = self._endpoints.get(slot)
+        return recency.cuts[tier].used * self.block_tokens if recency is not None else 0
+
+    def statistics(self) -> Statistics:
+        """Sums over the endpoints."""
+        every = self._endpoints.values()
+        return Statistics(
+            endpoints=len(self._endpoints),
+            blocks=sum(recency.used for recency in every),
+            runs=sum(len(recency) for recency in every),
+            tokens_by_tier=tuple(
+                [sum(recency.cuts[tier].used for recency in every) * self.block_tokens for tier in range(self.tiers)]
+            ),
+        )
+
+    def check_integrity(self) -> None:
+        """Raises: AssertionError naming the invariants that do not hold."""
+        faults = list(violations(self._root, self._endpoints.values()))
+        if faults:
+            raise AssertionError("; ".join(faults))
+
+    def _match(self, prompt: Prompt, blocks: int) -> Match:
+        state = self._hasher.begin(prompt.identity)
+        walked = walk(self._root, state, memoryview(prompt.data), blocks, self._block_bytes)
+        return Match(prompt, blocks, walked, self._held(walked), self.generation)
+
+    def _held(self, walked: Walk) -> tuple[dict[Slot, int], ...]:
+        """By tier: how many blocks of the walk each endpoint holds.
+
+        ``holding`` are those that hold everything so far; they drop out in groups.
+        """
+        held: tuple[dict[Slot, int], ...] = tuple([{} for _ in range(self.tiers)])
+        runs = [(node, node.blocks) for node in walked.path]
+        if walked.inside is not None:
+            runs.append((walked.inside, walked.inside_blocks))
+        if not runs:
+            return held
+        holding, depth = runs[0][0].holders, 0
+        for node, known in runs:
+            lost = holding & ~node.full
+            if lost:
+                holding ^= lost
+                within = lost & node.partial
+                if lost != within:
+                    self._note(held, lost ^ within, depth)
+                if within:
+                    self._note_within(held, within, depth, known)
+                if not holding:
+                    return held
+            depth += known
+        self._note(held, holding, depth)
+        return held
+
+    def _note(self, held: tuple[dict[Slot, int], ...], holders: int, blocks: int) -> None:
+        bits = bits_of(holders)
+        for tier, by_slot in enumerate(held):
+            by_slot.update(dict.fromkeys(slots_in(bits, self.tiers, tier), blocks))
+
+    def _note_within(self, held: tuple[dict[Slot, int], ...], holders: int, depth: int, known: int) -> None:
+        """Those whose tier ends within a run, of which the prompt has ``known`` blocks."""
+        bits = bits_of(holders)
+        for tier, by_slot in enumerate(held):
+            for slot in slots_in(bits, self.tiers, tier):
+                by_slot[slot] = depth + min(known, self._endpoints[slot].cuts[tier].kept)
+
+    def _split(self, node: Node, blocks: int) -> Node:
+        upper = node.split(blocks)
+        for slot in slots_of(node.holders, self.tiers):
+            self._endpoints[slot].split(upper, node)
+        return upper
+
+    def _add_new(self, path: list[Node], match: Match, recency: Recency) -> None:
+        """Make the unknown rest of the prompt a run, or part of the last one if that is this endpoint's alone."""
+        step = self._block_bytes
+        begin, end = match.walked.depth * step, match.blocks * step
+        new = digests(match.walked.state, memoryview(match.prompt.data), begin, end, step)
+        last = path[-1] if path else self._root
+        if path and last.children is None and not last.holders & ~recency.whole:
+            recency.forget(last)
+            last.extend(new)
+            return
+        child = Node(last, new)
+        last.adopt(child)
+        path.append(child)

@@ -1,0 +1,159 @@
+"""The index against a naive model: for each endpoint and tier an ordered dict of single blocks."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from scorers.base import Prompt, Slot
+from scorers.index import BYTES_PER_TOKEN, PrefixIndex
+
+SLOTS = [Slot(n) for n in (0, 1, 5)]
+TIERS = (0, 1, 2)
+
+Key = tuple[bytes, bytes]
+
+
+class NaiveTier:
+    """Least recently used blocks, each named by everything before it; the last block of a prompt is the oldest."""
+
+    def __init__(self) -> None:
+        self.capacity = 0
+        self.blocks: OrderedDict[Key, None] = OrderedDict()  # oldest first
+
+    def record(self, keys: list[Key]) -> None:
+        for key in reversed(keys):
+            self.blocks[key] = None
+            self.blocks.move_to_end(key)
+        self.evict()
+
+    def evict(self) -> None:
+        while len(self.blocks) > self.capacity:
+            self.blocks.popitem(last=False)
+
+    def depth(self, keys: list[Key]) -> int:
+        return next((n for n, key in enumerate(keys) if key not in self.blocks), len(keys))
+
+
+class NaiveIndex:
+    def __init__(self, block_tokens: int) -> None:
+        self.block_bytes = block_tokens * BYTES_PER_TOKEN
+        self.tiers: dict[tuple[Slot, int], NaiveTier] = {}
+
+    def keys(self, prompt: Prompt, limit_tokens: int) -> list[Key]:
+        whole = min(len(prompt.data), limit_tokens * BYTES_PER_TOKEN) // self.block_bytes
+        return [(prompt.identity, prompt.data[: (n + 1) * self.block_bytes]) for n in range(whole)]
+
+
+# Few different blocks, so that prompts share prefixes at every alignment; tails that fill no block.
+prompts = st.builds(
+    lambda identity, blocks, tail: (identity, blocks, tail),
+    st.sampled_from([b"", b"salt"]),
+    st.lists(st.sampled_from("ab"), max_size=9).map("".join),
+    st.integers(0, 1),
+)
+limits = st.integers(0, 24) | st.just(10**9)
+slots = st.sampled_from(SLOTS)
+tiers = st.sampled_from(TIERS)
+capacities = st.integers(0, 30) | st.just(10**30)
+
+
+class AgainstTheModel(RuleBasedStateMachine):
+    @initialize(block_tokens=st.sampled_from([1, 2, 3]))
+    def begin(self, block_tokens: int) -> None:
+        self.index = PrefixIndex(tiers=len(TIERS), block_tokens=block_tokens, secret=bytes(32))
+        self.naive = NaiveIndex(block_tokens)
+        for slot in SLOTS[:2]:
+            for tier in TIERS:
+                self.set_capacity(slot, tier, 8 * (tier + 1))
+
+    def prompt(self, drawn: tuple[bytes, str, int]) -> Prompt:
+        identity, blocks, tail = drawn
+        data = b"".join(letter.encode() * self.naive.block_bytes for letter in blocks)
+        return Prompt(identity, data + b"t" * (tail * (self.naive.block_bytes - 1)))
+
+    @rule(slot=slots, tier=tiers, tokens=capacities)
+    def set_capacity(self, slot: Slot, tier: int, tokens: int) -> None:
+        self.index.set_capacity(slot, tier, tokens)
+        naive = self.naive.tiers.setdefault((slot, tier), NaiveTier())
+        naive.capacity = tokens // self.index.block_tokens
+        naive.evict()
+
+    @rule(slot=slots)
+    def remove_endpoint(self, slot: Slot) -> None:
+        self.index.remove_endpoint(slot)
+        for tier in TIERS:
+            self.naive.tiers.pop((slot, tier), None)
+
+    @rule(drawn=prompts, limit=limits, slot=slots)
+    def record(self, drawn: tuple[bytes, str, int], limit: int, slot: Slot) -> None:
+        prompt = self.prompt(drawn)
+        self.index.record(self.index.match(prompt, limit), slot)
+        self.note(prompt, limit, slot)
+
+    @rule(first=prompts, second=prompts, limit=limits, slot=slots, other=slots)
+    def record_what_was_matched_before_another(
+        self, first: tuple[bytes, str, int], second: tuple[bytes, str, int], limit: int, slot: Slot, other: Slot
+    ) -> None:
+        matches = [self.index.match(self.prompt(drawn), limit) for drawn in (first, second)]
+        for match, to in zip(matches, (slot, other), strict=True):
+            self.index.record(match, to)
+            self.note(match.prompt, limit, to)
+
+    def note(self, prompt: Prompt, limit: int, slot: Slot) -> None:
+        for tier in TIERS:
+            if naive := self.naive.tiers.get((slot, tier)):
+                naive.record(self.naive.keys(prompt, limit))
+
+    @rule(drawn=prompts, limit=limits)
+    def match(self, drawn: tuple[bytes, str, int], limit: int) -> None:
+        prompt = self.prompt(drawn)
+        match = self.index.match(prompt, limit)
+        keys = self.naive.keys(prompt, limit)
+        assert match.blocks == len(keys)
+        for tier in TIERS:
+            depths = {slot: naive.depth(keys) for (slot, which), naive in self.naive.tiers.items() if which == tier}
+            assert match.held[tier] == {slot: depth for slot, depth in depths.items() if depth}
+
+    @invariant()
+    def every_block_is_where_the_model_has_it(self) -> None:
+        for (slot, tier), naive in self.naive.tiers.items():
+            assert self.index.tokens(slot, tier) == len(naive.blocks) * self.index.block_tokens
+            for identity, data in naive.blocks:
+                match = self.index.match(Prompt(identity, data))
+                assert match.held[tier].get(slot) == match.blocks
+
+    @invariant()
+    def the_index_is_sound(self) -> None:
+        self.index.check_integrity()
+
+    def teardown(self) -> None:
+        for slot in SLOTS:
+            self.index.remove_endpoint(slot)
+        self.index.check_integrity()
+        assert self.index.statistics()[:3] == (0, 0, 0)
+        assert self.index.is_empty
+
+
+AgainstTheModel.TestCase.settings = settings(max_examples=80, stateful_step_count=25, deadline=None)
+TestAgainstTheModel = AgainstTheModel.TestCase
+
+
+@given(data=st.binary(max_size=400), cut=st.integers(0, 400), block_tokens=st.integers(1, 20))
+@settings(max_examples=200, deadline=None)
+def test_a_prompt_is_known_exactly_as_far_as_its_bytes_are_equal(data: bytes, cut: int, block_tokens: int) -> None:
+    """Any change of a byte ends the match at the block it is in."""
+    index = PrefixIndex(block_tokens=block_tokens)
+    index.set_capacity(Slot(0), 0, 10**6)
+    index.record(index.match(Prompt(b"", data)), Slot(0))
+    step = block_tokens * BYTES_PER_TOKEN
+    if cut < len(data):
+        other = data[:cut] + bytes([data[cut] ^ 1]) + data[cut + 1 :]
+        expected = cut // step
+    else:
+        other, expected = data, len(data) // step
+    expected = min(expected, len(data) // step)
+    assert index.match(Prompt(b"", other)).held[0].get(Slot(0), 0) == expected
