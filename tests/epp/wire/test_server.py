@@ -1,0 +1,312 @@
+"""The shell: sockets, TLS, timers, and ends that the client gets to see."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import grpc
+import pytest
+import uvloop
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from grpc import aio
+from hyperframe.frame import Frame, GoAwayFrame
+
+from epp.wire.aio import Certificate, GrpcioServer
+from epp.wire.errors import ErrorCode
+from epp.wire.floods import Flood
+from epp.wire.limits import Limits
+from epp.wire.server import WireServer
+from tests.epp.wire.peer import (
+    ACK,
+    DATA,
+    ECHO,
+    PING,
+    PREFACE,
+    REQUEST,
+    SETTINGS,
+    Echo,
+    Peer,
+    Quiet,
+    body,
+    message,
+    parse,
+    raw,
+    settings,
+    window_update,
+)
+
+Test = Callable[["Socket"], Awaitable[None]]
+
+
+class Socket:
+    """A bare client connection to a running server."""
+
+    def __init__(self, server: WireServer, port: int, seen: list[str]) -> None:
+        self.server, self.port, self.seen = server, port, seen
+        self.codec = Peer(greet=False)
+        self.reader: asyncio.StreamReader
+        self.writer: asyncio.StreamWriter
+
+    async def connect(self, *, greet: bool = True) -> None:
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+        if greet:
+            self.writer.write(PREFACE + settings() + raw(SETTINGS, ACK, 0))
+
+    async def rest(self) -> list[Frame]:
+        """Everything until the server closes."""
+        return parse(await asyncio.wait_for(self.reader.read(), 20))
+
+    async def until(self, kind: int) -> list[Frame]:
+        """Everything up to the first frame of a type."""
+        frames: list[Frame] = []
+        while not frames or frames[-1].type != kind or (kind == SETTINGS and "ACK" not in frames[-1].flags):
+            head = await asyncio.wait_for(self.reader.readexactly(9), 20)
+            frames += parse(head + await self.reader.readexactly(int.from_bytes(head[:3], "big")))
+        return frames
+
+
+def run(test: Test, limits: Limits | None = None) -> None:
+    async def main() -> None:
+        seen: list[str] = []
+        methods = {ECHO: lambda call: Echo(call, seen), "/test.Echo/Quiet": lambda call: Quiet(call, seen)}
+        server = WireServer(methods, limits=limits)
+        socket = Socket(server, await server.start("127.0.0.1", 0), seen)
+        try:
+            await asyncio.wait_for(test(socket), 30)
+        finally:
+            if hasattr(socket, "writer"):
+                socket.writer.close()
+            await server.stop()
+        assert server.statistics().connections == 0
+
+    uvloop.run(main())
+
+
+def test_a_fault_reaches_the_client_as_goaway_even_with_its_bytes_unread() -> None:
+    async def test(socket: Socket) -> None:
+        await socket.connect()
+        socket.writer.write(raw(DATA, 0, 1, b"idle") + b"\0" * 3_000_000)
+        frames = await socket.rest()
+        assert isinstance(frames[-1], GoAwayFrame)
+        assert frames[-1].error_code == ErrorCode.PROTOCOL_ERROR
+        assert socket.server.statistics().connection_faults == 1
+
+    run(test)
+
+
+def test_a_flooding_connection_ends_and_the_others_go_on() -> None:
+    async def test(socket: Socket) -> None:
+        await socket.connect()
+        async with aio.insecure_channel(f"127.0.0.1:{socket.port}") as channel:
+            echo = channel.unary_unary(ECHO)
+            assert await echo(b"before", timeout=10) == b"before"
+            socket.writer.write(raw(PING, 0, 0, bytes(8)) * 50_000)
+            frames = await socket.rest()
+            assert frames[-1].error_code == ErrorCode.ENHANCE_YOUR_CALM
+            assert await echo(b"after", timeout=10) == b"after"
+        assert socket.server.statistics().floods == {Flood.PINGS: 1}
+
+    run(test)
+
+
+def test_a_client_that_reads_nothing_costs_bounded_memory_and_then_its_connection() -> None:
+    async def test(socket: Socket) -> None:
+        await socket.connect()
+        await socket.until(SETTINGS)
+        (link,) = socket.server.links
+        socket.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        with contextlib.suppress(ConnectionError):
+            await _write_for_ever(socket.writer, raw(PING, 0, 0, bytes(8)) * 10_000)
+        await asyncio.wait_for(link.lost, 20)
+        assert socket.server.statistics().floods == {Flood.UNREAD: 1}
+
+    every_ping = {**Limits().floods, Flood.PINGS: Limits().floods[Flood.PINGS]._replace(burst=1e9)}
+    run(test, Limits(floods=every_ping, max_unread_bytes=100_000))
+
+
+async def _write_for_ever(writer: asyncio.StreamWriter, data: bytes) -> None:
+    while True:
+        writer.write(data)
+        await writer.drain()
+
+
+def test_an_answer_waits_in_the_streams_while_the_socket_is_full_and_arrives_whole() -> None:
+    async def test(socket: Socket) -> None:
+        await socket.connect()
+        big = bytes(range(256)) * 8_000
+        wide = settings((4, 2**31 - 1)) + window_update(0, 2**30)
+        socket.writer.write(wide + socket.codec.head(1))
+        data = message(big)
+        for start in range(0, len(data), 16_384):
+            socket.writer.write(raw(DATA, 1 if start + 16_384 >= len(data) else 0, 1, data[start : start + 16_384]))
+        frames: list[Frame] = []
+        while not frames or frames[-1].stream_id != 1 or "END_STREAM" not in frames[-1].flags:
+            head = await socket.reader.readexactly(9)
+            frames += parse(head + await socket.reader.readexactly(int.from_bytes(head[:3], "big")))
+        assert body(frames) == data
+
+    run(test)
+
+
+def test_a_silent_connection_is_closed_after_the_handshake_time() -> None:
+    async def test(socket: Socket) -> None:
+        await socket.connect(greet=False)
+        await socket.reader.readexactly(9)
+        (link,) = socket.server.links
+        await asyncio.wait_for(link.lost, 10)
+
+    run(test, Limits(handshake_s=0.05))
+
+
+def test_an_idle_connection_that_has_greeted_stays() -> None:
+    async def test(socket: Socket) -> None:
+        await socket.connect()
+        await socket.until(SETTINGS)
+        await asyncio.sleep(0.1)
+        socket.writer.write(raw(PING, 0, 0, bytes(8)))
+        assert (await socket.until(PING))[-1].opaque_data == bytes(8)
+
+    run(test, Limits(handshake_s=0.05))
+
+
+def test_a_deadline_fires_without_any_bytes_arriving() -> None:
+    async def test(socket: Socket) -> None:
+        await socket.connect()
+        pairs = [(k, "/test.Echo/Quiet" if k == ":path" else v) for k, v in REQUEST]
+        socket.writer.write(socket.codec.head(1, [*pairs, ("grpc-timeout", "50m")]))
+        frames = await socket.until(1)
+        assert socket.codec.fields(frames[-1])["grpc-status"] == "4"
+        assert socket.seen == ["cancelled"]
+
+    run(test)
+
+
+def test_drain_says_goaway_twice_serves_what_was_under_way_and_closes() -> None:
+    async def test(socket: Socket) -> None:
+        await socket.connect()
+        socket.writer.write(socket.codec.head(1))
+        await socket.until(SETTINGS)
+        draining = asyncio.create_task(socket.server.drain(20))
+        first = (await socket.until(7))[-1]
+        assert first.last_stream_id == 2**31 - 1
+        ping = (await socket.until(PING))[-1]
+        socket.writer.write(socket.codec.head(3) + raw(PING, ACK, 0, ping.opaque_data))
+        assert (await socket.until(7))[-1].last_stream_id == 3
+        socket.writer.write(
+            socket.codec.head(5) + raw(DATA, 1, 3, message(b"three")) + raw(DATA, 1, 1, message(b"one"))
+        )
+        frames = await socket.rest()
+        assert (body(frames, 3), body(frames, 1), body(frames, 5)) == (message(b"three"), message(b"one"), b"")
+        await draining
+
+    run(test)
+
+
+def test_a_drain_of_an_idle_connection_ends_at_once() -> None:
+    async def test(socket: Socket) -> None:
+        await socket.connect()
+        await socket.until(SETTINGS)
+        draining = asyncio.create_task(socket.server.drain(20))
+        ping = (await socket.until(PING))[-1]
+        socket.writer.write(raw(PING, ACK, 0, ping.opaque_data))
+        await socket.rest()
+        await asyncio.wait_for(draining, 5)
+
+    run(test)
+
+
+def test_a_drain_gives_up_after_its_time_and_cancels() -> None:
+    async def test(socket: Socket) -> None:
+        await socket.connect()
+        socket.writer.write(socket.codec.head(1))
+        await socket.until(SETTINGS)
+        await asyncio.wait_for(socket.server.drain(0.05), 5)
+        assert socket.seen == ["cancelled"]
+        assert (await socket.rest())[-1].error_code == ErrorCode.NO_ERROR
+
+    run(test, Limits(linger_s=0.1))
+
+
+def test_a_port_in_use_is_an_error_on_both_transports() -> None:
+    async def main() -> None:
+        first = WireServer({})
+        port = await first.start("127.0.0.1", 0)
+        for server in (WireServer({}), GrpcioServer({})):
+            with pytest.raises(OSError, match=r"."):
+                await server.start("127.0.0.1", port)
+        await first.stop()
+
+    uvloop.run(main())
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A self-signed certificate for localhost: chain and key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    chain = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    folder = tmp_path_factory.mktemp("tls")
+    (folder / "chain.pem").write_bytes(chain.public_bytes(serialization.Encoding.PEM))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return folder / "chain.pem", folder / "key.pem"
+
+
+@pytest.mark.parametrize("kind", ["wire", "grpcio"])
+def test_tls_serves_grpc_clients(kind: str, certificate: tuple[Path, Path]) -> None:
+    async def main() -> None:
+        methods = {ECHO: lambda call: Echo(call, [])}
+        server: WireServer | GrpcioServer
+        if kind == "wire":
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            server = WireServer(methods, tls=context)
+        else:
+            server = GrpcioServer(methods, tls=Certificate(*(path.read_bytes() for path in certificate)))
+        port = await server.start("127.0.0.1", 0)
+        credentials = grpc.ssl_channel_credentials(certificate[0].read_bytes())
+        async with aio.secure_channel(f"localhost:{port}", credentials) as channel:
+            big = bytes(1_000_000)
+            assert await channel.unary_unary(ECHO)(big, timeout=10) == big
+        await server.drain(2)
+
+    uvloop.run(main())
+
+
+@pytest.mark.parametrize("protocols", [["http/1.1"], []])
+def test_tls_without_alpn_h2_is_refused(protocols: list[str], certificate: tuple[Path, Path]) -> None:
+    async def main() -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        server = WireServer({}, tls=context)
+        port = await server.start("127.0.0.1", 0)
+        client = ssl.create_default_context(cafile=str(certificate[0]))
+        if protocols:
+            client.set_alpn_protocols(protocols)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client, server_hostname="localhost")
+        frames = parse(await asyncio.wait_for(reader.read(), 10))
+        assert frames[-1].error_code == ErrorCode.INADEQUATE_SECURITY
+        writer.close()
+        await server.stop()
+
+    uvloop.run(main())
