@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from envoy_data_plane.envoy.config.bootstrap.v3 import Bootstrap
 
 from epp.standalone.admin import ProxyAdmin
 from epp.standalone.bootstrap import bootstrap
@@ -40,8 +43,17 @@ class Proxy:
     Invariant: between ``start`` and ``stop`` either a process runs or a restart is under way. Owned by the event loop.
     """
 
-    def __init__(self, binary: Path, settings: ProxySettings, folder: Path, *, verbose: bool = False) -> None:
+    def __init__(
+        self,
+        binary: Path,
+        settings: ProxySettings,
+        folder: Path,
+        *,
+        verbose: bool = False,
+        configure: Callable[[ProxySettings], Bootstrap] = bootstrap,
+    ) -> None:
         self.settings = settings
+        self._configure = configure
         self._admin = ProxyAdmin(settings.admin_port)
         self._config = folder / "envoy.json"
         self._command = [str(binary), "--config-path", str(self._config), "--disable-hot-restart"]
@@ -59,7 +71,7 @@ class Proxy:
 
         Raises: StartError with the end of Envoy's log when it ends instead, or is not ready in time.
         """
-        self._config.write_text(bootstrap(self.settings).to_json(indent=2))
+        self._config.write_text(self._configure(self.settings).to_json(indent=2))
         process = await self._launch()
         self._supervision = asyncio.create_task(self._supervise(process), name="supervise-envoy")
 

@@ -44,6 +44,15 @@ class Engine:
         await site.start()
         self.address = f"127.0.0.1:{self._runner.addresses[0][1]}"
 
+    def reset(self) -> None:
+        """As new, at the same address."""
+        self.waiting = self.running = 0
+        self.break_off = False
+        self.requests.clear()
+        self.bodies.clear()
+        self.gate.set()
+        self.started.clear()
+
     async def stop(self) -> None:
         await self._runner.cleanup()
 

@@ -1,0 +1,72 @@
+"""``tierwise standalone`` as a user runs it, in the test's process: client, Envoy, picker, engines, all real."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from typing import Any
+
+import openai
+
+from epp.options import StandaloneOptions
+from epp.standalone.ports import claim
+from epp.standalone.run import standalone
+from tests.e2e.background import PATIENCE_S, Background
+from tests.e2e.engine import Engine
+from tests.e2e.picker import LOOPBACK, Picker, starts
+
+
+@dataclass
+class Router:
+    loop: Background
+    port: int
+    client: openai.OpenAI
+    picker: Picker
+
+    def complete(self, prompt: str, **more: Any) -> str:
+        """The text of a completion, which is the address of the engine that gave it."""
+        return self.client.completions.create(model="m", prompt=prompt, **more).choices[0].text
+
+    def settle(self) -> None:
+        """Return once the picker knows that nothing is in flight."""
+        self.loop.until(lambda: len(self.picker.ledger) == 0, "the ledger is empty")
+
+    def ask(self, path: str, content: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, str]:
+        """Status and text of a request that no polite client sends; a POST when it has content."""
+        with closing(HTTPConnection(LOOPBACK, self.port, timeout=15)) as connection:
+            connection.request("GET" if content is None else "POST", f"/v1{path}", content, headers or {})
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+
+
+@contextmanager
+def router(loop: Background, engines: Sequence[Engine], **options: Any) -> Iterator[Router]:
+    """A router before ``engines``; ``options`` are those of the command."""
+    port = claim(LOOPBACK, 0, "--port")
+    chosen = StandaloneOptions(
+        endpoints=tuple(engine.address for engine in engines),
+        **({"host": LOOPBACK, "port": port, "admin_port": 0, "metrics_port": 0, "drain_timeout_s": 5.0} | options),
+    )
+    made: list[Picker] = []
+    stop = loop.call(asyncio.Event)
+    running = asyncio.run_coroutine_threadsafe(standalone(chosen, starts(made), stop), loop.loop)
+    try:
+        loop.until(lambda: running.done() or accepts(port), "Envoy accepts connections")
+        if running.done():
+            running.result()
+        with openai.OpenAI(
+            base_url=f"http://{LOOPBACK}:{port}/v1", api_key="none", max_retries=0, timeout=15
+        ) as client:
+            yield Router(loop, port, client, made[0])
+    finally:
+        loop.call(stop.set)
+        running.result(PATIENCE_S)
+
+
+def accepts(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex((LOOPBACK, port)) == 0
