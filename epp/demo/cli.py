@@ -23,7 +23,9 @@ from epp.demo.result import Result, summarise
 from epp.demo.servers import look, served_model
 from epp.demo.stack import DemoError, router, simulated
 from epp.demo.workload import Workload
+from epp.errors import ConfigError
 from epp.options import DemoOptions
+from epp.resolve import resolve
 from epp.sim.preset import DEMO
 from epp.standalone.errors import StartError
 
@@ -37,7 +39,7 @@ def run_demo(options: DemoOptions) -> int:
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     try:
         results = asyncio.run(until_terminated(compare(options, console)))
-    except (DemoError, StartError) as error:
+    except (DemoError, StartError, ConfigError) as error:
         print(f"tierwise demo: {error}", file=sys.stderr)
         return 1
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -84,7 +86,7 @@ async def sized(own: tuple[str, ...]) -> Workload:
 async def endpoints(folder: Path, own: tuple[str, ...]) -> AsyncIterator[list[str]]:
     """The user's endpoints, or fresh simulated ones."""
     if own:
-        yield list(own)
+        yield await resolve(own)
         return
     async with simulated(folder, ENDPOINTS, DEMO.name) as addresses:
         yield addresses
