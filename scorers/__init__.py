@@ -9,12 +9,15 @@ from scorers.kv_utilization import KvUtilizationScorer
 from scorers.lora import LoraAffinityScorer
 from scorers.no_hit_lru import NoHitLruScorer
 from scorers.pickers import MaxScorePicker, RandomPicker
+from scorers.prefix import ApproxPrefixProducer, PrefixScorer
 from scorers.queue import QueueScorer
 from scorers.running import RunningRequestsScorer
 
 PLUGINS: tuple[type[Plugin[Any]], ...] = (
     QueueScorer,
     KvUtilizationScorer,
+    ApproxPrefixProducer,
+    PrefixScorer,
     RunningRequestsScorer,
     LoraAffinityScorer,
     NoHitLruScorer,

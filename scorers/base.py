@@ -102,6 +102,8 @@ class Request(msgspec.Struct):
     fairness_id: str = "default-flow"
     cached: dict[str, CachedPrefix] = {}
     """By producer name, filled in by the producers before scoring."""
+    prefix_match: object | None = None
+    """What the prefix cache found, kept until the pick is recorded. Nobody else's."""
 
 
 class NoParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

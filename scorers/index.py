@@ -8,6 +8,7 @@ number of runs on the path: not the number of blocks, endpoints or tiers.
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from scorers.base import Prompt, Slot
@@ -34,21 +35,19 @@ class Statistics(NamedTuple):
     """Held by all endpoints together."""
 
 
+@dataclass(slots=True)
 class Match:
-    """What is known of one prompt. Says the truth until the index changes (``generation``)."""
+    """What is known of one prompt. True until the index changes, so as long as the generations are equal."""
 
-    __slots__ = ("blocks", "generation", "held", "prompt", "walked")
-
-    def __init__(
-        self, prompt: Prompt, blocks: int, walked: Walk, held: tuple[dict[Slot, int], ...], generation: int
-    ) -> None:
-        self.prompt = prompt
-        self.blocks = blocks
-        """Full blocks of the prompt, up to the limit."""
-        self.walked = walked
-        self.held = held
-        """By tier: contiguous blocks from the start, by endpoint; none of 0."""
-        self.generation = generation
+    prompt: Prompt
+    blocks: int
+    """Full ones of the prompt, up to the limit."""
+    total_tokens: int
+    """In those blocks."""
+    held: tuple[dict[Slot, int], ...]
+    """By tier: contiguous tokens from the start by endpoint, without those that hold nothing."""
+    walked: Walk
+    generation: int
 
 
 class PrefixIndex:
@@ -149,10 +148,11 @@ class PrefixIndex:
     def _match(self, prompt: Prompt, blocks: int) -> Match:
         state = self._hasher.begin(prompt.identity)
         walked = walk(self._root, state, memoryview(prompt.data), blocks, self._block_bytes)
-        return Match(prompt, blocks, walked, self._held(walked), self.generation)
+        total_tokens = blocks * self.block_tokens
+        return Match(prompt, blocks, total_tokens, self._held(walked), walked, self.generation)
 
     def _held(self, walked: Walk) -> tuple[dict[Slot, int], ...]:
-        """By tier: how many blocks of the walk each endpoint holds.
+        """By tier: how many tokens of the walk each endpoint holds.
 
         ``holding`` are those that hold everything so far; they drop out in groups.
         """
@@ -179,16 +179,17 @@ class PrefixIndex:
         return held
 
     def _note(self, held: tuple[dict[Slot, int], ...], holders: int, blocks: int) -> None:
-        bits = bits_of(holders)
+        bits, tokens = bits_of(holders), blocks * self.block_tokens
         for tier, by_slot in enumerate(held):
-            by_slot.update(dict.fromkeys(slots_in(bits, self.tiers, tier), blocks))
+            by_slot.update(dict.fromkeys(slots_in(bits, self.tiers, tier), tokens))
 
     def _note_within(self, held: tuple[dict[Slot, int], ...], holders: int, depth: int, known: int) -> None:
         """Those whose tier ends within a run, of which the prompt has ``known`` blocks."""
         bits = bits_of(holders)
         for tier, by_slot in enumerate(held):
             for slot in slots_in(bits, self.tiers, tier):
-                by_slot[slot] = depth + min(known, self._endpoints[slot].cuts[tier].kept)
+                kept = self._endpoints[slot].cuts[tier].kept
+                by_slot[slot] = (depth + min(known, kept)) * self.block_tokens
 
     def _split(self, node: Node, blocks: int) -> Node:
         upper = node.split(blocks)

@@ -113,10 +113,12 @@ class AgainstTheModel(RuleBasedStateMachine):
         prompt = self.prompt(drawn)
         match = self.index.match(prompt, limit)
         keys = self.naive.keys(prompt, limit)
-        assert match.blocks == len(keys)
+        assert match.total_tokens == len(keys) * self.index.block_tokens
         for tier in TIERS:
             depths = {slot: naive.depth(keys) for (slot, which), naive in self.naive.tiers.items() if which == tier}
-            assert match.held[tier] == {slot: depth for slot, depth in depths.items() if depth}
+            assert match.held[tier] == {
+                slot: depth * self.index.block_tokens for slot, depth in depths.items() if depth
+            }
 
     @invariant()
     def every_block_is_where_the_model_has_it(self) -> None:
@@ -124,7 +126,7 @@ class AgainstTheModel(RuleBasedStateMachine):
             assert self.index.tokens(slot, tier) == len(naive.blocks) * self.index.block_tokens
             for identity, data in naive.blocks:
                 match = self.index.match(Prompt(identity, data))
-                assert match.held[tier].get(slot) == match.blocks
+                assert match.held[tier].get(slot) == match.total_tokens
 
     @invariant()
     def the_index_is_sound(self) -> None:
@@ -156,4 +158,4 @@ def test_a_prompt_is_known_exactly_as_far_as_its_bytes_are_equal(data: bytes, cu
     else:
         other, expected = data, len(data) // step
     expected = min(expected, len(data) // step)
-    assert index.match(Prompt(b"", other)).held[0].get(Slot(0), 0) == expected
+    assert index.match(Prompt(b"", other)).held[0].get(Slot(0), 0) == expected * block_tokens

@@ -1,0 +1,239 @@
+"""Send a request where its prompt is already cached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from scorers.base import CachedPrefix, Candidate, Producer, Request, Scorer, Tier
+from scorers.ranges import check_range
+
+DEFAULT_CAPACITY_BLOCKS = 31_250
+DEFAULT_BLOCK_TOKENS = 16
+DEFAULT_LIMIT_TOKENS = 131_072
+CHARACTERS_PER_TOKEN = 4
+UNLIMITED = 2**62
+
+
+class ApproxPrefixParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """How much one instance holds for each endpoint, and how much of a prompt it looks at.
+
+    Source: names and defaults of the Go picker's plugin of the same type; ``tier`` is ours.
+    """
+
+    tier: Tier | None = None
+    """None: what the instance's name says, ``cpu`` or ``storage``; otherwise gpu."""
+    auto_tune: bool = True
+    """Take the GPU tier's capacity from the engine as soon as that reports it."""
+    lru_capacity_per_server: int | None = None
+    """Blocks of ``block_size_tokens``; None is 31,250 for the GPU tier and unknown for the others."""
+    block_size_tokens: int | None = None
+    """The unit of the other two only, 16 unless written: the index hashes in blocks of its own."""
+    block_size: int = 0
+    """Deprecated name of ``block_size_tokens``, which wins; 0 is unset."""
+    max_prefix_tokens_to_match: int = DEFAULT_LIMIT_TOKENS
+    """0 leaves it to ``max_prefix_blocks_to_match``."""
+    max_prefix_blocks_to_match: int = 2048
+    """Deprecated; 0 is unlimited."""
+
+    def __post_init__(self) -> None:
+        check_range("lruCapacityPerServer", self.lru_capacity_per_server, 1)
+        check_range("blockSizeTokens", self.block_size_tokens, 1, 2**20)
+        check_range("blockSize", self.block_size, 0, 2**20)
+        check_range("maxPrefixTokensToMatch", self.max_prefix_tokens_to_match, 0)
+        check_range("maxPrefixBlocksToMatch", self.max_prefix_blocks_to_match, 0)
+
+    @property
+    def block_tokens(self) -> int:
+        """What ``lru_capacity_per_server`` and ``max_prefix_blocks_to_match`` count."""
+        return self.block_size_tokens or self.block_size or DEFAULT_BLOCK_TOKENS
+
+    @property
+    def limit_tokens(self) -> int:
+        """Of each prompt, nothing after that many tokens is matched."""
+        blocks = self.max_prefix_blocks_to_match * self.block_tokens
+        return self.max_prefix_tokens_to_match or blocks or UNLIMITED
+
+
+def tier_in(name: str) -> Tier | None:
+    """The tier that an instance's name says: gpu, cpu or storage, in upper or lower case."""
+    lower = name.lower()
+    return next((tier for tier in (Tier.CPU, Tier.STORAGE, Tier.GPU) if tier.value in lower), None)
+
+
+class PrefixSource(Protocol):
+    """Where a producer has its numbers from: ``scorers.prefix_cache.PrefixCache``."""
+
+    def cached(self, producer: ApproxPrefixProducer, request: Request) -> CachedPrefix:
+        """What is held of ``request`` in the producer's tier."""
+
+    def picked(self, request: Request, candidate: Candidate) -> None:
+        """Record the pick, for all producers at once; only the first call for a request counts."""
+
+
+class ApproxPrefixProducer(Producer[ApproxPrefixParameters]):
+    """Says how much of a request each endpoint holds in one tier, from what was sent there before.
+
+    Writes: ``Request.cached`` under the instance's name.
+
+    Capacity is, for the GPU tier, what the engine reports (``auto_tune``), else ``lru_capacity_per_server``; for the
+    others the latter only, and 0 without it.
+    """
+
+    type_name = "approx-prefix-cache-producer"
+    Parameters = ApproxPrefixParameters
+
+    def __init__(self, parameters: ApproxPrefixParameters | None = None, name: str = "") -> None:
+        super().__init__(parameters, name)
+        self.tier = self.parameters.tier or tier_in(self.name) or Tier.GPU
+        self.source: PrefixSource | None = None
+        """Set by the prefix cache that serves this instance."""
+
+    def produce(self, request: Request, candidates: Sequence[Candidate]) -> None:  # noqa: ARG002
+        """Write what is held of ``request``. Raises: RuntimeError when no prefix cache serves this instance."""
+        request.cached[self.name] = self._served().cached(self, request)
+
+    def picked(self, request: Request, candidate: Candidate) -> None:
+        """Record that ``candidate`` holds the prompts of ``request`` from now on."""
+        self._served().picked(request, candidate)
+
+    @property
+    def knows_capacity(self) -> bool:
+        """Whether some endpoint can ever hold something."""
+        return self.tier is Tier.GPU or self.parameters.lru_capacity_per_server is not None
+
+    def capacity_tokens(self, candidate: Candidate) -> int:
+        """What ``candidate`` holds in this tier."""
+        parameters = self.parameters
+        if self.tier is Tier.GPU and parameters.auto_tune and candidate.gpu_blocks:
+            return candidate.gpu_blocks * (candidate.block_tokens or parameters.block_tokens)
+        blocks = parameters.lru_capacity_per_server
+        if blocks is None:
+            blocks = DEFAULT_CAPACITY_BLOCKS if self.tier is Tier.GPU else 0
+        return blocks * parameters.block_tokens
+
+    def _served(self) -> PrefixSource:
+        if self.source is None:
+            raise RuntimeError(f"{self.name}: no prefix cache serves it; make a PrefixCache of all producers")
+        return self.source
+
+
+class PrefixParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Which producer a scorer reads, and how it weighs what that says.
+
+    The older form of the configuration has a producer's parameters here, and every scorer an index of its own.
+    """
+
+    prefix_match_info_producer_name: str | None = None
+    """None: the producer of its own, in the older form; otherwise the one named ``approx-prefix-cache-producer``."""
+    match_length_weight: float = 0.0
+    """How much the length of the match counts rather than its share of the prompt."""
+    match_length_scale_tokens: int = 8192
+    """The length that counts fully."""
+    tier: Tier | None = None
+    auto_tune: bool | None = None
+    lru_capacity_per_server: int | None = None
+    block_size_tokens: int | None = None
+    block_size: int | None = None
+    """Characters, 4 to a token."""
+    hash_block_size: int | None = None
+    """Oldest name of ``block_size``."""
+    max_prefix_blocks_to_match: int | None = None
+
+    def __post_init__(self) -> None:
+        check_range("matchLengthWeight", self.match_length_weight, 0, 1)
+        check_range("matchLengthScaleTokens", self.match_length_scale_tokens, 1)
+        check_range("lruCapacityPerServer", self.lru_capacity_per_server, 1)
+        check_range("blockSizeTokens", self.block_size_tokens, 1, 2**20)
+        check_range("blockSize", self.block_size, 1, 2**22)
+        check_range("hashBlockSize", self.hash_block_size, 1, 2**22)
+        check_range("maxPrefixBlocksToMatch", self.max_prefix_blocks_to_match, 1)
+
+    @property
+    def block_tokens(self) -> int:
+        """The block size of the older form."""
+        characters = self.block_size or self.hash_block_size or DEFAULT_BLOCK_TOKENS * CHARACTERS_PER_TOKEN
+        return self.block_size_tokens or max(1, characters // CHARACTERS_PER_TOKEN)
+
+    @property
+    def is_older_form(self) -> bool:
+        """Whether any parameter of a producer is written here."""
+        return any(
+            value is not None
+            for value in (
+                self.tier,
+                self.auto_tune,
+                self.lru_capacity_per_server,
+                self.block_size_tokens,
+                self.block_size,
+                self.hash_block_size,
+                self.max_prefix_blocks_to_match,
+            )
+        )
+
+
+class PrefixScorer(Scorer[PrefixParameters]):
+    """Score the share of the prompt that an endpoint holds.
+
+    score[i] = w × min(1, tokens[i] / scale)² + (1 - w) × tokens[i] / total, where total are the tokens in the prompts'
+    full blocks, so an endpoint that was sent the same request before has 1; w is 0 unless configured.
+
+    Reads: ``Request.cached`` of one producer.
+    """
+
+    type_name = "prefix-cache-scorer"
+    Parameters = PrefixParameters
+
+    @property
+    def has_legacy_parameters(self) -> bool:
+        """Whether parameters of a producer are written in the scorer, as llm-d v0.4 has it."""
+        return self.parameters.is_older_form
+
+    @property
+    def producer_name(self) -> str:
+        """Whose numbers it reads."""
+        named = self.parameters.prefix_match_info_producer_name
+        if named:
+            return named
+        return self.name if self._has_its_own() else ApproxPrefixProducer.type_name
+
+    def legacy_producer(self) -> ApproxPrefixProducer | None:
+        """The producer that this scorer stands for where none is declared; None where it names another's.
+
+        It has the scorer's own name where it has a producer's parameters or its name says a tier; else the default's.
+        """
+        if self.parameters.prefix_match_info_producer_name:
+            return None
+        if not self._has_its_own():
+            return ApproxPrefixProducer()
+        written = self.parameters
+        blocks = written.max_prefix_blocks_to_match
+        parameters = ApproxPrefixParameters(
+            tier=written.tier,
+            auto_tune=written.auto_tune is not False,
+            lru_capacity_per_server=written.lru_capacity_per_server,
+            block_size_tokens=written.block_tokens,
+            max_prefix_tokens_to_match=DEFAULT_LIMIT_TOKENS if blocks is None else blocks * written.block_tokens,
+        )
+        return ApproxPrefixProducer(parameters, self.name)
+
+    def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
+        """One score per candidate, by what it holds."""
+        cached = request.cached.get(self.producer_name)
+        if cached is None or not cached.tokens or not cached.total_tokens:
+            return [0.0] * len(candidates)
+        held, total = cached.tokens.get, cached.total_tokens
+        weight = self.parameters.match_length_weight
+        if not weight:
+            return [held(c.slot, 0) / total for c in candidates]
+        scale = self.parameters.match_length_scale_tokens
+        by_tokens = {
+            tokens: weight * min(1.0, tokens / scale) ** 2 + (1.0 - weight) * tokens / total
+            for tokens in {0, *cached.tokens.values()}
+        }
+        return [by_tokens[held(c.slot, 0)] for c in candidates]
+
+    def _has_its_own(self) -> bool:
+        return self.parameters.is_older_form or tier_in(self.name) is not None
