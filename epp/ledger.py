@@ -83,6 +83,10 @@ class Ledger:
         """Picks of ``address`` that have not ended."""
         return len(self._by_address.get(address, ()))
 
+    def busy_endpoints(self) -> int:
+        """Addresses with picks that have not ended."""
+        return len(self._by_address)
+
     def open(self, candidate: Candidate, uncached_tokens: int, now: float, story: object = None) -> int:
         """Count a pick of ``candidate``; returns its id."""
         pick_id = self._next_id
