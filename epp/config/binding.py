@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from epp.config.instances import Declared, Instances
 from epp.config.strict import nearest
 from epp.errors import ConfigError
-from scorers.base import Plugin, Producer
+from scorers.base import Producer
 from scorers.prefix import ApproxPrefixProducer, PrefixScorer
 
 DEFAULT_PRODUCER = ApproxPrefixProducer.type_name
@@ -22,8 +20,8 @@ _KEY = "prefixMatchInfoProducerName"
 def bind_producers(instances: Instances) -> tuple[list[Producer[Any]], list[str]]:
     """All producers, declared and implied, and warnings.
 
-    A ``prefix-cache-scorer`` that names no producer is of the older form, in which every scorer has an index of its
-    own; in a configuration that declares producers it reads the default one. Other plugins that name none ask all.
+    A ``prefix-cache-scorer`` that names no producer may be of the older form, with an index of its own; otherwise it
+    reads the default producer. Other plugins that name none ask all.
 
     Raises: ConfigError naming the reference that leads nowhere.
     """
@@ -32,47 +30,37 @@ def bind_producers(instances: Instances) -> tuple[list[Producer[Any]], list[str]
     warnings: list[str] = []
     asks_any = False
     for consumer in instances:
-        parameters = consumer.plugin.parameters
-        if not hasattr(parameters, _FIELD):
+        plugin = consumer.plugin
+        if not hasattr(plugin.parameters, _FIELD):
             continue
-        name = getattr(parameters, _FIELD)
+        name: str | None = getattr(plugin.parameters, _FIELD)
         if name:
             _require(name, consumer, instances, producers)
-        elif not isinstance(consumer.plugin, PrefixScorer):
+        elif not isinstance(plugin, PrefixScorer):
             asks_any = True
-        elif own := _own_producer(consumer.plugin, declared):
-            producers[own.name] = own
         else:
-            if DEFAULT_PRODUCER not in producers:
+            own = plugin.legacy_producer() or ApproxPrefixProducer()
+            if declared and own.name not in producers:
                 warnings.append(
-                    f"{consumer.path}: reads none of the declared producers but one of its own with default "
-                    f"parameters; say which with parameters.{_KEY} ({', '.join(declared)})"
+                    f"{consumer.path}: reads none of the declared producers but an index of its own; say which one "
+                    f"with parameters.{_KEY} ({', '.join(declared)})"
                 )
-            _point(consumer.plugin, DEFAULT_PRODUCER)
-            producers.setdefault(DEFAULT_PRODUCER, ApproxPrefixProducer())
+            producers.setdefault(own.name, own)
     if asks_any and not producers:
         producers[DEFAULT_PRODUCER] = ApproxPrefixProducer()
     return list(producers.values()), warnings
 
 
 def _require(name: str, consumer: Declared, instances: Instances, producers: dict[str, Producer[Any]]) -> None:
+    """Make sure that the producer ``name`` exists, if need be by making the default one."""
+    path = f"{consumer.path}.parameters.{_KEY}"
+    if isinstance(consumer.plugin, PrefixScorer) and consumer.plugin.has_legacy_parameters:
+        raise ConfigError(f"{path}: with it, a producer's own parameters have no place here; write them at {name!r}")
     if name in producers:
         return
-    path = f"{consumer.path}.parameters.{_KEY}"
     if name in instances:
         kind = instances.resolve(name, path).type_name
         raise ConfigError(f"{path}: {name!r} is of type {kind}; a producer belongs here")
     if name != DEFAULT_PRODUCER:
         raise ConfigError(f"{path}: no producer is named {name!r}{nearest(name, producers)}")
     producers[name] = ApproxPrefixProducer()
-
-
-def _own_producer(scorer: PrefixScorer, declared: tuple[str, ...]) -> ApproxPrefixProducer | None:
-    """The index of an older scorer; None for one without parameters among declared producers."""
-    if declared and not scorer.has_legacy_parameters:
-        return None
-    return scorer.legacy_producer()
-
-
-def _point(scorer: Plugin[Any], producer: str) -> None:
-    scorer.parameters = msgspec.structs.replace(scorer.parameters, **{_FIELD: producer})

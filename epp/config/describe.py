@@ -6,20 +6,35 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from epp.config.profiles import Wiring
-from scorers.base import Plugin, Producer
+from scorers.base import Candidate, Plugin, Producer, Slot, Tier
+from scorers.prefix import ApproxPrefixProducer, PrefixScorer
+
+_SILENT = Candidate(slot=Slot(0), address="")
+"""An endpoint whose engine has not reported yet."""
 
 
 def describe(wiring: Wiring, producers: Sequence[Producer[Any]]) -> Iterator[str]:
     """One line for each instance, in the order in which a request meets them."""
     for producer in producers:
-        yield f"producer {_title(producer)}"
+        about = f": {_capacity(producer)}" if isinstance(producer, ApproxPrefixProducer) else ""
+        yield f"producer {_title(producer)}{about}"
     for narrower in wiring.filters:
         yield f"filter {_title(narrower)}"
     for scorer, weight in wiring.scorers:
-        source = getattr(scorer.parameters, "prefix_match_info_producer_name", None)
+        source = scorer.producer_name if isinstance(scorer, PrefixScorer) else None
         yield f"scorer {_title(scorer)}: weight {weight:g}" + (f", reads {source}" if source else "")
     picks = getattr(wiring.picker.parameters, "max_num_of_endpoints", None)
     yield f"picker {_title(wiring.picker)}" + (f": {picks} endpoint{'s' * (picks > 1)} a decision" if picks else "")
+
+
+def _capacity(producer: ApproxPrefixProducer) -> str:
+    tier = f"tier {producer.tier.value}"
+    if not producer.knows_capacity:
+        return f"{tier}, of unknown capacity, so it counts as empty; write lruCapacityPerServer"
+    tokens = producer.capacity_tokens(_SILENT)
+    if producer.tier is Tier.GPU and producer.parameters.auto_tune:
+        return f"{tier}, capacity from the engine, {tokens:,} tokens until it reports"
+    return f"{tier}, {tokens:,} tokens an endpoint"
 
 
 def _title(plugin: Plugin[Any]) -> str:
