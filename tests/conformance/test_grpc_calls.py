@@ -200,6 +200,12 @@ def test_the_text_of_a_status_survives_percent_encoding(client: Client, text: st
     assert (got.status, got.text, got.messages) == (INVALID_ARGUMENT, text, ())
 
 
+def test_a_long_text_is_kept_or_cut_between_characters(client: Client) -> None:
+    got = ask(client, (b"want", b"status"), (b"status", b"3"), content="ß".encode() * 4000)
+    assert got.status == INVALID_ARGUMENT
+    assert set(got.text) <= set("ß.… ")
+
+
 @pytest.mark.parametrize("status", [0, 1, 2, 3, 4, 8, 12, 13, 14])
 def test_every_status_comes_back_as_a_decimal_number(client: Client, status: int) -> None:
     assert ask(client, (b"want", b"status"), (b"status", b"%d" % status)).status == status

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from epp.wire.limits import Limits
 from tests.conformance.client import Client
+from tests.conformance.echo import Endings
 from tests.conformance.fields import STREAM, UNARY, block, call, message
 from tests.conformance.frames import DEFAULT_MAX_FRAME_BYTES, MAX_WINDOW_BYTES, Field, Kind, Setting, data, headers
 from tests.conformance.grpc_calls import Answer, answer, messages_in
+from tests.conformance.running import serving
 
 INTERNAL, UNIMPLEMENTED, RESOURCE_EXHAUSTED = 13, 12, 8
 CONTENT = b"0123456789"
@@ -125,6 +128,14 @@ def test_a_compressed_flag_other_than_0_and_1_fails_the_call(client: Client, fla
 def test_a_message_announced_larger_than_the_limit_exhausts_resources_at_once(client: Client) -> None:
     client.send(headers(1, block(call())), data(1, b"\x00\xff\xff\xff\xff" + CONTENT))
     assert answer(client).status == RESOURCE_EXHAUSTED
+
+
+def test_the_limit_of_a_message_is_exact(endings: Endings) -> None:
+    with serving(endings, Limits(max_receive_message_bytes=100)) as running, Client(running.address) as client:
+        client.handshake()
+        send(client, message(bytes(100)))
+        send(client, message(bytes(101)), stream=3)
+        assert (answer(client).messages, answer(client, 3).status) == ((bytes(100),), RESOURCE_EXHAUSTED)
 
 
 def test_a_refused_message_leaves_the_connection_to_other_calls(client: Client) -> None:
