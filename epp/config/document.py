@@ -22,8 +22,8 @@ MAX_DEPTH = 50
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one where the wheel brings it: 10 times faster
 
 
-def parse(raw: bytes) -> dict[str, object]:
-    """The mapping that ``raw`` writes.
+def parse(raw: bytes, begins: str = "apiVersion and kind") -> dict[str, object]:
+    """The mapping that ``raw`` writes; ``begins`` says, for an error, which keys it has.
 
     Raises: ConfigError naming line, key path or limit.
     """
@@ -36,7 +36,7 @@ def parse(raw: bytes) -> dict[str, object]:
     data = _load(text)
     if not isinstance(data, dict):
         kind = "nothing" if data is None else f"a {type(data).__name__}"
-        raise ConfigError(f"holds {kind}; it must be a mapping that starts with apiVersion and kind")
+        raise ConfigError(f"holds {kind}; it must be a mapping that starts with {begins}")
     return data
 
 

@@ -1,0 +1,90 @@
+"""The metrics port: what the picker counts, whether it is well, and what it knows of the endpoints."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from epp.ledger import Ledger
+from epp.pool import Pool
+from scorers.base import Candidate
+
+COMPRESS_FROM_BYTES = 4096
+"""Shorter answers cost more to compress than to send. A guess."""
+
+
+class Admin:
+    """An HTTP server. Owner: the event loop that started it, on which the collectors are read."""
+
+    def __init__(self, collector: Collector, pool: Pool, ledger: Ledger, ready: Callable[[], bool]) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(collector)
+        for make in (ProcessCollector, PlatformCollector, GCCollector):
+            make(registry=self._registry)
+        self._pool = pool
+        self._ledger = ledger
+        self._ready = ready
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port, which is a free one for 0. Raises: OSError when the port cannot be had."""
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/metrics", self._metrics),
+                web.get("/healthz", self._healthz),
+                web.get("/readyz", self._readyz),
+                web.get("/debug/endpoints", self._endpoints),
+            ]
+        )
+        runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except BaseException:
+            await runner.cleanup()
+            raise
+        self._runner = runner
+        return int(runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """Close the port and every connection."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        page = encode(self._registry)
+        headers = {"Content-Type": content_type}
+        if len(page) >= COMPRESS_FROM_BYTES and "gzip" in request.headers.get("Accept-Encoding", ""):
+            page = gzip.compress(page, compresslevel=1)
+            headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+        return web.Response(body=page, headers=headers)
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        return web.Response(text="ready\n") if self._ready() else web.Response(status=503, text="not ready\n")
+
+    async def _endpoints(self, _: web.Request) -> web.Response:
+        candidates = self._pool.candidates()
+        state = Endpoints(self._pool.name, len(self._ledger), sum(c.in_flight for c in candidates), candidates)
+        return web.Response(body=msgspec.json.encode(state, order="deterministic"), content_type="application/json")
+
+
+class Endpoints(msgspec.Struct, frozen=True):
+    """What ``/debug/endpoints`` says."""
+
+    pool: str
+    in_flight: int
+    """Requests, those of removed endpoints included."""
+    in_flight_here: int
+    endpoints: tuple[Candidate, ...]
