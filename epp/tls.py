@@ -11,6 +11,7 @@ import ssl
 import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -19,6 +20,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from epp.errors import ConfigError
 from epp.options import TlsOptions
+
+if TYPE_CHECKING:
+    from epp.wire.aio import Certificate
 
 _VERSIONS = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVersion.TLSv1_3}
 
@@ -37,7 +41,7 @@ _VALID = timedelta(days=3650)
 
 
 def server_context(options: TlsOptions) -> ssl.SSLContext:
-    """A context for HTTP/2 servers: ALPN ``h2``, TLS 1.2 or later.
+    """A context for our own HTTP/2 server: ALPN ``h2``, TLS 1.2 or later.
 
     Raises: ConfigError naming the flag, or the file that cannot be used.
     """
@@ -53,6 +57,27 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
     else:
         _load(context, options.cert_path)
     return context
+
+
+def certificate(options: TlsOptions) -> Certificate:
+    """The same for ``grpc.aio``, which takes the PEM texts and speaks TLS 1.2 or later with its own choice of suites.
+
+    Raises: ConfigError naming the flag that grpcio cannot honour, or the file that cannot be used.
+    """
+    from epp.wire.aio import Certificate
+
+    for flag, asked in (
+        ("--tls-min-version=VersionTLS13", options.min_version == "VersionTLS13"),
+        ("--tls-cipher-suites", bool(options.cipher_suites)),
+    ):
+        if asked:
+            raise ConfigError(f"{flag} cannot be honoured with --transport=grpcio; leave out one of the two")
+    server_context(options)  # refuses what cannot be used: grpcio would say so at the first handshake only
+    with tempfile.TemporaryDirectory() as name:
+        folder = options.cert_path or Path(name)
+        if options.cert_path is None:
+            write_self_signed(folder)
+        return Certificate((folder / "tls.crt").read_bytes(), (folder / "tls.key").read_bytes())
 
 
 def write_self_signed(folder: Path) -> None:
