@@ -64,6 +64,7 @@ def gateway(settings: ProxySettings) -> Bootstrap:
 def subset_list(addresses: Sequence[str]) -> dict[str, str]:
     """The headers that make a hint of list type."""
     value = Value()
+    value.list_value.SetInParent()  # an empty list is a list
     value.list_value.extend(addresses)
     return {LIST_HEADER: base64.b64encode(value.SerializeToString()).decode()}
 

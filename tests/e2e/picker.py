@@ -6,21 +6,17 @@ from collections.abc import Awaitable, Callable
 
 from epp import extproc
 from epp.accesslog import AccessLog
+from epp.config.build import build
 from epp.director import Director
 from epp.exchange import ExchangeSettings
 from epp.ledger import Ledger
 from epp.options import ResponseMode, StandaloneOptions, Transport
-from epp.parsers import OpenAIParser
 from epp.pool import Endpoint, Pool
 from epp.resolve import resolve
-from epp.scheduler import Profile
 from epp.telemetry import Telemetry
 from epp.wire.aio import GrpcioServer
 from epp.wire.limits import Limits
 from epp.wire.server import WireServer
-from scorers.pickers import MaxScorePicker, PickerParameters
-from scorers.queue import QueueScorer
-from scorers.running import RunningRequestsScorer
 
 LOOPBACK = "127.0.0.1"
 SLACK_BYTES = 1 << 16
@@ -31,10 +27,10 @@ class Picker:
         self.pool = Pool(options.pool_name)
         self.ledger = Ledger(self.pool)
         self.telemetry = Telemetry()
-        profile = Profile(
-            [], [], [(QueueScorer(), 2.0), (RunningRequestsScorer(), 1.0)], MaxScorePicker(PickerParameters(2))
-        )
-        director = Director(OpenAIParser(), profile, self.pool, self.ledger, self.telemetry)
+        plan = build(picks=2)
+        director = Director(plan.parser, plan.profile, self.pool, self.ledger, self.telemetry)
+        if plan.prefix_cache is not None:
+            self.pool.listeners.append(plan.prefix_cache)
         self.log = AccessLog(director)
         settings = ExchangeSettings(
             access_log=options.response_mode is ResponseMode.LEAN,

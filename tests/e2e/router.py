@@ -8,15 +8,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 
 import openai
 
-from epp.options import StandaloneOptions
+from epp.options import ResponseMode, StandaloneOptions
+from epp.standalone.binary import find_envoy
+from epp.standalone.endpoints import write_endpoints
 from epp.standalone.ports import claim
+from epp.standalone.proxy import Proxy
 from epp.standalone.run import standalone
+from epp.standalone.settings import ProxySettings, RequestMode
 from tests.e2e.background import PATIENCE_S, Background
 from tests.e2e.engine import Engine
+from tests.e2e.gateway import gateway
 from tests.e2e.picker import LOOPBACK, Picker, starts
 
 
@@ -65,6 +71,39 @@ def router(loop: Background, engines: Sequence[Engine], **options: Any) -> Itera
     finally:
         loop.call(stop.set)
         running.result(PATIENCE_S)
+
+
+@contextmanager
+def behind_gateway(
+    loop: Background, engines: Sequence[Engine], folder: Path, response_mode: ResponseMode = ResponseMode.FULL
+) -> Iterator[Router]:
+    """A picker as a gateway uses it: full duplex, with subset hints and no access log."""
+    port = claim(LOOPBACK, 0, "--port")
+    made: list[Picker] = []
+    options = StandaloneOptions(
+        endpoints=tuple(engine.address for engine in engines), response_mode=ResponseMode.FULL, metrics_port=0
+    )
+    picker = loop.run(starts(made)(options))
+    settings = ProxySettings(
+        host=LOOPBACK,
+        port=port,
+        admin_port=claim(LOOPBACK, 0, "--admin-port"),
+        picker_port=picker.grpc_port,
+        endpoints_file=folder / "endpoints.json",
+        request_mode=RequestMode.DUPLEX,
+        response_mode=response_mode,
+    )
+    write_endpoints(settings.endpoints_file, options.endpoints)
+    proxy = Proxy(find_envoy(None), settings, folder, configure=gateway)
+    loop.run(proxy.start())
+    try:
+        with openai.OpenAI(
+            base_url=f"http://{LOOPBACK}:{port}/v1", api_key="none", max_retries=0, timeout=15
+        ) as client:
+            yield Router(loop, port, client, picker)
+    finally:
+        loop.run(proxy.stop(0.0))
+        loop.run(picker.stop(0.0))
 
 
 def accepts(port: int) -> bool:
