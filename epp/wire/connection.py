@@ -8,7 +8,8 @@ Source: RFC 9113.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from epp.wire import frames
@@ -17,12 +18,13 @@ from epp.wire.compression import HeaderReader
 from epp.wire.control import DRAIN_PING, Control
 from epp.wire.counters import Counters
 from epp.wire.deframer import Deframer
-from epp.wire.errors import ConnectionFault, ErrorCode, Malformed, StreamFault
-from epp.wire.events import Aborted, Event, Opened, Received
-from epp.wire.fields import Field, HttpHead, block, check_trailers
+from epp.wire.errors import ConnectionFault, ErrorCode, StreamFault
+from epp.wire.events import Aborted, Event
+from epp.wire.fields import HttpHead
 from epp.wire.floods import Flood
 from epp.wire.flow import ReceiveWindow
-from epp.wire.frames import DATA, END_STREAM, MAX_STREAM_ID, PADDED, Flag, unpack_u32
+from epp.wire.frames import DATA, MAX_STREAM_ID
+from epp.wire.inbound import Inbound
 from epp.wire.limits import Limits
 from epp.wire.outbound import Outbound
 from epp.wire.settings import DEFAULT_FRAME_BYTES, DEFAULT_WINDOW_BYTES, Setting
@@ -30,7 +32,6 @@ from epp.wire.stream import Closing, Stream
 from epp.wire.streams import StreamTable
 
 Head = TypeVar("Head")
-_TOO_LARGE = block((b":status", b"431"), (b"content-length", b"0"))
 
 
 class Connection(Generic[Head]):
@@ -39,34 +40,45 @@ class Connection(Generic[Head]):
     ``interpret`` is what the layer above makes of a request's head, a pure function (HeaderReader says why).
     """
 
-    __slots__ = ("_buckets", "_counters", "_deframer", "_events", "_handlers", "_limits", "_out", "_reader",
-                 "_receiving", "_streams", "_window", "closed")  # fmt: skip
+    __slots__ = ("_buckets", "_counters", "_deframer", "_events", "_handlers", "_limits", "_on_data", "_out",
+                 "_streams", "_window", "closed")  # fmt: skip
 
     def __init__(self, limits: Limits, counters: Counters, interpret: Callable[[HttpHead], Head]) -> None:
         self.closed = False
         """Whether the last GOAWAY is out, or the transport lost: nothing is read any more."""
         self._limits = limits
         self._counters = counters
-        self._events: list[Event[Head]] = []
+        self._events: deque[Event[Head]] = deque()
         self._deframer = Deframer(limits)
-        self._reader = HeaderReader(limits.max_header_block_bytes, interpret)
         self._buckets = Buckets(limits.floods)
-        self._streams = StreamTable()
-        self._out = Outbound(self._ended, self._grant)
+        self._streams = StreamTable(counters)
+        size = max(limits.connection_window_bytes, DEFAULT_WINDOW_BYTES)
+        self._window = ReceiveWindow(size, size)
+        self._out = Outbound(self._ended, limits.send_high_water_bytes)
         control = Control(self._streams, self._out, self._buckets, limits.stream_window_bytes, self.settle)
-        self._window = control.stream_window
+        inbound = Inbound(
+            limits,
+            counters,
+            self._buckets,
+            self._streams,
+            self._out,
+            HeaderReader(limits.max_header_block_bytes, interpret),
+            window=self._window,
+            stream_window=control.stream_window,
+            emit=self._events.append,
+            abort=self._abort,
+        )
+        self._on_data = inbound.on_data
         self._handlers: Mapping[int, Callable[[int, int, bytes], None]] = {
-            frames.HEADERS: self._on_headers,
+            frames.HEADERS: inbound.on_headers,
             frames.PRIORITY: control.on_priority,
-            frames.RST_STREAM: self._on_rst_stream,
+            frames.RST_STREAM: inbound.on_rst_stream,
             frames.SETTINGS: control.on_settings,
             frames.PUSH_PROMISE: control.on_push_promise,
             frames.PING: control.on_ping,
             frames.GOAWAY: control.on_goaway,
             frames.WINDOW_UPDATE: control.on_window_update,
         }
-        size = max(limits.connection_window_bytes, DEFAULT_WINDOW_BYTES)
-        self._receiving = ReceiveWindow(size, size)
         self._greet(size)
 
     def _greet(self, window_bytes: int) -> None:
@@ -108,7 +120,7 @@ class Connection(Generic[Head]):
             return
         self._out.now = self._buckets.now = now
         self._counters.bytes_received += len(data)
-        events = self._events = []
+        events = self._events
         try:
             for kind, flags, stream_id, payload in self._deframer.feed(data):
                 try:
@@ -120,134 +132,14 @@ class Connection(Generic[Head]):
                         self._buckets.charge(Flood.UNKNOWN_FRAMES)
                 except StreamFault as fault:
                     self._fail_stream(fault)
-                if events:
-                    yield from events
-                    events.clear()
-                    if self.closed:
-                        return
+                while events:
+                    yield events.popleft()
+                if self.closed:
+                    return
         except ConnectionFault as fault:
             self._terminate(fault)
-            yield from events
-
-    def _on_data(self, flags: int, stream_id: int, payload: bytes) -> None:
-        length = len(payload)
-        if not self._receiving.spend(length):
-            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "DATA beyond the connection's window")
-        if flags & PADDED:
-            payload = frames.unpadded(payload)
-        stream = self._streams.open.get(stream_id)
-        if stream is None:
-            self._streams.check_late(stream_id)
-            return
-        if stream.remote_ended:
-            raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, "DATA after END_STREAM")
-        if length and not stream.receiving.spend(length):
-            raise StreamFault(stream_id, ErrorCode.FLOW_CONTROL_ERROR, "DATA beyond the stream's window")
-        if stream.content_left is not None:
-            stream.content_left -= len(payload)
-        if flags & END_STREAM:
-            self._end_request(stream)
-        else:
-            if not payload:
-                self._buckets.charge(Flood.EMPTY_DATA)
-            self._check_content(stream, stream.content_left)
-            self._grant(stream)
-        self._events.append(Received(stream, payload, stream.remote_ended))
-
-    def _end_request(self, stream: Stream) -> None:
-        if stream.content_left:
-            raise StreamFault(stream.id, ErrorCode.PROTOCOL_ERROR, "the body's length is not its content-length")
-        stream.remote_ended = True
-
-    def _check_content(self, stream: Stream, left: int | None) -> None:
-        if left is not None and left < 0:
-            raise StreamFault(stream.id, ErrorCode.PROTOCOL_ERROR, "the body is longer than its content-length")
-
-    def _grant(self, stream: Stream) -> None:
-        """Let the client send more, unless it does not read what we send."""
-        if (
-            stream.receiving.consumed * 2 >= stream.receiving.size
-            and stream.queued_bytes < self._limits.send_high_water_bytes
-            and not stream.remote_ended
-            and not stream.finishing
-            and (increment := stream.receiving.grant())
-        ):
-            self._out.control(frames.window_update(stream.id, increment))
-
-    def _on_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
-        parent = None
-        if flags & Flag.PRIORITY:
-            if len(payload) < 5:
-                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "HEADERS without room for its priority")
-            parent = unpack_u32(payload)[0] & MAX_STREAM_ID
-            payload = payload[5:]
-        stream = self._streams.open.get(stream_id)
-        ended = bool(flags & END_STREAM)
-        if stream is None and self._streams.is_idle(stream_id):
-            self._on_request(stream_id, payload, ended)
-        else:
-            section = self._reader.fields(payload)  # wanted or not: the dynamic table must stay in step
-            if stream is None:
-                self._streams.check_late(stream_id)
-            else:
-                self._on_trailers(stream, section, ended)
-        if parent == stream_id:
-            raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "a stream cannot depend on itself")
-
-    def _on_request(self, stream_id: int, header_block: bytes, ended: bool) -> None:
-        served = self._streams.admit(stream_id)
-        try:
-            head, meaning = self._reader.request(header_block)
-        except Malformed as error:
-            raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, str(error)) from None
-        if not served:
-            self._streams.close(stream_id, Closing.RESET_BY_US)
-            return
-        if len(self._streams.open) >= self._limits.max_concurrent_streams:
-            self._refuse(stream_id)
-            return
-        stream = Stream(stream_id, self._out.initial_window, self._window(), head.content_length)
-        self._streams.open[stream_id] = stream
-        self._counters.streams += 1
-        self._counters.streams_total += 1
-        if ended:
-            self._end_request(stream)
-        if head.size_bytes > self._limits.max_header_list_bytes:
-            self._out.headers(stream, _TOO_LARGE, end_stream=True)
-        else:
-            self._events.append(Opened(stream, meaning, ended))
-
-    def _refuse(self, stream_id: int) -> None:
-        self._buckets.charge(Flood.RESETS)
-        self._counters.refused_streams += 1
-        self._out.control(frames.rst_stream(stream_id, ErrorCode.REFUSED_STREAM))
-        self._streams.close(stream_id, Closing.RESET_BY_US)
-
-    def _on_trailers(self, stream: Stream, section: Sequence[Field], ended: bool) -> None:
-        if stream.remote_ended:
-            raise StreamFault(stream.id, ErrorCode.STREAM_CLOSED, "HEADERS after END_STREAM")
-        try:
-            check_trailers(section)
-        except Malformed as error:
-            raise StreamFault(stream.id, ErrorCode.PROTOCOL_ERROR, str(error)) from None
-        if not ended:
-            raise StreamFault(stream.id, ErrorCode.PROTOCOL_ERROR, "trailers without END_STREAM")
-        self._end_request(stream)
-        self._events.append(Received(stream, b"", True))
-
-    def _on_rst_stream(self, _flags: int, stream_id: int, payload: bytes) -> None:
-        stream = self._streams.open.get(stream_id)
-        if stream is None:
-            self._streams.check_not_idle(stream_id)  # else it crossed the stream's end
-            return
-        self._counters.resets_received += 1
-        if stream.answered:
-            self._buckets.give(Flood.RESETS)
-        else:
-            self._counters.resets_unanswered += 1
-        self._abort(stream, Closing.RESET_BY_PEER, unpack_u32(payload)[0])
-        if not stream.answered:
-            self._buckets.charge(Flood.RESETS)
+            while events:
+                yield events.popleft()
 
     # Calls in
 
@@ -294,8 +186,8 @@ class Connection(Generic[Head]):
         """Return what to write now; call again until it is empty or the transport is full."""
         out = self._out
         out.now = now
-        reads = not self.closed and out.queued_bytes < self._limits.max_connection_queue_bytes
-        if reads and (increment := self._receiving.grant()):
+        reads = not self.closed and out.queued_bytes < self._limits.connection_high_water_bytes
+        if reads and (increment := self._window.grant()):
             out.control(frames.window_update(0, increment))
         data = out.take()
         self._counters.bytes_sent += len(data)
@@ -317,18 +209,16 @@ class Connection(Generic[Head]):
 
     def end(self, fault: ConnectionFault | None = None) -> list[Event[Head]]:
         """Abort every stream: the transport was lost, or is to be closed, and then GOAWAY says why."""
-        self._events = []
         if not self.closed:
             if fault:
                 self._terminate(fault)
             else:
                 self._abort_all(ErrorCode.CANCEL)
-        return self._events
+        return self._take_events()
 
     def drop_stalled(self, now: float) -> list[Event[Head]]:
         """Reset the streams whose answers have waited too long for the client's windows."""
         self._buckets.now = now
-        self._events = []
         oldest = now - self._limits.stall_s
         try:
             for stream in [s for s in self.streams.values() if s.queued_bytes and s.blocked_since <= oldest]:
@@ -338,7 +228,12 @@ class Connection(Generic[Head]):
                 self._buckets.charge(Flood.STALLED)
         except ConnectionFault as fault:
             self._terminate(fault)
-        return self._events
+        return self._take_events()
+
+    def _take_events(self) -> list[Event[Head]]:
+        taken = list(self._events)
+        self._events.clear()
+        return taken
 
     def _terminate(self, fault: ConnectionFault) -> None:
         self._counters.connection_faults += fault.code is not ErrorCode.NO_ERROR
@@ -376,6 +271,5 @@ class Connection(Generic[Head]):
 
     def _close(self, stream: Stream, how: Closing) -> None:
         self._streams.close(stream.id, how)
-        self._counters.streams -= 1
         if stream.queued_bytes:
             self._out.forget(stream)

@@ -22,7 +22,7 @@ class Flood(Enum):
     CONTINUATIONS = "continuations"
     """Frames of one header block that never ends."""
     HEADER_BOMB = "header-bomb"
-    """A header block that is, or unpacks to, more than anybody needs."""
+    """A header block that is, or unpacks to, far more than the limit, or many that are just above it."""
     SETTINGS = "settings"
     PINGS = "pings"
     PRIORITIES = "priorities"
@@ -31,6 +31,7 @@ class Flood(Enum):
     WINDOW_UPDATES = "window-updates"
     """Windows opened in such small steps that every byte costs a frame."""
     UNKNOWN_FRAMES = "unknown-frames"
+    """Frames that we only ignore: of unknown types, GOAWAY, header blocks on streams that we have reset."""
     STALLED = "stalled"
     """Answers that the client asked for and then never let out."""
     UNREAD = "unread"
@@ -47,6 +48,7 @@ class Rate(NamedTuple):
 FLOOD_RATES: Mapping[Flood, Rate] = {
     Flood.RESETS: Rate(30_000, 500),
     Flood.STREAM_ERRORS: Rate(1_000, 20),
+    Flood.HEADER_BOMB: Rate(100, 1),
     Flood.SETTINGS: Rate(1_000, 10),
     Flood.PINGS: Rate(2_000, 50),
     Flood.PRIORITIES: Rate(2_000, 100),

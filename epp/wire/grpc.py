@@ -57,7 +57,7 @@ def interpret(head: HttpHead) -> GrpcHead:
     """Return what ``head`` asks for; a pure function."""
     fields = dict(head.fields)
     content_type = fields.get("content-type", "")
-    if not _CONTENT_TYPE.match(content_type):
+    if not _CONTENT_TYPE.match(content_type.lower()):
         text = f"content-type {content_type[:100]!r}: this port serves gRPC, application/grpc\n"
         return GrpcHead(head.path, (), refusal=Refusal(415, text))
     if head.method != "POST":
@@ -115,9 +115,12 @@ def refusal_head(refusal: Refusal) -> bytes:
 
 
 class MessageReader:
-    """Messages out of pieces of any size. ``held_bytes`` of the next one are kept until the rest comes."""
+    """Messages out of pieces of any size; each byte of a message is copied once when it comes in many.
 
-    __slots__ = ("_compressed", "_limit", "_parts", "_wanted", "fault", "held_bytes")
+    ``held_bytes`` of the message that is still arriving are kept, its prefix counted; 0 between messages.
+    """
+
+    __slots__ = ("_compressed", "_limit", "_missing", "_parts", "_prefix", "fault", "held_bytes")
 
     def __init__(self, max_message_bytes: int, compressed: bool) -> None:
         self.held_bytes = 0
@@ -125,43 +128,49 @@ class MessageReader:
         """Why nothing more can be read, once that is so; the messages before it are good."""
         self._limit = max_message_bytes
         self._compressed = compressed
-        self._parts: list[bytes] = []
-        self._wanted = PREFIX_BYTES  # bytes that the next step needs: a prefix, then prefix and message
+        self._prefix = b""  # of the next message, while incomplete
+        self._parts: list[bytes] = []  # of a message whose prefix is complete
+        self._missing = 0  # bytes of that message
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the messages that ``data`` completes."""
         messages: list[bytes] = []
-        if self.fault:
-            return messages
-        if self._parts:
-            self._parts.append(data)
-            self.held_bytes += len(data)
-            if self.held_bytes < self._wanted:
-                return messages
-            data = b"".join(self._parts)
-            self._parts.clear()
         start, end = 0, len(data)
-        self._wanted = PREFIX_BYTES
-        while end - start >= PREFIX_BYTES:
+        if self._missing:
+            self._parts.append(data[: self._missing])
+            if end < self._missing:
+                self._missing -= end
+                self.held_bytes += end
+                return messages
+            messages.append(b"".join(self._parts))
+            self._parts.clear()
+            start, self._missing = self._missing, 0
+        elif self._prefix:
+            data = self._prefix + data
+            end = len(data)
+            self._prefix = b""
+        while end - start >= PREFIX_BYTES and not self.fault:
             flag, length = _PREFIX.unpack_from(data, start)
+            start += PREFIX_BYTES
+            stop = start + length
             if flag or length > self._limit:
                 self.fault = self._refuse(flag, length)
-                self.held_bytes = 0
+            elif stop <= end:
+                messages.append(data[start:stop])
+                start = stop
+            else:
+                self._parts.append(data[start:])
+                self._missing = stop - end
+                self.held_bytes = end - start + PREFIX_BYTES
                 return messages
-            stop = start + PREFIX_BYTES + length
-            if stop > end:
-                self._wanted = stop - start
-                break
-            messages.append(data[start + PREFIX_BYTES : stop])
-            start = stop
-        self.held_bytes = end - start
-        if start < end:
-            self._parts.append(data[start:])
+        self._prefix = b"" if self.fault else data[start:]
+        self.held_bytes = len(self._prefix)
         return messages
 
     def drop(self) -> None:
         """Forget what is held; nothing will be fed any more."""
         self._parts.clear()
+        self._prefix = b""
         self.held_bytes = 0
 
     def _refuse(self, flag: int, length: int) -> GrpcFault:

@@ -30,6 +30,8 @@ class Limits:
     """CONTINUATION frames of one header block."""
     send_high_water_bytes: int = 1 * MIB
     """Unsent bytes of one stream above which it gets no more receive window."""
+    connection_high_water_bytes: int = 64 * MIB
+    """Unsent bytes of a connection above which none of its streams gets more receive window."""
     max_stream_queue_bytes: int = 64 * MIB
     """Unsent bytes of one stream above which it is reset."""
     max_connection_queue_bytes: int = 256 * MIB

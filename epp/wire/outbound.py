@@ -30,15 +30,14 @@ class Outbound:
     """The sending half of a connection.
 
     Invariant: ``queued_bytes`` is the sum over its streams; a stream with queued bytes and an open window is in the
-    rotation. ``ended`` is called when a stream's last frame was written, ``drained`` when its queue became empty.
-    Owned by the Connection.
+    rotation. ``ended`` is called when a stream's last frame was written. Owned by the Connection.
     """
 
     __slots__ = (
         "_chunks",
-        "_drained",
         "_ended",
         "_first_block",
+        "_high_water_bytes",
         "_rotation",
         "batched_bytes",
         "initial_window",
@@ -50,7 +49,7 @@ class Outbound:
         "window",
     )
 
-    def __init__(self, ended: Callable[[Stream], None], drained: Callable[[Stream], None]) -> None:
+    def __init__(self, ended: Callable[[Stream], None], high_water_bytes: int) -> None:
         self.window = DEFAULT_WINDOW_BYTES
         self.initial_window = DEFAULT_WINDOW_BYTES
         self.max_frame_bytes = DEFAULT_FRAME_BYTES
@@ -62,7 +61,7 @@ class Outbound:
         self.useful_frames = 0
         """DATA frames that were worth a WINDOW_UPDATE: not cut to almost nothing by the client's windows."""
         self._ended = ended
-        self._drained = drained
+        self._high_water_bytes = high_water_bytes
         self._chunks: list[bytes | memoryview] = []
         self._rotation: deque[Stream] = deque()
         self._first_block = True
@@ -123,6 +122,18 @@ class Outbound:
         self.queued_bytes -= stream.queued_bytes
         stream.queued_bytes = 0
         stream.queue = None
+
+    def grant(self, stream: Stream) -> None:
+        """Let the client send more on a stream when that is due, unless it does not read what we send on it."""
+        window = stream.receiving
+        if (
+            window.consumed * 2 >= window.size
+            and stream.queued_bytes < self._high_water_bytes
+            and not stream.remote_ended
+            and not stream.finishing
+            and (increment := window.grant())
+        ):
+            self._chunks.append(frames.window_update(stream.id, increment))
 
     def take(self) -> bytes:
         """Return what to write now, at most about BATCH_BYTES of DATA; empty when there is nothing."""
@@ -190,7 +201,7 @@ class Outbound:
             if stream.queued_bytes:
                 self._rotate_in(stream)
                 continue
-            self._drained(stream)
+            self.grant(stream)
             if stream.finishing and stream.trailers is not None:
                 self.headers(stream, stream.trailers, end_stream=True)
 

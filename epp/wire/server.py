@@ -57,9 +57,11 @@ class WireServer:
             self._server.close()
         links = list(self.links)
         for link in links:
-            link.close(ConnectionFault(ErrorCode.NO_ERROR, "the server stops"))
+            link.stop()
         if links:
-            await asyncio.wait([link.lost for link in links], timeout=self.limits.linger_s + 1)
+            await asyncio.wait([link.lost for link in links], timeout=self.limits.linger_s)
+        for link in self.links.copy():  # a client that does not read would hold us up for ever
+            link.abort()
 
     def statistics(self) -> Statistics:
         """Return what this server has done."""
@@ -97,8 +99,7 @@ class _Link(asyncio.Protocol):
         self._sweep = self._loop.call_later(server.limits.handshake_s, self._on_handshake_due)
         tls = transport.get_extra_info("ssl_object")
         if tls is not None and tls.selected_alpn_protocol() != "h2":
-            self.close(ConnectionFault(ErrorCode.INADEQUATE_SECURITY, "ALPN did not choose h2"))
-            return
+            self._session.end(ConnectionFault(ErrorCode.INADEQUATE_SECURITY, "ALPN did not choose h2"))
         self._flush()
 
     def data_received(self, data: bytes) -> None:
@@ -143,10 +144,15 @@ class _Link(asyncio.Protocol):
         self._loop.call_later(_SETTLE_S, self._on_settle_due)
         self._flush()
 
-    def close(self, fault: ConnectionFault) -> None:
-        """End the connection now, saying why."""
-        self._session.end(fault)
+    def stop(self) -> None:
+        """End the connection now, saying so."""
+        self._session.end(ConnectionFault(ErrorCode.NO_ERROR, "the server stops"))
         self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """End the connection without another word."""
+        self._transport.abort()
 
     # Ours
 

@@ -5,6 +5,7 @@ Source: RFC 9113 section 5.1.
 
 from __future__ import annotations
 
+from epp.wire.counters import Counters
 from epp.wire.errors import ConnectionFault, ErrorCode, StreamFault
 from epp.wire.frames import MAX_STREAM_ID
 from epp.wire.stream import ClosedStreams, Closing, Stream
@@ -16,14 +17,15 @@ class StreamTable:
     Owned by its Connection.
     """
 
-    __slots__ = ("_closed", "accepts_to", "last_id", "open")
+    __slots__ = ("_closed", "_counters", "accepts_to", "last_id", "open")
 
-    def __init__(self) -> None:
+    def __init__(self, counters: Counters) -> None:
         self.open: dict[int, Stream] = {}
         self.last_id = 0
         self.accepts_to = MAX_STREAM_ID
         """The id that our last GOAWAY promised to serve."""
         self._closed = ClosedStreams()
+        self._counters = counters
 
     def admit(self, stream_id: int) -> bool:
         """Take note of a new stream's id, and return whether it is to be served. Raises: ConnectionFault."""
@@ -32,11 +34,18 @@ class StreamTable:
         self.last_id = stream_id
         return stream_id <= self.accepts_to
 
+    def add(self, stream: Stream) -> None:
+        """Open a stream."""
+        self.open[stream.id] = stream
+        self._counters.streams += 1
+        self._counters.streams_total += 1
+
     def close(self, stream_id: int, how: Closing) -> Stream | None:
         """Move a stream to the closed ones; None when it was not open."""
         stream = self.open.pop(stream_id, None)
         if stream:
             stream.closed = True
+            self._counters.streams -= 1
         self._closed.add(stream_id, how)
         return stream
 

@@ -184,6 +184,27 @@ def test_a_small_block_that_unpacks_to_much_is_cut_off() -> None:
     assert peer.counters.floods == {Flood.HEADER_BOMB: 1}
 
 
+def test_header_lists_just_above_the_limit_are_answered_until_they_are_many() -> None:
+    peer = Peer()
+    large = [*REQUEST, *((f"x-{i}", "v" * 1000) for i in range(17))]
+    for stream_id in range(1, 2_001, 2):
+        peer.session.receive(peer.head(stream_id, large, end=True), peer.now)
+    assert goaway(peer.drain()) is CALM
+    assert peer.counters.floods == {Flood.HEADER_BOMB: 1}
+    assert peer.seen == []
+
+
+@pytest.mark.parametrize(
+    ("late", "flood"),
+    [(raw(DATA, 0, 1), Flood.EMPTY_DATA), (raw(HEADERS, END_HEADERS, 1, b"\x82"), Flood.UNKNOWN_FRAMES)],
+)
+def test_late_frames_on_a_stream_that_we_reset_have_a_bound(late: bytes, flood: Flood) -> None:
+    peer = Peer()
+    peer.send(peer.head(1, REQUEST), window_update(1, 0))
+    attack(peer, late, MANY)
+    assert peer.counters.floods == {flood: 1}
+
+
 def test_windows_opened_byte_by_byte_are_a_flood_before_they_cost_much() -> None:
     peer = Peer()
     peer.send(settings((4, 0)))

@@ -1,0 +1,177 @@
+"""What comes in: requests and what becomes of them, and how much more the client may send.
+
+Source: RFC 9113 sections 5.2, 6.1, 6.2, 6.4, 6.9 and 8.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from epp.wire import frames
+from epp.wire.buckets import Buckets
+from epp.wire.compression import HeaderReader
+from epp.wire.counters import Counters
+from epp.wire.errors import ConnectionFault, ErrorCode, Malformed, StreamFault
+from epp.wire.events import Event, Opened, Received
+from epp.wire.fields import Field, block, check_trailers
+from epp.wire.floods import Flood
+from epp.wire.flow import ReceiveWindow
+from epp.wire.frames import END_STREAM, MAX_STREAM_ID, PADDED, Flag, unpack_u32
+from epp.wire.limits import Limits
+from epp.wire.outbound import Outbound
+from epp.wire.stream import Closing, Stream
+from epp.wire.streams import StreamTable
+
+Head = TypeVar("Head")
+_TOO_LARGE = block((b":status", b"431"), (b"content-length", b"0"))
+
+
+class Inbound(Generic[Head]):
+    """The receiving half of a connection: its methods take flags, stream id and payload of one frame.
+
+    ``emit`` gets the events, ``abort`` ends a stream, ``stream_window`` makes a new stream's receive window.
+    Raises: every method, ConnectionFault or StreamFault; what was emitted before stands. Owned by the Connection.
+    """
+
+    __slots__ = ("_abort", "_buckets", "_counters", "_emit", "_limits", "_out", "_reader", "_stream_window", "_streams",
+                 "_window")  # fmt: skip
+
+    def __init__(
+        self,
+        limits: Limits,
+        counters: Counters,
+        buckets: Buckets,
+        streams: StreamTable,
+        out: Outbound,
+        reader: HeaderReader[Head],
+        *,
+        window: ReceiveWindow,
+        stream_window: Callable[[], ReceiveWindow],
+        emit: Callable[[Event[Head]], None],
+        abort: Callable[[Stream, Closing, int], None],
+    ) -> None:
+        self._limits = limits
+        self._counters = counters
+        self._buckets = buckets
+        self._streams = streams
+        self._out = out
+        self._reader = reader
+        self._window = window
+        self._stream_window = stream_window
+        self._emit = emit
+        self._abort = abort
+
+    def on_data(self, flags: int, stream_id: int, payload: bytes) -> None:
+        """Take in some of a request's body, within both windows and its content-length."""
+        length = len(payload)
+        if not self._window.spend(length):
+            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "DATA beyond the connection's window")
+        if flags & PADDED:
+            payload = frames.unpadded(payload)
+        stream = self._streams.open.get(stream_id)
+        if stream is None:
+            self._streams.check_late(stream_id)
+            if not payload and not flags & END_STREAM:
+                self._buckets.charge(Flood.EMPTY_DATA)
+            return
+        if stream.remote_ended:
+            raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, "DATA after END_STREAM")
+        if length and not stream.receiving.spend(length):
+            raise StreamFault(stream_id, ErrorCode.FLOW_CONTROL_ERROR, "DATA beyond the stream's window")
+        if stream.content_left is not None:
+            stream.content_left -= len(payload)
+        if flags & END_STREAM:
+            self._end_request(stream)
+        else:
+            if not payload:
+                self._buckets.charge(Flood.EMPTY_DATA)
+            self._check_content(stream, stream.content_left)
+            self._out.grant(stream)
+        self._emit(Received(stream, payload, stream.remote_ended))
+
+    def _end_request(self, stream: Stream) -> None:
+        if stream.content_left:
+            raise StreamFault(stream.id, ErrorCode.PROTOCOL_ERROR, "the body's length is not its content-length")
+        stream.remote_ended = True
+
+    def _check_content(self, stream: Stream, left: int | None) -> None:
+        if left is not None and left < 0:
+            raise StreamFault(stream.id, ErrorCode.PROTOCOL_ERROR, "the body is longer than its content-length")
+
+    def on_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
+        """Open a stream, or end one with trailers."""
+        parent = None
+        if flags & Flag.PRIORITY:
+            if len(payload) < 5:
+                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "HEADERS without room for its priority")
+            parent = unpack_u32(payload)[0] & MAX_STREAM_ID
+            payload = payload[5:]
+        stream = self._streams.open.get(stream_id)
+        ended = bool(flags & END_STREAM)
+        if stream is None and self._streams.is_idle(stream_id):
+            self._on_request(stream_id, payload, ended)
+        else:
+            section = self._reader.fields(payload)  # wanted or not: the dynamic table must stay in step
+            if stream is None:
+                self._streams.check_late(stream_id)
+                self._buckets.charge(Flood.UNKNOWN_FRAMES)
+            else:
+                self._on_trailers(stream, section, ended)
+        if parent == stream_id:
+            raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "a stream cannot depend on itself")
+
+    def _on_request(self, stream_id: int, header_block: bytes, ended: bool) -> None:
+        served = self._streams.admit(stream_id)
+        try:
+            head, meaning = self._reader.request(header_block)
+        except Malformed as error:
+            raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, str(error)) from None
+        if not served:
+            self._streams.close(stream_id, Closing.RESET_BY_US)
+            return
+        if len(self._streams.open) >= self._limits.max_concurrent_streams:
+            self._refuse(stream_id)
+            return
+        stream = Stream(stream_id, self._out.initial_window, self._stream_window(), head.content_length)
+        self._streams.add(stream)
+        if ended:
+            self._end_request(stream)
+        if head.size_bytes > self._limits.max_header_list_bytes:
+            self._buckets.charge(Flood.HEADER_BOMB)
+            self._out.headers(stream, _TOO_LARGE, end_stream=True)
+        else:
+            self._emit(Opened(stream, meaning, ended))
+
+    def _refuse(self, stream_id: int) -> None:
+        self._buckets.charge(Flood.RESETS)
+        self._counters.refused_streams += 1
+        self._out.control(frames.rst_stream(stream_id, ErrorCode.REFUSED_STREAM))
+        self._streams.close(stream_id, Closing.RESET_BY_US)
+
+    def _on_trailers(self, stream: Stream, section: Sequence[Field], ended: bool) -> None:
+        if stream.remote_ended:
+            raise StreamFault(stream.id, ErrorCode.STREAM_CLOSED, "HEADERS after END_STREAM")
+        try:
+            check_trailers(section)
+        except Malformed as error:
+            raise StreamFault(stream.id, ErrorCode.PROTOCOL_ERROR, str(error)) from None
+        if not ended:
+            raise StreamFault(stream.id, ErrorCode.PROTOCOL_ERROR, "trailers without END_STREAM")
+        self._end_request(stream)
+        self._emit(Received(stream, b"", True))
+
+    def on_rst_stream(self, _flags: int, stream_id: int, payload: bytes) -> None:
+        """Drop a stream; only if we had not answered yet was the work for nothing."""
+        stream = self._streams.open.get(stream_id)
+        if stream is None:
+            self._streams.check_not_idle(stream_id)  # else it crossed the stream's end
+            return
+        self._counters.resets_received += 1
+        if stream.answered:
+            self._buckets.give(Flood.RESETS)
+        else:
+            self._counters.resets_unanswered += 1
+        self._abort(stream, Closing.RESET_BY_PEER, unpack_u32(payload)[0])
+        if not stream.answered:
+            self._buckets.charge(Flood.RESETS)
