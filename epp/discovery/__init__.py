@@ -1,1 +1,5 @@
 """Where the endpoints come from."""
+
+from epp.discovery.file import FileDiscovery
+
+__all__ = ["FileDiscovery"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import stat
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from watchfiles import awatch
 
 from epp.discovery.listing import Listing, read_listing
 from epp.errors import ConfigError
-from epp.pool import Endpoint
+from epp.pool import Endpoint, Pool
 from epp.resolve import resolve
 from epp.telemetry.gauges import Reading
 
@@ -44,16 +44,15 @@ class _Version(NamedTuple):
 
 
 class FileDiscovery:
-    """Keeps ``apply`` told of the endpoints in one file. Owner: the event loop."""
+    """Keeps a pool as a file lists it. Owner: the event loop."""
 
-    def __init__(self, path: Path, apply: Callable[[Sequence[Endpoint]], None], *, watch: bool) -> None:
-        """``apply`` is ``Pool.replace``; it may refuse a list with ConfigError."""
+    def __init__(self, pool: Pool, path: Path, *, watch: bool) -> None:
         self.loaded = False
         """Whether a list was ever taken: before, nobody should be served."""
         self.reloads = 0
         self.errors = 0
         self._path = path
-        self._apply = apply
+        self._pool = pool
         self._watch = watch
         self._version: _Version | None = None
         self._resolved: dict[str, str] = {}
@@ -146,7 +145,7 @@ class FileDiscovery:
         endpoints, skipped = await self._with_addresses(listing)
         if listing.endpoints and not endpoints:
             raise ConfigError(f"{self._path}: no host is known; the first: {skipped[-1]}")
-        self._apply(endpoints)
+        self._pool.replace(endpoints)
         self.loaded = True
         self.reloads += 1
         for sentence in skipped:
