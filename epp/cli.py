@@ -71,7 +71,7 @@ PROGRAMS = (
         ),
         flags.STANDALONE,
         lambda given: arguments.standalone_options(given, flags.STANDALONE),
-        "epp.standalone.run", "run_standalone", "standalone",
+        "epp.standalone.command", "run_standalone", "standalone",
     ),
     Program(
         "sim",

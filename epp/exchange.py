@@ -43,6 +43,8 @@ class ExchangeSettings:
     access_log: bool = False
     """Completions arrive by access log when a stream does not see the response's body."""
     max_request_bytes: int = 64 * 1024 * 1024
+    any_subset: bool = True
+    """Whether the proxy may narrow the choice to some endpoints."""
     emit_endpoint_scores: bool = False
     clear_route_cache: bool = True
     """Let the proxy choose the route again, with the destination header set. Off where a route is drawn by lot."""
@@ -127,8 +129,7 @@ class Exchange:
         if message.HasField("protocol_config"):
             self._request_mode = message.protocol_config.request_body_mode
             self._response_mode = message.protocol_config.response_body_mode
-        subset = messages.subset_in(message.metadata_context) if message.HasField("metadata_context") else None
-        self._head = messages.request_head(message.request_headers, subset)
+        self._head = messages.request_head(message.request_headers, self._subset(message))
         if message.request_headers.end_of_stream:
             self._request = Side.ENDED
             return [self._decide(b"", "request_headers")]
@@ -154,8 +155,7 @@ class Exchange:
             raise TooLarge(f"the request body is larger than {self._settings.max_request_bytes} bytes")
         if part or not self._parts:  # an endless row of empty pieces takes no memory
             self._parts.append(part)
-        if message.HasField("metadata_context"):
-            self._narrow(message)
+        self._narrow(message)
         ends = message.request_body.end_of_stream
         if self._request_mode in BUFFERED:
             self._request = Side.ENDED if ends else Side.TRAILERS
@@ -181,9 +181,14 @@ class Exchange:
             raise ProtocolViolation(f"{kind} out of order: the request is {self._request.value}")
 
     def _narrow(self, message: ProcessingRequest) -> None:
-        subset = messages.subset_in(message.metadata_context)
+        subset = self._subset(message)
         if subset is not None and self._head is not None:
             self._head = RequestHead(self._head.headers, subset)
+
+    def _subset(self, message: ProcessingRequest) -> frozenset[str] | None:
+        if self._settings.any_subset and message.HasField("metadata_context"):
+            return messages.subset_in(message.metadata_context)
+        return None
 
     def _decide_and_forward(self, *, ends: bool) -> list[bytes]:
         body = b"".join(self._parts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -85,25 +84,6 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
                 await endpoints.close()
         finally:
             await picker.stop(options.drain_timeout_s)
-
-
-async def until_signalled(work: Callable[[asyncio.Event], Awaitable[None]]) -> None:
-    """Run ``work``; the first SIGINT or SIGTERM sets its event, the second cancels it."""
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    task = asyncio.ensure_future(work(stop))
-
-    def signalled() -> None:
-        if stop.is_set():
-            task.cancel()
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, signalled)
-    try:
-        await task
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
 
 
 def _as_client(host: str, port: int) -> str:

@@ -21,11 +21,12 @@ from epp.options import StandaloneOptions
 from epp.pool import Endpoint, Pool
 from epp.resolve import resolve
 from epp.standalone import tether
+from epp.signals import until_signalled
 from epp.standalone.binary import find_envoy
 from epp.standalone.errors import StartError
 from epp.standalone.ports import claim
 from epp.standalone.proxy import Proxy, restart_delay_s
-from epp.standalone.run import standalone, until_signalled
+from epp.standalone.run import standalone
 from epp.standalone.settings import ProxySettings
 from tests.e2e.background import Background, until
 from tests.epp.standalone.fixed_picker import FixedPicker

@@ -1,0 +1,178 @@
+"""A whole picker: every part made, wired, started and stopped in order. The one place that knows them all.
+
+discovery ─► pool ─► ledger, prefix cache, scraper (listeners)
+transport ─► ext-proc, access log, health ─► director ─► pool, ledger, telemetry
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from epp import extproc
+from epp.accesslog import AccessLog
+from epp.admin import Admin
+from epp.allocator import keep_freed_memory
+from epp.config.plan import Plan, ScrapeParameters
+from epp.decision import Cause, Outcome
+from epp.director import Director
+from epp.discovery.file import FileDiscovery
+from epp.exchange import ExchangeSettings
+from epp.health import Health
+from epp.ledger import Ledger
+from epp.options import TlsOptions, Transport
+from epp.pool import Endpoint, Pool
+from epp.readings import access_log_readings, prefix_readings, profile_readings, wire_readings
+from epp.resolve import resolve
+from epp.scrape.pace import Pace
+from epp.scrape.scraper import Scraper
+from epp.telemetry import Exposition, Telemetry
+from epp.transport import open_server
+from epp.wire.limits import Limits
+
+log = logging.getLogger(__name__)
+
+EXPIRE_EVERY_S = 5.0
+GC_YOUNG, GC_MIDDLE, GC_OLD = 20_000, 20, 1_000
+"""Thresholds of the collector. The hot path makes no cycles; a full collection walks the whole index and would be the
+longest pause there is, so it comes a thousand times as rarely. Source: benchmarks/decision.py."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a picker is told besides its plan. Ports: 0 takes a free one, None opens none."""
+
+    pool_name: str = "epp"
+    host: str = "127.0.0.1"
+    grpc_port: int = 0
+    health_port: int | None = None
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int = 0
+    transport: Transport = Transport.WIRE
+    tls: TlsOptions | None = None
+    exchange: ExchangeSettings = ExchangeSettings()
+    limits: Limits = Limits()
+    pace: Pace = Pace()
+    endpoints: tuple[str, ...] = ()
+    """``host:port``; empty leaves them to the plan's discovery, or to ``endpoints_file``."""
+    endpoints_file: Path | None = None
+    sample_ratio: float = 1.0
+    """Share of responses that the picker sees in full."""
+
+
+class App:
+    """A running picker. Owner: the event loop; ``start`` and ``stop`` are called once."""
+
+    def __init__(self, plan: Plan, settings: Settings) -> None:
+        self.pool = Pool(settings.pool_name)
+        self.ledger = Ledger(self.pool)
+        self.telemetry = Telemetry(
+            sample_ratio=settings.sample_ratio, producers={p.name: p.type_name for p in plan.profile.producers}
+        )
+        self.director = Director(plan.parser, plan.profile, self.pool, self.ledger, self.telemetry)
+        self.access_log = AccessLog(self.director)
+        self.health = Health(self._listed)
+        self.grpc_port = self.health_port = self.metrics_port = 0
+        self._plan, self._settings = plan, settings
+        self._discovery: FileDiscovery | None = None
+        self._closing = AsyncExitStack()
+        if plan.prefix_cache is not None:
+            self.pool.listeners.append(plan.prefix_cache)
+
+    async def start(self) -> None:
+        """Serve. Raises: ConfigError, OSError naming a port; nothing is left open then."""
+        async with AsyncExitStack() as stack:
+            await self._start(stack)
+            self._closing = stack.pop_all()
+        keep_freed_memory()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GC_YOUNG, GC_MIDDLE, GC_OLD)
+
+    async def stop(self, drain_timeout_s: float) -> None:
+        """Be not ready at once, let the streams under way end, for at most that long, and close everything."""
+        self.health.drain()
+        await self._server.drain(drain_timeout_s)
+        await self._closing.aclose()
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        settings = self._settings
+        await self._list_endpoints(stack)
+        if self._plan.scrape is not None:
+            await self._scrape(stack, self._plan.scrape)
+        stack.push_async_callback(cancelled, asyncio.create_task(self._expire(), name="expire-leases"))
+        methods = {
+            **extproc.methods(self.director, settings.exchange),
+            **self.access_log.methods(),
+            **self.health.methods(),
+        }
+        self._server = open_server(settings.transport, methods, settings.limits, settings.tls)
+        stack.push_async_callback(self._server.stop)
+        self.grpc_port = await self._server.start(settings.host, settings.grpc_port)
+        if settings.health_port is not None:
+            beside = open_server(settings.transport, self.health.methods(), settings.limits, None)
+            stack.push_async_callback(beside.stop)
+            self.health_port = await beside.start(settings.host, settings.health_port)
+        self._expose()
+        exposition = Exposition(self.telemetry, self.pool, self.ledger, build_ref=version("tierwise"))
+        admin = Admin(exposition, self.pool, self.ledger, lambda: self.health.serving)
+        stack.push_async_callback(admin.stop)
+        self.metrics_port = await admin.start(settings.metrics_host, settings.metrics_port)
+
+    async def _list_endpoints(self, stack: AsyncExitStack) -> None:
+        settings, found = self._settings, self._plan.discovery
+        if settings.endpoints:
+            self.pool.replace([Endpoint(address) for address in dict.fromkeys(await resolve(settings.endpoints))])
+        elif settings.endpoints_file is not None:
+            await self._follow(stack, settings.endpoints_file, watch=True)
+        elif found is not None:
+            await self._follow(stack, Path(found.path), watch=found.watch_file)
+
+    async def _follow(self, stack: AsyncExitStack, path: Path, *, watch: bool) -> None:
+        self._discovery = discovery = FileDiscovery(path, self.pool.replace, watch=watch)
+        await discovery.start()
+        stack.push_async_callback(discovery.stop)
+        self.telemetry.gauge_source(discovery.readings)
+
+    def _listed(self) -> bool:
+        """Whether anybody has said yet where the endpoints are."""
+        return self._discovery is None or self._discovery.loaded
+
+    async def _scrape(self, stack: AsyncExitStack, parameters: ScrapeParameters) -> None:
+        scraper = Scraper(self.pool, self.ledger, parameters, self._settings.pace, ended=self._ended)
+        await scraper.start()
+        stack.push_async_callback(scraper.stop)
+        self.telemetry.gauge_source(scraper.readings)
+
+    def _expose(self) -> None:
+        add = self.telemetry.gauge_source
+        add(wire_readings(self._server.statistics))
+        add(access_log_readings(self.access_log))
+        add(profile_readings(self._plan.profile))
+        if self._plan.prefix_cache is not None:
+            add(prefix_readings(self._plan.prefix_cache, self.pool))
+
+    async def _expire(self) -> None:
+        """Take back the picks whose end nobody reported."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(EXPIRE_EVERY_S)
+            for pick_id, cause in self.ledger.expire(clock()):
+                self._ended(pick_id, cause)
+
+    def _ended(self, pick_id: int, cause: Cause) -> None:
+        self.director.ended(pick_id, Outcome(cause))
+
+
+async def cancelled(task: asyncio.Task[None]) -> None:
+    """Cancel ``task`` and wait until it has ended."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

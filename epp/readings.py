@@ -1,0 +1,105 @@
+"""Numbers that the parts keep for themselves, as metrics: read when Prometheus asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, fields
+
+from epp.accesslog import AccessLog
+from epp.pool import Pool
+from epp.scheduler import Profile
+from epp.telemetry import Reading, Source
+from epp.wire.counters import Statistics
+from scorers.prefix_cache import PrefixCache
+
+
+def wire_readings(statistics: Callable[[], Statistics]) -> Source:
+    """Connections, streams, resets and floods of a transport."""
+
+    def read() -> Iterator[Reading]:
+        now = statistics()
+        gauges = {"connections": now.connections, "streams": now.streams}
+        for name, value in gauges.items():
+            yield Reading(f"tierwise_wire_{name}", f"Open {name} of the ext-proc port.", (), [((), value)])
+        for field in fields(now):
+            name, value = field.name, getattr(now, field.name)
+            if name not in gauges and name != "floods":
+                plain = name.removesuffix("_total")
+                text = f"{plain.replace('_', ' ').capitalize()}."
+                yield Reading(f"tierwise_wire_{plain}", text, (), [((), value)], counter=True)
+        yield Reading(
+            "tierwise_wire_floods",
+            "Connections ended because they crossed a bound.",
+            ("bound",),
+            [((flood.value,), count) for flood, count in now.floods.items()],
+            counter=True,
+        )
+
+    return read
+
+
+def access_log_readings(access_log: AccessLog) -> Source:
+    """What became of the entries of the proxy's access log."""
+
+    def read() -> Iterator[Reading]:
+        yield Reading(
+            "tierwise_access_log_entries",
+            "Entries of the proxy's access log, by what they told: ended (closed a pick), without_pick, unmatched "
+            "(closed before), garbage.",
+            ("result",),
+            [((name,), count) for name, count in asdict(access_log.statistics()).items() if name != "entries"],
+            counter=True,
+        )
+
+    return read
+
+
+def profile_readings(profile: Profile) -> Source:
+    """Plugins that failed and were skipped."""
+
+    def read() -> Iterator[Reading]:
+        yield Reading(
+            "tierwise_plugin_failures",
+            "Times a plugin raised or answered what it must not, and was skipped.",
+            ("plugin_name",),
+            [((name,), count) for name, count in profile.failures.items()],
+            counter=True,
+        )
+
+    return read
+
+
+def prefix_readings(cache: PrefixCache, pool: Pool) -> Source:
+    """What the prefix index can hold and holds."""
+
+    def read() -> Iterator[Reading]:
+        everyone = pool.candidates()
+        held = cache.statistics()
+        block_tokens = cache.index.block_tokens
+        yield Reading(
+            "llm_d_epp_prefix_indexer_size",
+            "Blocks in the prefix index, of all endpoints.",
+            ("plugin_name", "plugin_type"),
+            [
+                ((producer.name, producer.type_name), tokens // block_tokens)
+                for producer, tokens in zip(cache.producers, held.tokens_by_tier, strict=True)
+            ],
+        )
+        for name, what, tokens in (
+            ("capacity", "can hold", cache.capacity_tokens),
+            ("used", "holds", cache.used_tokens),
+        ):
+            by_tier: dict[tuple[str, ...], int] = {}
+            for candidate in everyone:
+                for producer in cache.producers:
+                    key = (candidate.address, producer.tier.value)
+                    # Two producers of one tier know the same memory.
+                    by_tier[key] = max(by_tier.get(key, 0), tokens(candidate.slot, producer.name))
+            yield Reading(
+                f"tierwise_prefix_{name}_tokens",
+                f"Tokens that the prefix index {what} of an endpoint's tier.",
+                ("endpoint", "tier"),
+                by_tier.items(),
+            )
+
+    return read

@@ -1,0 +1,98 @@
+"""``tierwise serve``: the picker beside a proxy that somebody else runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable
+
+import uvloop
+
+from epp import logs
+from epp.app import App, Settings
+from epp.config.build import plan_from
+from epp.config.plan import Plan
+from epp.errors import ConfigError
+from epp.exchange import ExchangeSettings
+from epp.options import ServeOptions
+from epp.scrape.pace import Pace
+from epp.signals import until_signalled
+from epp.wire.limits import Limits
+
+log = logging.getLogger(__name__)
+
+USAGE_ERROR, CANNOT_START = 2, 1
+
+
+def run_serve(options: ServeOptions) -> int:
+    """Run the command; the process's exit status."""
+    logs.set_up(options.log)
+    return run("tierwise serve", lambda: serve(options))
+
+
+def run(command: str, work: Callable[[], Awaitable[None]]) -> int:
+    """Run ``work`` on an event loop; what cannot be had is one sentence and an exit status."""
+    try:
+        uvloop.run(work())  # type: ignore[arg-type]
+    except ConfigError as error:
+        print(f"{command}: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    except OSError as error:
+        print(f"{command}: {error}", file=sys.stderr)
+        return CANNOT_START
+    return 0
+
+
+async def serve(options: ServeOptions) -> None:
+    """Serve until a signal, then drain. Raises: ConfigError, OSError."""
+    plan = plan_from(options.config_file, options.config_text, metrics_source=options.metrics_source)
+    announce(plan, options.notices)
+    if not options.endpoints and plan.discovery is None:
+        raise ConfigError(
+            "nothing says where the endpoints are: pass --endpoint HOST:PORT, or name a file-discovery plugin "
+            "in dataLayer.discovery"
+        )
+    app = App(plan, settings(options))
+
+    async def work(stop: asyncio.Event) -> None:
+        await app.start()
+        log.info(
+            "serving ext-proc on port %d, health on %d, metrics on %d; %d endpoints",
+            app.grpc_port, app.health_port, app.metrics_port, len(app.pool),
+        )  # fmt: skip
+        await stop.wait()
+        log.info("stopping: not ready from now on; streams have %g s to end", options.drain_timeout_s)
+        await app.stop(options.drain_timeout_s)
+
+    await until_signalled(work)
+
+
+def settings(options: ServeOptions) -> Settings:
+    """What the flags say of the picker."""
+    return Settings(
+        pool_name=options.pool_name,
+        host=options.host,
+        grpc_port=options.grpc_port,
+        health_port=options.grpc_health_port,
+        metrics_host=options.host,
+        metrics_port=options.metrics_port,
+        transport=options.transport,
+        tls=options.tls,
+        exchange=ExchangeSettings(
+            max_request_bytes=options.max_request_bytes,
+            any_subset=not options.disable_endpoint_subset_filter,
+            emit_endpoint_scores=options.emit_endpoint_scores,
+        ),
+        limits=Limits(max_receive_message_bytes=options.grpc_max_recv_bytes),
+        pace=Pace(busy_s=options.refresh_metrics_interval_s, staleness_s=options.metrics_staleness_threshold_s),
+        endpoints=options.endpoints,
+    )
+
+
+def announce(plan: Plan, notices: tuple[str, ...]) -> None:
+    """Say in the log what was understood."""
+    for notice in (*notices, *plan.warnings):
+        log.warning("%s", notice)
+    for line in plan.describe():
+        log.info("%s", line)

@@ -1,0 +1,59 @@
+"""``tierwise standalone``: what its options mean for the proxy and for the picker beside it."""
+
+from __future__ import annotations
+
+from epp import logs
+from epp.app import App, Settings
+from epp.config.build import plan_from
+from epp.errors import ConfigError
+from epp.exchange import ExchangeSettings
+from epp.options import ResponseMode, StandaloneOptions
+from epp.scrape.pace import Pace
+from epp.serve import announce, run
+from epp.signals import until_signalled
+from epp.standalone.run import LOOPBACK, standalone
+from epp.wire.limits import Limits
+
+ENDPOINTS_NAMED = 2
+"""How many endpoints a decision names where the configuration does not: the pick, and one to fall back to."""
+SLACK_BYTES = 1 << 16
+"""What an ext-proc message holds beside the request's body."""
+
+
+def run_standalone(options: StandaloneOptions) -> int:
+    """Run the command; the process's exit status."""
+    logs.set_up(options.log)
+    return run("tierwise standalone", lambda: until_signalled(lambda stop: standalone(options, start_picker, stop)))
+
+
+async def start_picker(options: StandaloneOptions) -> App:
+    """The picker, serving. Raises: ConfigError, OSError."""
+    plan = plan_from(options.config_file, options.config_text, picks=ENDPOINTS_NAMED)
+    announce(plan, options.notices)
+    if not options.endpoints and options.endpoints_file is None and plan.discovery is None:
+        raise ConfigError("nothing says where the endpoints are: pass --endpoint HOST:PORT, or --endpoints-file FILE")
+    app = App(plan, settings(options))
+    await app.start()
+    return app
+
+
+def settings(options: StandaloneOptions) -> Settings:
+    """What the options say of the picker."""
+    lean = options.response_mode is ResponseMode.LEAN
+    return Settings(
+        pool_name=options.pool_name,
+        host=LOOPBACK,
+        grpc_port=options.grpc_port,
+        metrics_host=options.host,
+        metrics_port=options.metrics_port,
+        transport=options.transport,
+        # The route, and with it the sample, is drawn before the picker is asked.
+        exchange=ExchangeSettings(
+            access_log=lean, clear_route_cache=False, max_request_bytes=options.max_request_bytes
+        ),
+        limits=Limits(max_receive_message_bytes=options.max_request_bytes + SLACK_BYTES),
+        pace=Pace(busy_s=options.refresh_metrics_interval_s, staleness_s=options.metrics_staleness_threshold_s),
+        endpoints=options.endpoints,
+        endpoints_file=options.endpoints_file,
+        sample_ratio=options.sample_rate if lean else 1.0,
+    )

@@ -1,0 +1,40 @@
+"""The transport that was asked for."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from epp.options import TlsOptions, Transport
+from epp.tls import certificate, server_context
+from epp.wire.counters import Statistics
+from epp.wire.limits import Limits
+from epp.wire.server import WireServer
+from epp.wire.service import Methods
+
+
+class Server(Protocol):
+    """A server of gRPC methods."""
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen, and return the port, which 0 leaves to the system. Raises: OSError."""
+
+    async def drain(self, timeout_s: float) -> None:
+        """Take no new calls and let the open ones end; what is open after ``timeout_s`` is cancelled."""
+
+    async def stop(self) -> None:
+        """Close every connection at once. Stopping twice is no error."""
+
+    def statistics(self) -> Statistics:
+        """What it has done."""
+
+
+def open_server(transport: Transport, methods: Methods, limits: Limits, tls: TlsOptions | None) -> Server:
+    """A server of ``methods`` that has not been started; grpcio is imported only where it is asked for.
+
+    Raises: ConfigError for certificates that cannot be used.
+    """
+    if transport is Transport.WIRE:
+        return WireServer(methods, limits=limits, tls=server_context(tls) if tls is not None else None)
+    from epp.wire.aio import GrpcioServer
+
+    return GrpcioServer(methods, limits=limits, tls=certificate(tls) if tls is not None else None)
