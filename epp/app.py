@@ -10,9 +10,8 @@ import asyncio
 import contextlib
 import gc
 import logging
-from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
@@ -57,9 +56,9 @@ class Settings:
     metrics_port: int = 0
     transport: Transport = Transport.WIRE
     tls: TlsOptions | None = None
-    exchange: ExchangeSettings = ExchangeSettings()
-    limits: Limits = Limits()
-    pace: Pace = Pace()
+    exchange: ExchangeSettings = field(default_factory=ExchangeSettings)
+    limits: Limits = field(default_factory=Limits)
+    pace: Pace = field(default_factory=Pace)
     endpoints: tuple[str, ...] = ()
     """``host:port``; empty leaves them to the plan's discovery, or to ``endpoints_file``."""
     endpoints_file: Path | None = None
@@ -136,7 +135,7 @@ class App:
             await self._follow(stack, Path(found.path), watch=found.watch_file)
 
     async def _follow(self, stack: AsyncExitStack, path: Path, *, watch: bool) -> None:
-        self._discovery = discovery = FileDiscovery(path, self.pool.replace, watch=watch)
+        self._discovery = discovery = FileDiscovery(self.pool, path, watch=watch)
         await discovery.start()
         stack.push_async_callback(discovery.stop)
         self.telemetry.gauge_source(discovery.readings)

@@ -20,8 +20,8 @@ from epp.errors import ConfigError
 from epp.options import StandaloneOptions
 from epp.pool import Endpoint, Pool
 from epp.resolve import resolve
-from epp.standalone import tether
 from epp.signals import until_signalled
+from epp.standalone import tether
 from epp.standalone.binary import find_envoy
 from epp.standalone.errors import StartError
 from epp.standalone.ports import claim
