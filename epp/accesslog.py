@@ -28,6 +28,8 @@ PICK = "pick"
 LAST_BYTE = "time_to_last_downstream_tx_byte"
 GONE = frozenset({"downstream_connection_termination", "downstream_remote_reset"})
 """The response flags that say that the client left."""
+SAMPLE = "sample"
+"""The name of the route whose responses pass through the picker."""
 MAX_DIGITS = 20
 """Of a pick id; a 64-bit number has no more."""
 
@@ -48,8 +50,10 @@ class AccessLogStatistics:
     """Entries that closed a pick."""
     without_pick: int = 0
     """Requests that the picker did not place: refused, too large, or served while it was away."""
+    sampled: int = 0
+    """Picks whose whole response the exchange has seen."""
     unmatched: int = 0
-    """Picks closed before, by the exchange or a lease, or made by an earlier picker."""
+    """Other picks closed before, by the exchange or a lease, or made by an earlier picker."""
     garbage: int = 0
     """Messages or pick ids that cannot be read."""
 
@@ -94,6 +98,8 @@ class AccessLog:
             counts.garbage += 1
         elif self._ends.ended(int(pick), outcome(entry)):
             counts.ended += 1
+        elif common.route_name == SAMPLE:
+            counts.sampled += 1
         else:
             counts.unmatched += 1
 

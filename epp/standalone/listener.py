@@ -60,6 +60,7 @@ from envoy_data_plane.envoy.type.v3 import (
 )
 from envoy_data_plane.google.protobuf import Any
 
+from epp.accesslog import NAMESPACE, SAMPLE
 from epp.options import ResponseMode
 from epp.standalone.clusters import (
     DESTINATION_KEY,
@@ -73,7 +74,6 @@ from epp.standalone.clusters import (
 from epp.standalone.settings import MIB, ProxySettings, RequestMode
 
 EXT_PROC = "envoy.filters.http.ext_proc"
-PICK_NAMESPACE = "tierwise"
 SUBSET_NAMESPACE = "envoy.lb.subset_hint"
 
 A_DAY = timedelta(days=1)
@@ -159,7 +159,7 @@ def routes(settings: ProxySettings) -> list[Route]:
     if settings.response_mode is ResponseMode.FULL or settings.sample_rate <= 0:
         return [everything]
     sample = Route(
-        name="sample",
+        name=SAMPLE,
         match=RouteMatch(
             prefix="/",
             runtime_fraction=RuntimeFractionalPercent(
@@ -218,7 +218,7 @@ def external_processor(settings: ProxySettings) -> ExternalProcessor:
         route_cache_action=ExternalProcessorRouteCacheAction.RETAIN,
         metadata_options=MetadataOptions(
             forwarding_namespaces=MetadataOptionsMetadataNamespaces(untyped=[SUBSET_NAMESPACE, DESTINATION_NAMESPACE]),
-            receiving_namespaces=MetadataOptionsMetadataNamespaces(untyped=[DESTINATION_NAMESPACE, PICK_NAMESPACE]),
+            receiving_namespaces=MetadataOptionsMetadataNamespaces(untyped=[DESTINATION_NAMESPACE, NAMESPACE]),
         ),
     )
 
@@ -245,7 +245,7 @@ def completions_log() -> AccessLog:
         typed_config=Any.pack(
             HttpGrpcAccessLogConfig(
                 common_config=CommonGrpcAccessLogConfig(
-                    log_name=PICK_NAMESPACE,
+                    log_name=NAMESPACE,
                     grpc_service=_picker_service(),
                     transport_api_version=ApiVersion.V3,
                     buffer_flush_interval=ENDS_REPORTED_EVERY,

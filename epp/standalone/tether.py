@@ -2,11 +2,13 @@
 
 Run as a script, ``python tether.py PARENT_PID PROGRAM ARGUMENT...``: a signal at the parent's death has to be asked
 for by the child itself, between fork and exec, where a threaded program must not run Python code. So a small
-interpreter asks for it, and then turns into the program.
+interpreter asks for it, and then turns into the program. On the way it takes all the open files that it may have: a
+proxy needs two for every request.
 """
 
 import ctypes
 import os
+import resource
 import signal
 import sys
 
@@ -20,6 +22,8 @@ def main() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the kernel knew
         sys.exit(1)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     os.execv(program, sys.argv[2:])  # noqa: S606 - its own arguments
 
 

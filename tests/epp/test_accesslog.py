@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.accesslog import GONE, PATH, AccessLog, outcome
+from epp.accesslog import GONE, PATH, SAMPLE, AccessLog, outcome
 from epp.decision import Cause, Outcome
 from epp.pb.accesslog_entry_pb2 import HTTPAccessLogEntry, ResponseFlags
 from epp.pb.accesslog_service_pb2 import StreamAccessLogsMessage, StreamAccessLogsResponse
@@ -101,6 +101,14 @@ def test_a_duplicate_and_an_unknown_pick_are_counted_and_change_nothing() -> Non
     log.received(message(entry("1"), entry("1"), entry("77")))
     assert len(picks.outcomes) == 1
     assert (log.statistics().ended, log.statistics().unmatched) == (1, 2)
+
+
+def test_the_end_of_a_sampled_pick_is_no_surprise() -> None:
+    log = AccessLog(Picks())
+    seen_whole = entry("77")
+    seen_whole.common_properties.route_name = SAMPLE
+    log.received(message(seen_whole))
+    assert (log.statistics().sampled, log.statistics().unmatched) == (1, 0)
 
 
 def test_an_entry_before_the_end_is_not_an_end() -> None:

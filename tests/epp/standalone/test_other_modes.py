@@ -31,6 +31,7 @@ def test_full_mode_shows_the_picker_every_piece_of_an_answer_as_it_comes(loop: B
 @pytest.mark.parametrize("rate", [1.0, 0.5])
 def test_the_sample_of_a_lean_proxy_is_shown_in_full(loop: Background, tmp_path: Path, rate: float) -> None:
     with stage(loop, tmp_path, sample_rate=rate) as sampled:
+        sampled.picker.knows_every_end = True
         for _ in range(60):
             assert sampled.ask().status == 200
         loop.until(lambda: sampled.picker.closed == 60)
@@ -40,6 +41,8 @@ def test_the_sample_of_a_lean_proxy_is_shown_in_full(loop: Background, tmp_path:
         # 60 draws: outside 10 to 50 once in 10^8 runs.
         assert sum(seen) == 60 if rate == 1.0 else 10 < sum(seen) < 50
         loop.until(lambda: len(sampled.picker.outcomes) == 60)
+        counts = sampled.picker.log.statistics()
+        assert (counts.sampled, counts.unmatched) == (sum(seen), 60 - sum(seen)), "the log says which they are"
 
 
 def test_fail_open_serves_by_turns_without_the_picker_and_asks_it_again_when_it_is_back(
