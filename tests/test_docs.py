@@ -1,0 +1,201 @@
+"""What the pages say is what the code does: links, flags, metrics, configurations and the example plugin."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from epp.app import App, Settings
+from epp.config.build import build
+from epp.config.defaults import default_config
+from epp.config.kinds import known_kinds
+from epp.config.load import load_file, load_text
+from epp.decision import Cause, Outcome, RequestHead, Usage
+from epp.flags import DEMO, SERVE, SIM, STANDALONE
+from scorers.base import Candidate, Prompt, Request, Slot
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted([ROOT / "README.md", *DOCS.glob("*.md")])
+EXAMPLE = DOCS / "examples" / "zone-affinity"
+
+FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+INCLUDE = re.compile(r"<!-- include (\S+) -->\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*)")
+METRIC_ROW = re.compile(r"^\| `((?:llm_d_epp|tierwise)_\w+)` \| (\w+) \| ([^|]*) \|", re.MULTILINE)
+
+NOT_OURS = frozenset({"mode"})
+"""Flags of other programs that the pages mention: Envoy's."""
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return [text for kind, text in FENCE.findall(path.read_text()) if kind == language]
+
+
+def anchors(path: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    for link in LINK.findall(FENCE.sub("", page.read_text())):
+        if "://" in link:
+            continue
+        target, _, anchor = link.partition("#")
+        path = (page.parent / target).resolve() if target else page
+        assert path.exists(), f"{named(page)} links to {link}, which does not exist"
+        if anchor:
+            assert anchor in anchors(path), f"{named(page)} links to {link}, and there is no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_flag_on_a_page_exists(page: Path) -> None:
+    known = {flag.name for flag in (*SERVE, *STANDALONE, *SIM, *DEMO)}
+    assert set(FLAG.findall(page.read_text())) - NOT_OURS <= known
+
+
+@pytest.mark.parametrize(("page", "flags"), [("configuration.md", SERVE), ("standalone.md", STANDALONE)])
+def test_every_flag_of_a_command_is_on_its_page(page: str, flags: tuple[object, ...]) -> None:
+    rows = [line for line in (DOCS / page).read_text().splitlines() if line.startswith("| `--")]
+    written = [name for row in rows for name in FLAG.findall(row.split("|")[1])]
+    assert sorted(written) == sorted(flag.name for flag in flags)  # type: ignore[attr-defined]
+
+
+def configurations() -> Iterator[tuple[str, str]]:
+    for page in (ROOT / "README.md", DOCS / "configuration.md"):
+        for i, text in enumerate(blocks(page, "yaml")):
+            yield f"{named(page)}-{i}", text
+
+
+@pytest.mark.parametrize("text", [t for _, t in configurations()], ids=[i for i, _ in configurations()])
+def test_every_configuration_on_a_page_loads(text: str) -> None:
+    for warning in build(load_text(text)).warnings:
+        assert warning.startswith("apiVersion: "), warning
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "manifests" / "config").glob("*.yaml")), ids=named)
+def test_every_configuration_in_manifests_loads(path: Path) -> None:
+    build(load_file(path))
+
+
+def test_the_default_configuration_on_the_page_is_the_default() -> None:
+    text = (DOCS / "configuration.md").read_text().partition("<!-- default -->")[2]
+    match = FENCE.search(text)
+    assert match
+    assert load_text(match[2]) == default_config()
+
+
+def test_every_plugin_type_is_on_the_page() -> None:
+    page = (DOCS / "configuration.md").read_text()
+    assert [name for name in known_kinds() if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_excerpt_is_in_its_file(page: Path) -> None:
+    for target, text in INCLUDE.findall(page.read_text()):
+        assert text in (page.parent / target).read_text(), f"{named(page)}: the excerpt of {target} is out of date"
+
+
+# The example plugin.
+
+
+@pytest.fixture
+def example_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example's module and entry point, as an installer leaves them."""
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())
+    for module in project["tool"]["setuptools"]["py-modules"]:
+        (tmp_path / f"{module}.py").write_bytes((EXAMPLE / f"{module}.py").read_bytes())
+    info = tmp_path / "zone_affinity-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: zone-affinity\nVersion: 1.0\n")
+    entries = project["project"]["entry-points"]["tierwise.plugins"].items()
+    (info / "entry_points.txt").write_text("\n".join(["[tierwise.plugins]", *(f"{k} = {v}" for k, v in entries)]))
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("example_installed")
+def test_the_example_plugin_decides_where_a_request_goes() -> None:
+    (text,) = blocks(DOCS / "plugins.md", "yaml")
+    plan = build(load_text(text))
+    label = "topology.kubernetes.io/zone"
+    zones = ("a", "b", "c")
+    candidates = [
+        Candidate(slot=Slot(i), address=f"10.0.0.{i}:8000", labels={label: zone}) for i, zone in enumerate(zones)
+    ]
+    for i, zone in enumerate(zones):
+        request = Request(id="r", model="m", target_model="m", headers={"x-zone": zone}, cached={})
+        request.prompts = (Prompt(identity=b"m", data=zone.encode() * 400),)
+        assert plan.profile.schedule(request, candidates).chosen == (candidates[i],)
+    assert plan.profile.failures == {}
+
+
+@pytest.mark.usefixtures("example_installed")
+def test_the_example_plugin_has_no_opinion_on_requests_without_a_zone() -> None:
+    scorer = known_kinds()["zone-affinity-scorer"]()
+    request = Request(id="r", model="m", target_model="m")
+    assert scorer.score(request, [Candidate(slot=Slot(0), address="10.0.0.1:8000")]) == [0.0]  # type: ignore[attr-defined]
+
+
+# Metrics.
+
+
+@pytest.fixture
+def collector_as_before() -> Iterator[None]:
+    """A picker sets up the garbage collector of its process."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+
+
+async def metrics_page(folder: Path) -> str:
+    """What a picker exposes that has seen a request, an answer and a refusal."""
+    listing = folder / "endpoints.yaml"
+    listing.write_text("endpoints: [{name: vllm-0, address: 127.0.0.1, port: '9'}]")
+    app = App(build(None), Settings(endpoints_file=listing))
+    await app.start()
+    try:
+        decision = app.director.decide(RequestHead({":path": "/v1/completions"}), b'{"model": "m", "prompt": "hello"}')
+        usage = Usage(prompt_tokens=2, completion_tokens=3)
+        outcome = Outcome(Cause.COMPLETED, 200, duration_s=1.0, ttft_s=0.5, response_bytes=9, usage=usage)
+        outcome.errors.append("ModelServerError")
+        app.director.ended(decision.pick_id, outcome)
+        async with aiohttp.ClientSession() as session:
+            url = f"http://127.0.0.1:{app.metrics_port}/metrics"
+            async with session.get(url, headers={"Accept": "text/plain"}) as response:
+                return await response.text()
+    finally:
+        await app.stop(0.0)
+
+
+@pytest.mark.usefixtures("collector_as_before")
+def test_every_metric_is_on_its_page_with_its_type_and_labels(tmp_path: Path) -> None:
+    exposed = asyncio.run(metrics_page(tmp_path))
+    types = dict(re.findall(r"^# TYPE ((?:llm_d_epp|tierwise)_\w+) (\w+)$", exposed, re.MULTILINE))
+    documented = METRIC_ROW.findall((DOCS / "metrics.md").read_text())
+    assert {name: kind for name, kind, _ in documented} == types
+    labels = {name: set(re.findall(r"`(\w+)`", cell)) for name, _, cell in documented}
+    requests = {"model_name", "target_model_name", "fairness_id", "priority"}
+    for name, _, cell in documented:
+        if "*request*" in cell:
+            labels[name] |= requests
+    for family in text_string_to_metric_families(exposed):
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        for sample in family.samples:
+            if name in labels:
+                assert set(sample.labels) - {"le"} == labels[name], name
