@@ -13,6 +13,7 @@ from typing import Any
 
 import openai
 
+from epp.app import App
 from epp.options import ResponseMode, StandaloneOptions
 from epp.standalone.binary import find_envoy
 from epp.standalone.endpoints import write_endpoints
@@ -23,7 +24,9 @@ from epp.standalone.settings import ProxySettings, RequestMode
 from tests.e2e.background import PATIENCE_S, Background
 from tests.e2e.engine import Engine
 from tests.e2e.gateway import gateway
-from tests.e2e.picker import LOOPBACK, Picker, starts
+from tests.e2e.picker import starts
+
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass
@@ -31,7 +34,7 @@ class Router:
     loop: Background
     port: int
     client: openai.OpenAI
-    picker: Picker
+    picker: App
 
     def complete(self, prompt: str, **more: Any) -> str:
         """The text of a completion, which is the address of the engine that gave it."""
@@ -57,7 +60,7 @@ def router(loop: Background, engines: Sequence[Engine], **options: Any) -> Itera
         endpoints=tuple(engine.address for engine in engines),
         **({"host": LOOPBACK, "port": port, "admin_port": 0, "metrics_port": 0, "drain_timeout_s": 5.0} | options),
     )
-    made: list[Picker] = []
+    made: list[App] = []
     stop = loop.call(asyncio.Event)
     running = asyncio.run_coroutine_threadsafe(standalone(chosen, starts(made), stop), loop.loop)
     try:
@@ -79,7 +82,7 @@ def behind_gateway(
 ) -> Iterator[Router]:
     """A picker as a gateway uses it: full duplex, with subset hints and no access log."""
     port = claim(LOOPBACK, 0, "--port")
-    made: list[Picker] = []
+    made: list[App] = []
     options = StandaloneOptions(
         endpoints=tuple(engine.address for engine in engines), response_mode=ResponseMode.FULL, metrics_port=0
     )
