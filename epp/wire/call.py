@@ -43,6 +43,4 @@ class GrpcCall:
     def finish(self, status: Status = Status.OK, message: str = "") -> None:
         """Send the trailers after what is queued."""
         if not self.over:
-            self.over = True
-            self.handler = None
-            self._session.finish(self.stream, grpc.trailers(status, message))
+            self._session.finish(self, grpc.trailers(status, message))

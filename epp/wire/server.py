@@ -89,9 +89,8 @@ class _Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # what create_server gives, under uvloop in name only
-        name = transport.get_extra_info("peername")
-        peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "")
         server = self._server
+        peer = _address(transport.get_extra_info("peername"))
         self._session = Session(server.methods, server.limits, server.counters, peer, self._wake)
         server.links.add(self)
         server.counters.connections += 1
@@ -223,3 +222,11 @@ class _Link(asyncio.Protocol):
         self._session.drop_stalled(self._loop.time())
         self._flush()
         self._sweep = self._loop.call_later(_SWEEP_S, self._on_sweep)
+
+
+def _address(peername: object) -> str:
+    """Return ``10.0.0.1:50000`` or ``[::1]:50000``."""
+    if not isinstance(peername, tuple):
+        return str(peername or "")
+    host, port = peername[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -68,10 +68,10 @@ class Session:
             _, stream_id = heappop(self._deadlines)
             stream = self._connection.streams.get(stream_id)
             if stream and isinstance(stream.call, GrpcCall):
-                self._counters.deadlines_exceeded += not stream.call.over
+                self._counters.deadlines_exceeded += 1
                 self._fail(stream.call, GrpcFault(Status.DEADLINE_EXCEEDED, "the client's deadline has passed"))
-                if not stream.closed:  # trailers behind bytes that the client does not let out
-                    self._connection.reset(stream, ErrorCode.CANCEL)
+            if stream and not stream.closed:  # trailers behind bytes that the client does not let out
+                self._connection.reset(stream, ErrorCode.CANCEL)
         self._busy = False
 
     def drop_stalled(self, now: float) -> None:
@@ -89,13 +89,15 @@ class Session:
             self._connection.headers(stream, grpc.RESPONSE_HEAD)
         self._counters.messages_sent += 1
         if not self._connection.send(stream, grpc.prefix(message), message):
-            call.over = True
+            call.over = True  # and cancelled soon, but not inside its own call to us
             self._overflowed.append(call)
         if not self._busy:
             self._wake()
 
-    def finish(self, stream: Stream, trailers: bytes) -> None:
+    def finish(self, call: GrpcCall, trailers: bytes) -> None:
         """End a call's response; without any message before, head and trailers are one block."""
+        stream = call.stream
+        self._close(call)
         if not stream.answered:
             trailers = grpc.RESPONSE_HEAD + trailers
         self._connection.finish(stream, trailers)
@@ -107,7 +109,6 @@ class Session:
         while self._overflowed:
             call = self._overflowed.pop()
             self._connection.reset(call.stream, ErrorCode.ENHANCE_YOUR_CALM)
-            self._release(call)
             self._cancel(call)
 
     # From events to handlers
@@ -167,7 +168,6 @@ class Session:
         except Exception:
             self._blame(call, "received")
         if call.over:
-            self._release(call)
             return
         if reader.fault:
             self._fail(call, reader.fault)
@@ -191,10 +191,8 @@ class Session:
 
     def _aborted(self, stream: Stream) -> None:
         call = stream.call
-        if isinstance(call, GrpcCall):
-            self._release(call)
-            if not call.over:
-                self._cancel(call)
+        if isinstance(call, GrpcCall) and not call.over:
+            self._cancel(call)
 
     # Ends
 
@@ -202,9 +200,8 @@ class Session:
         """End a call from our side: its handler is cancelled, its client told."""
         if call.over:
             return
-        self._release(call)
         self._cancel(call)
-        self.finish(call.stream, grpc.trailers(fault.status, str(fault)))
+        self.finish(call, grpc.trailers(fault.status, str(fault)))
 
     def _blame(self, call: GrpcCall, where: str) -> None:
         """A handler raised: its call fails, with nothing of the error in the answer; the others go on."""
@@ -213,8 +210,8 @@ class Session:
         self._fail(call, GrpcFault(Status.INTERNAL, "internal error"))
 
     def _cancel(self, call: GrpcCall) -> None:
-        call.over = True
-        handler, call.handler = call.handler, None
+        handler = call.handler
+        self._close(call)
         if handler is None:
             return
         try:
@@ -223,9 +220,13 @@ class Session:
             logger.exception("handler failed in cancelled")
             self._counters.handler_errors += 1
 
-    def _release(self, call: GrpcCall) -> None:
-        self._assembling_bytes -= call.reader.held_bytes
-        call.reader.drop()
+    def _close(self, call: GrpcCall) -> None:
+        """Part call, handler and stream, which know each other: no garbage is left for the collector to find."""
+        call.over = True
+        call.handler = call.stream.call = None
+        if call.reader.held_bytes:
+            self._assembling_bytes -= call.reader.held_bytes
+            call.reader.drop()
 
     def _remember_deadline(self, when: float, stream_id: int) -> None:
         heappush(self._deadlines, (when, stream_id))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 
 import pytest
 from hypothesis import given
@@ -304,9 +305,33 @@ def test_a_message_in_one_byte_pieces_is_not_joined_at_every_piece() -> None:
     assert reader.feed(stream[-1:]) == [bytes(100_000)]
 
 
-def test_a_long_status_message_is_cut_and_split_over_continuations_if_need_be() -> None:
+def test_a_finished_call_leaves_nothing_for_the_garbage_collector() -> None:
+    peer = Peer(methods={ECHO: lambda call: Echo(call, [])})
+    peer.open(1, end=True)
+    gc.collect()
+    gc.disable()
+    try:
+        for stream_id in range(3, 203, 4):
+            peer.session.receive(peer.head(stream_id) + raw(DATA, END_STREAM, stream_id, message(b"x")), peer.now)
+            peer.session.receive(peer.head(stream_id + 2) + rst(stream_id + 2), peer.now)
+            while peer.session.output(peer.now):
+                pass
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+def test_bytes_of_a_call_that_finished_early_are_not_counted_as_held() -> None:
+    peer = Peer(limits=Limits(max_assembly_bytes=10_000))
+    for stream_id in range(1, 41, 2):
+        peer.open(stream_id, QUIET)
+        peer.send(raw(DATA, 0, stream_id, message(bytes(8_000))[:4_000]))
+        assert peer.fields(peer.finish()[0])["grpc-status"] == "0"
+
+
+def test_a_long_status_message_is_cut_to_what_clients_take() -> None:
     peer = Peer()
     peer.open(1, QUIET)
     only, _reset = peer.finish(Status.INTERNAL, "é" * 5000)
     assert only.type == HEADERS
-    assert peer.fields(only)["grpc-message"] == "%C3%A9" * 1024
+    assert peer.fields(only)["grpc-message"] == "%C3%A9" * 512

@@ -1,0 +1,105 @@
+"""The sender against a naive model of two windows: nothing beyond them, nothing lost, nothing out of order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hyperframe.frame import DataFrame
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epp.wire.flow import ReceiveWindow
+from epp.wire.outbound import Outbound
+from epp.wire.stream import Stream
+from tests.epp.wire.peer import parse
+
+STREAMS = (1, 3, 5)
+steps = st.one_of(
+    st.tuples(st.just("data"), st.sampled_from(STREAMS), st.integers(0, 300)),
+    st.tuples(st.just("finish"), st.sampled_from(STREAMS), st.just(0)),
+    st.tuples(st.just("widen"), st.sampled_from(STREAMS), st.integers(1, 200)),
+    st.tuples(st.just("connection"), st.just(0), st.integers(1, 400)),
+    st.tuples(st.just("initial"), st.just(0), st.integers(0, 200)),
+    st.tuples(st.just("pause"), st.just(0), st.integers(0, 1)),
+    st.tuples(st.just("take"), st.just(0), st.just(0)),
+)
+
+
+class Model:
+    """What the client allows, and what it should have got."""
+
+    def __init__(self) -> None:
+        self.ended: list[int] = []
+        self.out = Outbound(lambda stream: self.close(stream), 1 << 20)
+        self.out.window, self.out.initial_window = 500, 100
+        self.streams = {i: Stream(i, 100, ReceiveWindow(1, 1), None) for i in STREAMS}
+        self.window, self.initial = 500, 100
+        self.windows = dict.fromkeys(STREAMS, 100)
+        self.given = dict.fromkeys(STREAMS, b"")
+        self.got = dict.fromkeys(STREAMS, b"")
+        self.counter = 0
+
+    def close(self, stream: Stream) -> None:
+        stream.closed = True
+        self.ended.append(stream.id)
+
+    def step(self, what: str, stream_id: int, number: int) -> None:
+        out = self.out
+        stream = self.streams.get(stream_id)
+        match what:
+            case "data" if stream and not stream.finishing:
+                self.counter += 1
+                body = bytes([self.counter % 256]) * number
+                self.given[stream_id] += b"prefix" + body
+                out.data(stream, b"prefix", body)
+            case "finish" if stream and not stream.finishing:
+                out.finish(stream, b"\x88")
+            case "widen" if stream and not stream.closed:
+                self.windows[stream_id] += number
+                out.widen_stream(stream, number)
+            case "connection":
+                self.window += number
+                out.widen(number)
+            case "initial":
+                for i in STREAMS:
+                    self.windows[i] += number - self.initial
+                self.initial = number
+                out.set_initial_window(number, [s for s in self.streams.values() if not s.closed])
+            case "pause":
+                out.paused = bool(number)
+            case "take":
+                self.take()
+
+    def take(self) -> None:
+        for frame in parse(self.out.take()):
+            if isinstance(frame, DataFrame):
+                self.window -= len(frame.data)
+                self.windows[frame.stream_id] -= len(frame.data)
+                self.got[frame.stream_id] += frame.data
+
+    def check(self) -> None:
+        """Frames may lie untaken while windows shrink, so the model is compared with what was written in all."""
+        for i in STREAMS:
+            assert self.given[i].startswith(self.got[i])
+        assert self.out.queued_bytes == sum(s.queued_bytes for s in self.streams.values())
+
+
+@given(st.lists(steps, max_size=60))
+def test_no_window_is_ever_crossed_and_everything_arrives_in_order(script: list[tuple[Any, ...]]) -> None:
+    model = Model()
+    for step in script:
+        model.step(*step)
+        model.take()
+        assert model.window >= 0
+        assert model.window == model.out.window
+        assert all(model.windows[i] == s.send_window for i, s in model.streams.items() if not s.closed)
+        model.check()
+    model.step("pause", 0, 0)
+    model.step("connection", 0, 100_000)
+    for stream_id in STREAMS:
+        model.step("widen", stream_id, 100_000)
+        model.step("finish", stream_id, 0)
+    model.take()
+    assert model.got == model.given
+    assert sorted(model.ended) == list(STREAMS)
+    assert model.out.queued_bytes == 0
