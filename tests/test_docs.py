@@ -31,7 +31,7 @@ FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 INCLUDE = re.compile(r"<!-- include (\S+) -->\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*)")
-METRIC_ROW = re.compile(r"^\| `((?:llm_d_epp|tierwise)_\w+)` \| (\w+) \| ([^|]*) \|", re.MULTILINE)
+METRIC_ROW = re.compile(r"^\| `((?:llm_d_epp|tierwise)_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 
 NOT_OURS = frozenset({"mode"})
 """Flags of other programs that the pages mention: Envoy's."""
