@@ -46,9 +46,9 @@ class Candidate(msgspec.Struct, frozen=True):
     """``namespace/name``."""
     labels: Mapping[str, str] = {}
     waiting: int = 0
-    """Requests queued in the engine: as scraped, plus those of ours that the scrape cannot have seen and that will queue."""
+    """Requests queued in the engine: as scraped, plus those of ours that no scrape can have seen and will queue."""
     running: int = 0
-    """Requests in the engine's batch: as scraped, plus those of ours that the scrape cannot have seen and that will run."""
+    """Requests in the engine's batch: as scraped, plus those of ours that no scrape can have seen and that will run."""
     kv_usage: float = 0.0
     """Share of the engine's GPU KV blocks in use, 0 to 1."""
     in_flight: int = 0
@@ -154,7 +154,7 @@ class Scorer(Plugin[P], ABC):
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
         """One score in [0, 1] per candidate, same order, higher is better; all equal means no opinion."""
 
-    def picked(self, request: Request, candidate: Candidate) -> None:  # noqa: B027 - most scorers keep no memory
+    def picked(self, request: Request, candidate: Candidate) -> None:
         """Note that ``request`` goes to ``candidate``; for scorers that remember."""
 
 

@@ -6,6 +6,7 @@ of all endpoints down a path.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import compress, count
 
 from scorers.base import Slot
@@ -13,17 +14,38 @@ from scorers.base import Slot
 _AS_BOOLEANS = bytes.maketrans(b"01", b"\0\1")
 
 
-def bits_of(holders: int) -> bytes:
-    """One byte, 0 or 1, for each bit, lowest first."""
-    return bin(holders)[:1:-1].encode().translate(_AS_BOOLEANS)
+def held_by_tier(groups: Sequence[tuple[int, int]], tiers: int) -> tuple[dict[Slot, int], ...]:
+    """For each tier the amount by endpoint, from ``(holders, amount)`` of holders that are in no other group.
 
-
-def slots_in(bits: bytes, tiers: int, tier: int) -> compress[Slot]:
-    """The endpoints that hold in ``tier``, of ``bits_of(holders)``."""
-    return compress(count(), bits[tier::tiers])  # type: ignore[arg-type]
+    Tiers that hold the same share one table: nobody may change it.
+    """
+    rows = [(_bits(holders), amount) for holders, amount in groups]
+    tables: list[dict[Slot, int]] = []
+    before: list[bytes] | None = None
+    for tier in range(tiers):
+        columns = [bits[tier::tiers].rstrip(b"\0") for bits, _ in rows]
+        tables.append(tables[-1] if columns == before else _table(columns, rows))
+        before = columns
+    return tuple(tables)
 
 
 def slots_of(holders: int, tiers: int) -> set[Slot]:
     """The endpoints that hold in any tier."""
-    bits = bits_of(holders)
-    return {slot for tier in range(tiers) for slot in slots_in(bits, tiers, tier)}
+    bits = _bits(holders)
+    return {slot for tier in range(tiers) for slot in _slots(bits[tier::tiers])}
+
+
+def _table(columns: list[bytes], rows: list[tuple[bytes, int]]) -> dict[Slot, int]:
+    table: dict[Slot, int] = {}
+    for column, (_, amount) in zip(columns, rows, strict=True):
+        table.update(dict.fromkeys(_slots(column), amount))
+    return table
+
+
+def _bits(holders: int) -> bytes:
+    """One byte, 0 or 1, for each bit, lowest first."""
+    return bin(holders)[:1:-1].encode().translate(_AS_BOOLEANS)
+
+
+def _slots(column: bytes) -> compress[Slot]:
+    return compress(count(), column)  # type: ignore[arg-type]

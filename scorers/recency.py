@@ -62,7 +62,7 @@ class Recency:
         self._end = Entry(Node(None, b""))  # closes the ring: newer than it is the oldest, older the newest
         self._end.newer = self._end.older = self._end
         self._entries: dict[Node, Entry] = {}
-        self.cuts = tuple([Cut(1 << (slot * tiers + tier), self._end) for tier in range(tiers)])
+        self.cuts: tuple[Cut, ...] = tuple([Cut(1 << (slot * tiers + tier), self._end) for tier in range(tiers)])
         self.whole = sum(cut.bit for cut in self.cuts)
 
     def __len__(self) -> int:
@@ -137,8 +137,8 @@ class Recency:
                     upper.partial |= cut.bit
         self._discard_unheld(below)
 
-    def clear(self) -> None:
-        """Hold nothing any more."""
+    def dissolve(self) -> None:
+        """Hold nothing any more; the last call. Links are cut, since rings would wait for the garbage collector."""
         entry = self._end.older
         while entry is not self._end:
             node, older = entry.node, entry.older
@@ -146,12 +146,11 @@ class Recency:
             node.partial &= ~self.whole
             if not node.holders:
                 node.remove()
-            del entry.newer, entry.older  # a ring would wait for the garbage collector
+            del entry.newer, entry.older
             entry = older
-        self._end.newer = self._end.older = self._end
+        del self._end.newer, self._end.older
         self._entries.clear()
-        for cut in self.cuts:
-            cut.last, cut.used, cut.kept = self._end, 0, 0
+        self.cuts = ()
 
     def _lift(self, entry: Entry) -> None:
         """Take an entry out of the order and of the tiers' sums."""

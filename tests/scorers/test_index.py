@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from scorers.base import Prompt, Slot
 from scorers.index import PrefixIndex
+from scorers.recency import Entry
+from scorers.tree import Node
 
 A, B, C = Slot(0), Slot(1), Slot(2)
 GPU, CPU = 0, 1
@@ -242,6 +246,21 @@ def test_a_slot_far_out_costs_no_more_than_its_bit() -> None:
     index.record(index.match(prompt("abc")), far)
     index.check_integrity()
     assert index.match(prompt("abc")).held == ({}, {far: 3 * BLOCK})
+
+
+def test_what_is_evicted_or_removed_is_freed_without_the_garbage_collector() -> None:
+    index = Checked(gpu=8 * BLOCK, cpu=20 * BLOCK)
+    gc.collect()
+    gc.disable()
+    try:
+        for n in range(200):
+            index.send("ab" + "xyz"[n % 3] * (n % 7) + "uvw"[n % 2 :], Slot(n % 3))
+        for slot in (A, B, C):
+            index.remove_endpoint(slot)
+        left = [each for each in gc.get_objects() if isinstance(each, Node | Entry)]
+    finally:
+        gc.enable()
+    assert left == [index._root]
 
 
 def test_an_index_without_tiers_is_refused() -> None:

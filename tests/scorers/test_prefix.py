@@ -86,7 +86,7 @@ def test_an_engine_that_reports_no_block_size_is_taken_to_have_the_configured_on
         ({"maxPrefixTokensToMatch": 0, "maxPrefixBlocksToMatch": 3, "blockSizeTokens": 64}, 192),
     ],
 )
-def test_tokens_limit_a_match_and_blocks_only_without_them(parameters: dict[str, int], limit: int) -> None:
+def test_tokens_limit_a_match_and_blocks_only_without_them(parameters: dict[str, Any], limit: int) -> None:
     assert producer(**parameters).parameters.limit_tokens == limit
 
 
