@@ -59,6 +59,6 @@ def test_requests_go_through_each_arms_proxy(tmp_path: Path, arm: Arm) -> None:
         if arm.config is None:
             assert [counters.requests for counters in watch.now.values()] == [4, 4]
         else:
-            assert watch.total.gpu_share > 0.6  # each group stays where it was
+            assert watch.total.gpu_tokens == 6 * 96  # all but the first of each group, at block granularity
 
     asyncio.run(scenario())
