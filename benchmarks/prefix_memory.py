@@ -37,7 +37,8 @@ def unshared(endpoints: int) -> Work:
 def shared(endpoints: int) -> Work:
     """30 system prompts of 30k tokens, each with an own question of 256 tokens sent to every endpoint."""
     random = Random(1)
-    for system in [random.randbytes(4 * 30_000) for _ in range(30)]:
+    for _ in range(30):
+        system = random.randbytes(4 * 30_000)
         for slot in range(endpoints):
             yield Prompt(b"m", system + random.randbytes(4 * 256)), Slot(slot)
 

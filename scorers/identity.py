@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import os
 from hashlib import shake_256
+from struct import iter_unpack
 
 from xxhash import xxh3_64
 
@@ -68,7 +69,8 @@ class PrefixHasher:
 def digests(state: xxh3_64, data: memoryview, begin: int, end: int, step: int) -> bytes:
     """The digest at each ``step`` bytes of ``data[begin:end]``, joined; ``state`` is at ``begin`` and goes to ``end``.
 
-    The only loop over single blocks: it runs over what is new.
+    The only loop over single blocks: it runs over what is new. (``iter_unpack`` cuts faster than slices of a view.)
     """
     update, digest = state.update, state.digest
-    return b"".join([digest() for at in range(begin, end, step) if update(data[at : at + step]) is None])
+    blocks = iter_unpack(f"{step}s", data[begin:end])
+    return b"".join([digest() for (block,) in blocks if update(block) is None])

@@ -2,8 +2,8 @@
 
 One tree of runs (``scorers.tree``) for all endpoints and tiers; one order of last use for each endpoint
 (``scorers.recency``). A decision hashes its prompt once, along the runs that are known, and what it costs follows the
-number of runs on the path, not that of their blocks, endpoints or tiers; to that come 0.2 µs for each new block and
-0.03 µs for each endpoint that holds something.
+number of runs on the path, not that of their blocks, endpoints or tiers; to that come 0.15 µs for each new block
+and 0.03 µs for each endpoint that holds something.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scorers.tree import Node, Walk, walk
 
 BYTES_PER_TOKEN = 4
 BLOCK_TOKENS = 64
-"""Smaller ones follow a prompt's end more closely and cost more: 8 bytes and 0.15 µs for each new block."""
+"""Smaller ones follow a prompt's end more closely and cost more: 8 bytes and 0.15 µs for every new one."""
 
 
 class Statistics(NamedTuple):
