@@ -23,18 +23,22 @@ class Pace:
 
     def after_success(self, before_s: float, *, in_flight: bool, busy_endpoints: int) -> float:
         """The next interval: an endpoint whose requests have ended slows down by halves."""
-        if in_flight:
-            return self.at_pick(busy_endpoints)
-        return min(self.idle_s, max(self.busy_s, before_s * 2))
+        return self.at_pick(busy_endpoints) if in_flight else self._slower(before_s)
 
     def after_failure(self, before_s: float) -> float:
         """The next interval; requests in flight do not make a dead endpoint answer."""
-        return min(self.idle_s, max(self.busy_s, before_s * 2))
+        return self._slower(before_s)
 
     def at_pick(self, busy_endpoints: int) -> float:
         """The interval of an endpoint with requests of ours."""
-        return min(max(self.busy_s, busy_endpoints / self.most_per_s), max(self.busy_s, self.idle_s))
+        return self._within(busy_endpoints / self.most_per_s)
 
     def stale_after(self, interval_s: float) -> float:
         """How old a reading may be while ``interval_s`` is in force."""
         return interval_s + self.staleness_s
+
+    def _slower(self, before_s: float) -> float:
+        return self._within(before_s * 2)
+
+    def _within(self, interval_s: float) -> float:
+        return max(self.busy_s, min(self.idle_s, interval_s))

@@ -123,7 +123,7 @@ class Scraper:
 
     def endpoint_added(self, candidate: Candidate) -> None:
         """Read it at once, or soon where many are added together."""
-        target = _Target(candidate.slot, candidate.address, self._clock(), self._pace.busy_s)
+        target = _Target(candidate.slot, candidate.address, self._clock(), self._pace.idle_s)
         self._targets[target.address] = target
         self._schedule(target, self._jitter() * min(self._pace.idle_s, len(self._targets) / self._pace.most_per_s))
         self._expect(target)

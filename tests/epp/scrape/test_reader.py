@@ -1,0 +1,190 @@
+"""Five gauges out of a page, against the library's parser and by example."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from epp.scrape.reader import ScrapeError, labels_of, read_engine, samples
+from epp.seat import EngineMetrics
+from scorers.base import LoraState
+
+VLLM = b"""\
+# HELP python_gc_objects_collected_total Objects collected during gc
+# TYPE python_gc_objects_collected_total counter
+python_gc_objects_collected_total{generation="0"} 11000.0
+# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="m"} 3.0
+# HELP vllm:num_requests_waiting Number of requests waiting to be processed.
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{engine="0",model_name="m"} 7.0
+# HELP vllm:num_requests_waiting_by_reason Same, by reason.
+vllm:num_requests_waiting_by_reason{engine="0",model_name="m",reason="capacity"} 99.0
+vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.25
+vllm:e2e_request_latency_seconds_bucket{engine="0",le="+Inf",model_name="m"} 12.0
+vllm:lora_requests_info{max_lora="4",running_lora_adapters="a, b",waiting_lora_adapters=""} 1.7e+09
+vllm:cache_config_info{block_size="16",num_cpu_blocks="None",num_gpu_blocks="27000",engine="0"} 1.0
+"""
+
+RUNNING = b"vllm:num_requests_running"
+
+
+def test_a_page_of_vllm() -> None:
+    assert read_engine(VLLM) == EngineMetrics(
+        waiting=7,
+        running=3,
+        kv_usage=0.25,
+        block_tokens=16,
+        gpu_blocks=27000,
+        lora=LoraState(running=frozenset({"a", "b"}), waiting=frozenset(), max_loras=4),
+    )
+
+
+def test_line_ends_may_be_crlf_and_the_last_may_be_missing() -> None:
+    assert read_engine(VLLM.replace(b"\n", b"\r\n")) == read_engine(VLLM) == read_engine(VLLM.rstrip())
+
+
+@pytest.mark.parametrize(
+    ("line", "running"),
+    [
+        (b"vllm:num_requests_running 4", 4),
+        (b"  vllm:num_requests_running\t4  ", 4),
+        (b"vllm:num_requests_running{} 4", 4),
+        (b'vllm:num_requests_running { engine = "0" , } 4', 4),
+        (b'vllm:num_requests_running{model_name="a}b,\\"{c\\\\"} 4', 4),
+        (b'vllm:num_requests_running{engine="0"} 4 1700000000000', 4),
+        (b"vllm:num_requests_running 4e0", 4),
+        (b"vllm:num_requests_running 1.2E+1", 12),
+        (b'vllm:num_requests_running{engine="0"} 4\nvllm:num_requests_running{engine="1"} 5', 9),
+        (b"vllm:num_requests_running NaN\nvllm:num_requests_running 5", 5),
+        (b"vllm:num_requests_running +Inf\nvllm:num_requests_running 5", 5),
+        (b"vllm:num_requests_running -3", 0),
+        (b"vllm:num_requests_running 1e300", 10**9),
+    ],
+)
+def test_every_way_to_write_a_gauge(line: bytes, running: int) -> None:
+    assert read_engine(line).running == running
+    assert read_engine(b"other 1\n" + line + b"\nother 2\n").running == running
+
+
+def test_names_in_comments_labels_and_longer_names_are_not_samples() -> None:
+    page = b'# HELP vllm:num_requests_running vllm:num_requests_running 8\nx{a="vllm:num_requests_running 8"} 1\n'
+    page += b"my_vllm:num_requests_running 8\nvllm:num_requests_running_total 8\nvllm:num_requests_waiting 2\n"
+    assert (read_engine(page).running, read_engine(page).waiting) == (0, 2)
+
+
+def test_the_older_name_of_kv_usage_counts_where_the_newer_is_absent() -> None:
+    old = b"vllm:num_requests_running 1\nvllm:gpu_cache_usage_perc 0.5\n"
+    assert read_engine(old).kv_usage == 0.5
+    assert read_engine(old + b"vllm:kv_cache_usage_perc 0.75\n").kv_usage == 0.75
+
+
+def test_several_engines_behind_one_address_are_added_up() -> None:
+    page = b"".join(
+        line % (number, number)
+        for number in (1, 2)
+        for line in (
+            b'vllm:num_requests_running{engine="%d"} %d\n',
+            b'vllm:num_requests_waiting{engine="%d"} %d0\n',
+            b'vllm:kv_cache_usage_perc{engine="%d"} 0.%d\n',
+            b'vllm:cache_config_info{engine="%d",block_size="32",num_gpu_blocks="%d000"} 1\n',
+        )
+    )
+    engine = read_engine(page)
+    assert (engine.running, engine.waiting, engine.block_tokens, engine.gpu_blocks) == (3, 30, 32, 3000)
+    assert engine.kv_usage == pytest.approx(0.15)
+
+
+@pytest.mark.parametrize("written", [b"None", b"", b"0", b"-5", b"1.5", b"9" * 30, "١٦".encode()])
+def test_a_cache_size_that_is_no_positive_number_is_unknown(written: bytes) -> None:
+    page = VLLM.replace(b'"16"', b'"' + written + b'"').replace(b'"27000"', b'"' + written + b'"')
+    assert (read_engine(page).block_tokens, read_engine(page).gpu_blocks) == (None, None)
+
+
+def test_the_newest_lora_sample_counts_wherever_it_stands() -> None:
+    info = b'vllm:lora_requests_info{max_lora="%d",running_lora_adapters="%s",waiting_lora_adapters="w"} %d\n'
+    page = VLLM + info % (2, b"new", 1_900_000_000) + info % (1, b"old", 1_600_000_000)
+    assert read_engine(page).lora == LoraState(frozenset({"new"}), frozenset({"w"}), 2)
+
+
+def test_a_page_of_something_else_is_refused_with_a_hint() -> None:
+    with pytest.raises(ScrapeError, match=r"neither vllm:num_requests_waiting nor .*; point the scraper at a vLLM"):
+        read_engine(b"<html>hello</html>")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"vllm:num_requests_running x",
+        b"vllm:num_requests_running ",
+        b"vllm:num_requests_running 1_000",
+        b"vllm:num_requests_running 1 2 3",
+        b'vllm:num_requests_running{engine="0" 4',
+        b'vllm:num_requests_running{engine="0"}',
+        b"vllm:num_requests_running{" + b"x" * 70_000 + b"} 1",
+        b"vllm:num_requests_running 4\nvllm:cache_config_info{block_size=16} 1",
+        b'vllm:num_requests_running 4\nvllm:cache_config_info{block_size="16" num_gpu_blocks="1"} 1',
+    ],
+)
+def test_a_malformed_line_is_an_error_that_shows_it_in_short(line: bytes) -> None:
+    with pytest.raises(ScrapeError) as caught:
+        read_engine(line)
+    assert len(str(caught.value)) < 300
+
+
+LABELS = st.dictionaries(
+    st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True),
+    st.text(st.sampled_from('ab"\\{}=,# \té'), max_size=6) | st.just("line\nbreak"),
+    max_size=3,
+)
+VALUES = st.floats(width=32) | st.integers(-5, 10**6).map(float)
+NAMES = st.sampled_from(["vllm:num_requests_running", "vllm:num_requests_runnin", "vllm:num_requests_running_x", "up"])
+
+
+def escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def line(name: str, labels: Mapping[str, str], value: float, style: int) -> str:
+    space = " " * (style % 3 == 0)
+    written = ",".join(f'{key}{space}={space}"{escaped(text)}"' for key, text in labels.items())
+    block = f"{{{written}{',' if style % 2 and labels else ''}}}" if labels or style % 5 == 0 else ""
+    number = {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN" if math.isnan(value) else repr(value))
+    return f"{name}{block} {number}{' 1700000000000' if style % 7 == 0 else ''}"
+
+
+@given(st.lists(st.tuples(NAMES, LABELS, VALUES, st.integers(0, 209)), max_size=8))
+@settings(deadline=None)
+def test_samples_are_those_that_the_library_finds(lines: list[tuple[str, dict[str, str], float, int]]) -> None:
+    text = "".join(f"{line(*spec)}\n" for spec in lines)
+    expected = [
+        (found.labels, found.value)
+        for metric in text_string_to_metric_families(text)
+        for found in metric.samples
+        if found.name == RUNNING.decode()
+    ]
+    ours = [(labels_of(sample), sample.value) for sample in samples(text.encode(), RUNNING)]
+    assert repr(ours) == repr(expected)  # NaN differs from itself
+
+
+PIECES = st.sampled_from(
+    [b"vllm:num_requests_running", b"vllm:num_requests_waiting", b"vllm:cache_config_info", b"vllm:lora_requests_info",
+     b"vllm:kv_cache_usage_perc", b'{block_size="16"}', b'{a="', b'"', b"}", b"{", b" 1", b" NaN", b"\n", b"\r\n", b",",
+     b"=", b"\\", b"# ", b" 1e999", b"\xff", b"\0"]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES | st.binary(max_size=3), max_size=40).map(b"".join))
+def test_any_bytes_are_read_or_refused(page: bytes) -> None:
+    try:
+        engine = read_engine(page)
+    except ScrapeError:
+        return
+    assert engine.running >= 0
+    assert 0 <= engine.kv_usage <= 1

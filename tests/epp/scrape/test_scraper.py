@@ -1,0 +1,259 @@
+"""The scraper against engines on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+from aiohttp import web
+
+from epp.config.plan import ScrapeParameters
+from epp.decision import Cause
+from epp.errors import ConfigError
+from epp.ledger import Ledger
+from epp.pool import Endpoint, Pool
+from epp.scrape import Pace, Scraper
+from scorers.base import Candidate
+from tests.epp.scrape.engines import Engine, Reports, endless, engine, mute, page
+
+FAST = Pace(busy_s=0.005, idle_s=0.02, staleness_s=0.03, timeout_s=0.1)
+PATIENCE_S = 20
+
+
+@dataclass
+class Stage:
+    """A pool, its ledger and a scraper that runs."""
+
+    pool: Pool
+    ledger: Ledger
+    scraper: Scraper
+    reports: Reports
+    ended: list[tuple[int, Cause]]
+
+    def candidate(self, address: str) -> Candidate:
+        found = self.pool.candidate(address)
+        assert found is not None
+        return found
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Look at every turn of the loop."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition():  # noqa: ASYNC110 - over real sockets, nobody has an event for every condition
+                await asyncio.sleep(0.001)
+
+    def errors(self) -> dict[tuple[str, ...], float]:
+        return {
+            labels: value
+            for reading in self.scraper.readings()
+            if reading.name == "tierwise_scrape_errors"
+            for labels, value in reading.samples
+        }
+
+
+@asynccontextmanager
+async def stage(
+    *addresses: str,
+    pace: Pace = FAST,
+    parameters: ScrapeParameters | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> AsyncIterator[Stage]:
+    pool, ended, reports = Pool(), list[tuple[int, Cause]](), Reports()
+    pool.listeners.append(reports)
+    ledger = Ledger(pool)
+    pool.replace([Endpoint(address) for address in addresses])
+
+    def end(pick_id: int, cause: Cause) -> None:
+        ended.append((pick_id, cause))
+        ledger.close(pick_id, cause)
+
+    scraper = Scraper(pool, ledger, parameters or ScrapeParameters(), pace, ended=end, clock=clock)
+    await scraper.start()
+    try:
+        yield Stage(pool, ledger, scraper, reports, ended)
+    finally:
+        await scraper.stop()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not [task for task in others if "_scrape" in repr(task)]
+
+
+async def patiently(reports: Reports) -> Candidate:
+    async with asyncio.timeout(PATIENCE_S):
+        return await reports.heard.get()
+
+
+def dead_address() -> str:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{unused.getsockname()[1]}"
+
+
+def test_what_engines_say_reaches_the_pool_again_and_again_over_one_connection_each() -> None:
+    async def scenario() -> None:
+        async with engine() as one, engine() as two, stage(one.address, two.address) as s:
+            await s.until(lambda: min(one.reads, two.reads) > 5)
+            seen = s.candidate(one.address)
+            assert (seen.fresh, seen.block_tokens) == (True, 16)
+            assert seen.running == seen.gpu_blocks
+            assert {len(one.connections), len(two.connections)} == {1}
+
+    asyncio.run(scenario())
+
+
+def test_dead_and_silent_endpoints_are_reported_and_delay_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        dead = dead_address()
+        with mute() as silent:
+            async with engine() as alive, stage(alive.address, silent, dead) as s:
+                await reported(alive, silent, dead, s)
+
+    async def reported(alive: Engine, silent: str, dead: str, s: Stage) -> None:
+        await s.until(lambda: {(dead, "connection"), (silent, "timeout")} <= s.errors().keys())
+        await s.until(lambda: sum(r.levelno == logging.WARNING for r in caplog.records) == 2)
+        assert alive.reads > 2
+        assert [s.candidate(a).fresh for a in (alive.address, silent, dead)] == [True, False, False]
+        await s.until(lambda: s.errors()[dead, "connection"] > 5)
+
+    asyncio.run(scenario())
+    warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert len(warnings) == 2
+    assert all("no metrics for" in text for text in warnings)
+
+
+def test_an_endpoint_that_goes_and_comes_back_is_stale_meanwhile_and_keeps_its_last_numbers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def scenario() -> None:
+        async with engine() as first:
+            address = first.address
+            context = stage(address)
+            s = await context.__aenter__()
+            await s.until(lambda: s.candidate(address).fresh)
+        await s.until(lambda: not s.candidate(address).fresh)
+        assert s.candidate(address).running > 0
+        async with engine(address=address):
+            await s.until(lambda: s.candidate(address).fresh)
+            await context.__aexit__(None, None, None)
+
+    asyncio.run(scenario())
+    words = [r.getMessage() for r in caplog.records if r.name.startswith("epp.scrape")]
+    assert [("no metrics" in w, "read again" in w) for w in words] == [(True, False), (False, True)]
+
+
+def test_a_pick_brings_the_next_reading_forward() -> None:
+    async def scenario() -> None:
+        slow = Pace(busy_s=0.01, idle_s=3600)
+        async with engine() as one, stage(one.address, pace=slow) as s:
+            await patiently(s.reports)
+            reads = one.reads
+            s.ledger.open(s.candidate(one.address), 10, time.monotonic())
+            await s.until(lambda: one.reads > reads + 3)
+
+    asyncio.run(scenario())
+
+
+def test_without_requests_the_pace_is_the_idle_one_again() -> None:
+    async def scenario() -> None:
+        slow = Pace(busy_s=0.01, idle_s=3600)
+        async with engine() as one, stage(one.address, pace=slow) as s:
+            await patiently(s.reports)
+            pick_id = s.ledger.open(s.candidate(one.address), 10, time.monotonic())
+            await patiently(s.reports)
+            s.ledger.close(pick_id, Cause.COMPLETED)
+
+            def interval_s() -> float:
+                return next(value for r in s.scraper.readings() if "interval" in r.name for _, value in r.samples)
+
+            await s.until(lambda: interval_s() > 0.3)
+
+    asyncio.run(scenario())
+
+
+def test_what_an_engine_has_lost_is_given_back() -> None:
+    async def scenario() -> None:
+        async def idle(_: int) -> web.StreamResponse:
+            return web.Response(text=page(running=0))
+
+        began = time.monotonic()
+        hundredfold = lambda: began + 100 * (time.monotonic() - began)  # noqa: E731
+        async with engine(idle) as one, stage(one.address, clock=hundredfold) as s:
+            await s.until(lambda: s.candidate(one.address).fresh)
+            pick_id = s.ledger.open(s.candidate(one.address), 10, hundredfold())
+            await s.until(lambda: bool(s.ended))
+            assert s.ended == [(pick_id, Cause.RECONCILED)]
+            assert s.candidate(one.address).in_flight == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_removed_endpoint_is_read_no_more_and_one_that_takes_its_slot_has_its_own_numbers() -> None:
+    async def scenario() -> None:
+        async with engine() as one, engine() as two, stage(one.address) as s:
+            await patiently(s.reports)
+            s.pool.replace([Endpoint(two.address)])
+            reads = one.reads
+            await s.until(lambda: two.reads > 5)
+            assert one.reads <= reads + 1
+            assert s.candidate(two.address).slot == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (endless, "size"),
+        (lambda _: respond(web.Response(status=500)), "status"),
+        (lambda _: respond(web.Response(status=302, headers={"Location": "http://127.0.0.1/"})), "status"),
+        (lambda _: respond(web.Response(text="hello")), "page"),
+        (lambda _: respond(web.Response(text="vllm:num_requests_running x")), "page"),
+    ],
+)
+def test_pages_that_cannot_be_used_are_counted_by_reason(answer: Callable[[int], object], reason: str) -> None:
+    async def scenario() -> None:
+        patient = Pace(busy_s=0.005, idle_s=0.02, staleness_s=0.03, timeout_s=10)
+        async with engine(answer) as one, stage(one.address, pace=patient) as s:  # type: ignore[arg-type]
+            await s.until(lambda: (one.address, reason) in s.errors())
+            assert not s.candidate(one.address).fresh
+
+    asyncio.run(scenario())
+
+
+async def respond(response: web.Response) -> web.StreamResponse:
+    return response
+
+
+def test_an_endpoint_may_have_its_metrics_elsewhere() -> None:
+    async def scenario() -> None:
+        async with engine() as one, stage() as s:
+            s.pool.replace([Endpoint("127.0.0.1:1", metrics_url=f"http://{one.address}/metrics")])
+            assert (await patiently(s.reports)).address == "127.0.0.1:1"
+
+    asyncio.run(scenario())
+
+
+def test_a_metrics_port_of_its_own_stands_for_the_serving_port() -> None:
+    async def scenario() -> None:
+        async with engine() as one:
+            port = int(one.address.rpartition(":")[2])
+            async with stage("127.0.0.1:1", parameters=ScrapeParameters(port=port)) as s:
+                assert (await patiently(s.reports)).address == "127.0.0.1:1"
+
+    asyncio.run(scenario())
+
+
+def test_certificates_that_cannot_be_read_are_refused_at_start() -> None:
+    async def scenario() -> None:
+        parameters = ScrapeParameters(scheme="https", ca_cert_path="/nowhere/ca.crt")
+        pool = Pool()
+        with pytest.raises(ConfigError, match="certificates for reading metrics"):
+            await Scraper(pool, Ledger(pool), parameters, FAST).start()
+
+    asyncio.run(scenario())
