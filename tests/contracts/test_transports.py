@@ -19,6 +19,7 @@ from epp.wire.server import WireServer
 from epp.wire.service import Call, Status
 
 TRANSPORTS = {"wire": WireServer, "grpcio": GrpcioServer}
+BLOCK = bytes(65_536)
 LIMITS = Limits(max_receive_message_bytes=5_000_000)
 
 
@@ -28,6 +29,7 @@ class Service:
     def __init__(self) -> None:
         self.seen: list[str] = []
         self.calls: list[Call] = []
+        self.arrived = threading.Event()
         self.ended = threading.Event()
 
     def methods(self) -> dict[str, Callable[[Call], Any]]:
@@ -38,6 +40,7 @@ class Service:
             "/test.S/Wait": lambda call: Wait(self, call),
             "/test.S/Broken": lambda call: Broken(self, call),
             "/test.S/Early": lambda call: Early(self, call),
+            "/test.S/Torrent": lambda call: Torrent(self, call),
             "/test.S/Metadata": lambda call: Metadata(self, call),
         }
 
@@ -83,6 +86,7 @@ class Refuse(Echo):
 class Wait(Echo):
     def received(self, message: bytes) -> None:
         self.service.seen.append("waiting")
+        self.service.arrived.set()
 
     def half_closed(self) -> None:
         pass
@@ -103,10 +107,22 @@ class Early(Echo):
         self.call.finish(Status.INTERNAL)
 
 
+class Torrent(Echo):
+    """Has more to say than any client will read."""
+
+    def received(self, message: bytes) -> None:
+        for _ in range(2_000):
+            self.call.send(BLOCK)
+
+
 class Metadata(Echo):
     def received(self, message: bytes) -> None:
         own = [pair for pair in self.call.metadata if not pair[0].startswith("user-agent")]
         self.call.send(repr((own, self.call.peer.rpartition(":")[0])).encode())
+
+
+async def turn() -> None:
+    """One turn of the server's loop."""
 
 
 class Running:
@@ -130,7 +146,7 @@ class Running:
 
     def close(self) -> None:
         self.call(self.server.drain(1))
-        self.call(asyncio.sleep(0))
+        self.call(turn())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()
         self.loop.close()
@@ -240,6 +256,14 @@ def test_a_client_that_goes_away(running: Running) -> None:
     check_cancelled(running)
 
 
+def test_a_client_that_does_not_read_costs_its_call(channel: grpc.Channel, running: Running) -> None:
+    call = channel.stream_stream("/test.S/Torrent")(endless(b"x"))
+    assert running.service.ended.wait(10)
+    assert running.service.seen == ["cancelled"]
+    call.cancel()
+    assert channel.unary_unary("/test.S/Echo")(b"fine", timeout=10) == b"fine"
+
+
 def test_a_handler_that_raises(channel: grpc.Channel, running: Running, caplog: pytest.LogCaptureFixture) -> None:
     code, text = failing(lambda: channel.unary_unary("/test.S/Broken")(b"x", timeout=10))
     assert code is grpc.StatusCode.INTERNAL
@@ -266,8 +290,7 @@ def test_metadata_and_peer(channel: grpc.Channel) -> None:
 
 def test_answers_that_come_later(channel: grpc.Channel, running: Running) -> None:
     call = channel.unary_unary("/test.S/Wait").future(b"x", timeout=10)
-    while not running.service.seen:
-        running.call(asyncio.sleep(0))
+    assert running.service.arrived.wait(10)
 
     def answer() -> None:
         running.service.calls[0].send(b"late")
@@ -290,10 +313,9 @@ def test_a_compressing_client(running: Running) -> None:
 
 def test_drain_lets_open_calls_end_and_takes_no_new_ones(channel: grpc.Channel, running: Running) -> None:
     call = channel.unary_unary("/test.S/Wait").future(b"x", timeout=10)
-    while not running.service.seen:
-        running.call(asyncio.sleep(0))
+    assert running.service.arrived.wait(10)
     draining = asyncio.run_coroutine_threadsafe(running.server.drain(10), running.loop)
-    running.call(asyncio.sleep(0.05))
+    running.call(turn())  # the drain has begun
     running.loop.call_soon_threadsafe(running.service.calls[0].finish, Status.CANCELLED, "drained")
     assert failing(call.result) == (grpc.StatusCode.CANCELLED, "drained")
     draining.result(15)
@@ -302,8 +324,7 @@ def test_drain_lets_open_calls_end_and_takes_no_new_ones(channel: grpc.Channel, 
 
 def test_stop_cancels_open_calls(channel: grpc.Channel, running: Running) -> None:
     call = channel.unary_unary("/test.S/Wait").future(b"x", timeout=10)
-    while not running.service.seen:
-        running.call(asyncio.sleep(0))
+    assert running.service.arrived.wait(10)
     running.call(running.server.stop())
     assert failing(call.result)[0] in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
     assert running.service.ended.wait(10)

@@ -170,7 +170,11 @@ def test_an_idle_connection_that_has_greeted_stays() -> None:
     async def test(socket: Socket) -> None:
         await socket.connect()
         await socket.until(SETTINGS)
-        await asyncio.sleep(0.1)
+        (link,) = socket.server.links
+        loop = asyncio.get_running_loop()
+        later = loop.create_future()
+        loop.call_later(0.1, later.set_result, None)
+        assert await asyncio.wait({later, link.lost}, return_when=asyncio.FIRST_COMPLETED) == ({later}, {link.lost})
         socket.writer.write(raw(PING, 0, 0, bytes(8)))
         assert (await socket.until(PING))[-1].opaque_data == bytes(8)
 
