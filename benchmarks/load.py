@@ -1,7 +1,7 @@
 """Closed-loop HTTP load on one loopback port, in this process; bounded in requests and in time.
 
 ``await drive(port, bodies, connections=16, seconds=3)`` counts answers, refusals and bytes. Every request is a POST to
-``/v1/completions``; answers may be sized or chunked.
+``/v1/chat/completions``; answers may be sized or chunked.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ class Tally:
     refused: int = 0
     broken: int = 0
     latencies_s: list[float] = field(default_factory=list)
+    first_refusal: str = ""
 
 
 class Client(asyncio.Protocol):
@@ -59,6 +60,7 @@ class Client(asyncio.Protocol):
             self.tally.latencies_s.append(time.perf_counter() - self.began)
         else:
             self.tally.refused += 1
+            self.tally.first_refusal = self.tally.first_refusal or bytes(self.buffer).decode("latin-1")
         self.buffer.clear()
         self.send()
 
@@ -72,7 +74,7 @@ class Client(asyncio.Protocol):
 def http_request(body: bytes, *, stream: bool = False) -> bytes:
     """One POST as bytes."""
     return (
-        b"POST /v1/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n%bcontent-length: %d\r\n\r\n%b"
+        b"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n%bcontent-length: %d\r\n\r\n%b"
         % (b"x-stream: 1\r\n" if stream else b"", len(body), body)
     )
 

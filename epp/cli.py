@@ -242,3 +242,7 @@ _command = _Group(
     epilog="`tierwise demo` shows it; `tierwise COMMAND --help` explains a command with examples.",
 )
 click.version_option(_version(), prog_name="tierwise")(_command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -147,9 +147,13 @@ def immediate(error: EppError) -> bytes:
 @lru_cache(maxsize=4096)
 def around_pick(place: Place, destination: str, digits: int, clear_route_cache: bool) -> Around:
     """The answer for ``destination`` around a pick id of ``digits`` digits."""
-    filler = "#" * digits  # no address contains one
-    answer = decision_message(place, destination, filler, clear_route_cache)
-    return Around(*answer.SerializeToString().split(filler.encode()))
+    one, other = (
+        decision_message(place, destination, digit * digits, clear_route_cache).SerializeToString(deterministic=True)
+        for digit in "09"
+    )
+    # Two messages differ just where the pick stands. (To search for a filler would find a length byte like it, too.)
+    at = next(i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
+    return Around(one[:at], one[at + digits :])
 
 
 @lru_cache(maxsize=4096)

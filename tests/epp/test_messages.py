@@ -40,6 +40,14 @@ def test_a_decision_is_the_same_message_by_joining_and_by_building(place: Place,
     assert joined.dynamic_metadata["tierwise"]["pick"] == str(pick)
 
 
+@pytest.mark.parametrize("digits", range(1, 21))
+def test_a_pick_goes_into_its_place_whatever_the_lengths_around_it(digits: int) -> None:
+    for length in range(1, 260):
+        cut = messages.around_pick("request_body", "9" * length, digits, False)
+        joined = ProcessingResponse.FromString(cut.before + b"7" * digits + cut.after)
+        assert joined == messages.decision_message("request_body", "9" * length, "7" * digits, False)
+
+
 def test_a_refusal_carries_status_text_and_reason() -> None:
     (answer,) = read([messages.immediate(Saturated("é \ud800"))])
     refusal = answer.immediate_response
