@@ -81,23 +81,20 @@ class Inbound(Generic[Head]):
             raise StreamFault(stream_id, ErrorCode.FLOW_CONTROL_ERROR, "DATA beyond the stream's window")
         if stream.content_left is not None:
             stream.content_left -= len(payload)
+            if stream.content_left < 0:
+                raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "the body is longer than its content-length")
         if flags & END_STREAM:
             self._end_request(stream)
         else:
             if not payload:
                 self._buckets.charge(Flood.EMPTY_DATA)
-            self._check_content(stream, stream.content_left)
             self._out.grant(stream)
         self._emit(Received(stream, payload, stream.remote_ended))
 
     def _end_request(self, stream: Stream) -> None:
         if stream.content_left:
-            raise StreamFault(stream.id, ErrorCode.PROTOCOL_ERROR, "the body's length is not its content-length")
+            raise StreamFault(stream.id, ErrorCode.PROTOCOL_ERROR, "the body is shorter than its content-length")
         stream.remote_ended = True
-
-    def _check_content(self, stream: Stream, left: int | None) -> None:
-        if left is not None and left < 0:
-            raise StreamFault(stream.id, ErrorCode.PROTOCOL_ERROR, "the body is longer than its content-length")
 
     def on_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
         """Open a stream, or end one with trailers."""
