@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -56,23 +56,29 @@ async def until_terminated(comparison: Coroutine[None, None, list[Result]]) -> l
     return await task
 
 
-async def compare(options: DemoOptions, console: Console) -> list[Result]:
-    """Run every arm, show each and then all of them beside each other."""
+async def compare(options: DemoOptions, console: Console, workload: Workload | None = None) -> list[Result]:
+    """Run every arm, show each, then all of them beside each other. ``workload``: another than the options ask for."""
     own = options.endpoints
-    workload = await sized(own) if own else Workload()
-    if options.quick:
-        workload = workload.quick()
+    workload = workload or await chosen(options)
     introduce(console, workload, own)
     results: list[Result] = []
     for arm in arms(SEED_CPU_BLOCKS if own else DEMO.cpu_blocks):
-        with tempfile.TemporaryDirectory(prefix="tierwise-demo-") as name:
-            folder = Path(name)
-            async with endpoints(folder, own) as addresses, router(folder, arm, addresses, options.envoy) as url:
-                results.append(await measure(console, arm, workload, url, addresses))
+        async with AsyncExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tierwise-demo-")))
+            with console.status(f"{arm.title}: starting ..."):
+                addresses = await stack.enter_async_context(endpoints(folder, own))
+                url = await stack.enter_async_context(router(folder, arm, addresses, options.envoy))
+            results.append(await measure(console, arm, workload, url, addresses))
     console.print()
     console.print(screen.comparison(results))
     conclude(console, own)
     return results
+
+
+async def chosen(options: DemoOptions) -> Workload:
+    """The demo's workload, or one of the same shape for the user's endpoints."""
+    workload = await sized(options.endpoints) if options.endpoints else Workload()
+    return workload.quick() if options.quick else workload
 
 
 async def sized(own: tuple[str, ...]) -> Workload:

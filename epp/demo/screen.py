@@ -87,7 +87,7 @@ def endpoint_table(endpoints: Mapping[str, Counters]) -> Table:
 
 def comparison(results: Sequence[Result]) -> Table:
     """Every run beside the first one."""
-    table = Table(title="the same requests, three ways to choose an endpoint", title_justify="left", pad_edge=False)
+    table = Table(title="the same requests, three ways to choose an endpoint", title_justify="left")
     table.add_column("", no_wrap=True)
     for name in ("mean TTFT", "P90 TTFT", "throughput", "GPU hits", "CPU hits", "misses", "errors"):
         table.add_column(name, justify="right", no_wrap=True)

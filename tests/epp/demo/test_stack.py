@@ -1,6 +1,8 @@
 """The demo's processes: real ones, ended when the context is left."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -42,23 +44,39 @@ def test_simulated_endpoints_are_gone_when_the_context_is_left(tmp_path: Path) -
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("arm", arms(cpu_blocks=4100), ids=lambda arm: arm.name)
-def test_requests_go_through_each_arms_proxy(tmp_path: Path, arm: Arm) -> None:
+def test_the_baseline_takes_the_endpoints_in_turn(tmp_path: Path) -> None:
+    baseline = arms()[0]
+
     async def scenario() -> None:
-        async with (
-            simulated(tmp_path, 2, "demo") as addresses,
-            router(tmp_path, arm, addresses, None) as url,
-            aiohttp.ClientSession() as session,
-        ):
-            watch = Watch(session, addresses)
-            await watch.read()
-            samples = await load.run(url, "Qwen/Qwen3-32B", SMALL.prompts(arm.name), 1, lambda _: None)
-            await watch.read()
-        assert [sample.error for sample in samples] == [""] * 8
-        assert watch.total.requests == 8
-        if arm.config is None:
-            assert [counters.requests for counters in watch.now.values()] == [4, 4]
-        else:
-            assert watch.total.gpu_tokens == 6 * 96  # all but the first of each group, at block granularity
+        async with through(tmp_path, baseline) as counted:
+            assert [counters.requests for counters in counted.now.values()] == [4, 4]
 
     asyncio.run(scenario())
+
+
+@pytest.mark.e2e
+def test_the_picker_keeps_a_group_where_its_prefix_is(tmp_path: Path) -> None:
+    tier_aware = arms(cpu_blocks=4100)[-1]
+
+    async def scenario() -> None:
+        async with through(tmp_path, tier_aware) as counted:
+            assert counted.total.requests == 8
+            assert counted.total.gpu_tokens == 6 * 96  # all but the first of each group, at block granularity
+
+    asyncio.run(scenario())
+
+
+@asynccontextmanager
+async def through(folder: Path, arm: Arm) -> AsyncIterator[Watch]:
+    """What two fresh endpoints counted of the small workload, sent one by one as ``arm`` chooses."""
+    async with (
+        simulated(folder, 2, "demo") as addresses,
+        router(folder, arm, addresses, None) as url,
+        aiohttp.ClientSession() as session,
+    ):
+        watch = Watch(session, addresses)
+        await watch.read()
+        samples = await load.run(url, "Qwen/Qwen3-32B", SMALL.prompts(arm.name), 1, lambda _: None)
+        assert [sample.error for sample in samples] == [""] * 8
+        await watch.read()
+        yield watch
