@@ -19,6 +19,7 @@ from epp.telemetry.pool_gauges import pool_readings
 from epp.telemetry.telemetry import Telemetry
 from scorers.base import Candidate
 
+PREFIX_PRODUCER = "approx-prefix-cache-producer"
 Labelled = Iterable[tuple[tuple[str, ...], Histogram]]
 
 
@@ -59,23 +60,27 @@ class Exposition(Collector):
         counters = self._telemetry
         yield from self._requests()
         for metric, histogram in (
-            (tables.SCHEDULER, counters.scheduler),
+            (tables.SCHEDULER, counters.decision.coarser(tables.SCHEDULER.bounds)),
             (tables.DECISION, counters.decision),
             (tables.REQUEST_PROCESSING, counters.request_phase),
             (tables.RESPONSE_PROCESSING, counters.response_phase),
         ):
             yield histogram_family(metric, [((), histogram)])
         yield histogram_family(tables.PLUGIN, counters.plugins.items())
-        yield histogram_family(tables.HIT_RATIO, self._of_producers(counters.hit_ratios))
-        yield histogram_family(tables.HIT_BYTES, self._of_producers(counters.hit_bytes))
+        types = counters.producers
+        hits = [((types.get(name, PREFIX_PRODUCER), name), both) for name, both in counters.hits.items()]
+        yield histogram_family(tables.HIT_RATIO, [(labels, ratios) for labels, (ratios, _) in hits])
+        yield histogram_family(tables.HIT_BYTES, [(labels, sizes) for labels, (_, sizes) in hits])
         for reading in self._readings():
             yield family(reading)
 
     def _requests(self) -> Iterator[Metric]:
         every = self._telemetry.requests.all()
-        yield histogram_family(tables.SIZE, [(values(series.labels), series.size) for series in every])
+        yield histogram_family(tables.SIZE, [(values(s.labels), s.size) for s in every if s.requests])
+        yield histogram_family(tables.DURATION, [(values(s.labels), s.duration) for s in every if s.requests])
+        yield histogram_family(tables.RESPONSE_SIZE, [(values(s.labels), s.response_size) for s in every if s.requests])
         for metric in (
-            tables.DURATION, tables.RESPONSE_SIZE, tables.INPUT_TOKENS, tables.CACHED_TOKENS, tables.OUTPUT_TOKENS,
+            tables.INPUT_TOKENS, tables.CACHED_TOKENS, tables.OUTPUT_TOKENS,
             tables.NTPOT,
         ):  # fmt: skip
             yield histogram_family(
@@ -119,10 +124,6 @@ class Exposition(Collector):
             yield ("success", model, bare or address, namespace, address.rpartition(":")[2]), count
         for model, count in self._telemetry.failed_attempts.items():
             yield ("failure", model, "", "", ""), count
-
-    def _of_producers(self, histograms: Mapping[str, Histogram]) -> Labelled:
-        types = self._telemetry.producers
-        return [((types.get(name, "approx-prefix-cache-producer"), name), h) for name, h in histograms.items()]
 
 
 def values(labels: RequestLabels) -> tuple[str, ...]:

@@ -20,3 +20,12 @@ class Histogram:
         """Count ``value``."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
+
+    def coarser(self, bounds: Sequence[float]) -> Histogram:
+        """The same values in the buckets of ``bounds``, each of which is one of ours."""
+        result = Histogram(bounds)
+        result.total = self.total
+        for position, count in enumerate(self.counts):
+            beyond = position == len(self.bounds)
+            result.counts[len(bounds) if beyond else bisect_left(bounds, self.bounds[position])] += count
+        return result

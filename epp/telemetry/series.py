@@ -21,15 +21,17 @@ MAX_LABEL_CHARACTERS = 256
 
 
 class RequestSeries:
-    """Owner: the event loop. Histograms exist once something was observed."""
+    """Owner: the event loop. Histograms of what is seldom observed exist once it was."""
 
-    __slots__ = ("errors", "histograms", "labels", "requests", "size")
+    __slots__ = ("duration", "errors", "histograms", "labels", "requests", "response_size", "size")
 
     def __init__(self, labels: RequestLabels) -> None:
         self.labels = labels
         self.requests = 0
         self.errors: Counter[str] = Counter()
         self.size = Histogram(tables.SIZE.bounds)
+        self.duration = Histogram(tables.DURATION.bounds)
+        self.response_size = Histogram(tables.RESPONSE_SIZE.bounds)
         self.histograms: dict[tuple[tables.Metric, bool], Histogram] = {}
         """By metric, and whether the response was streamed where the metric says so."""
 
