@@ -19,6 +19,7 @@ from epp.config.defaults import default_config
 from epp.config.kinds import known_kinds
 from epp.config.load import load_file, load_text
 from epp.decision import Cause, Outcome, RequestHead, Usage
+from epp.discovery.listing import read_listing
 from epp.flags import DEMO, SERVE, SIM, STANDALONE
 from scorers.base import Candidate, Prompt, Request, Slot
 
@@ -33,8 +34,8 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*)")
 METRIC_ROW = re.compile(r"^\| `((?:llm_d_epp|tierwise)_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 
-NOT_OURS = frozenset({"mode"})
-"""Flags of other programs that the pages mention: Envoy's."""
+NOT_OURS = frozenset({"flag", "help"})
+"""Words that look like flags of ours and are none: a placeholder, and what every command has."""
 
 
 def named(path: Path) -> str:
@@ -91,6 +92,13 @@ def test_every_configuration_on_a_page_loads(text: str) -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "manifests" / "config").glob("*.yaml")), ids=named)
 def test_every_configuration_in_manifests_loads(path: Path) -> None:
     build(load_file(path))
+
+
+def test_the_list_of_endpoints_on_the_page_is_one() -> None:
+    (text,) = blocks(DOCS / "standalone.md", "yaml")
+    listing = read_listing(text.encode())
+    assert [endpoint.address for endpoint in listing.endpoints] == ["10.0.0.7:8000", "vllm-1.example.net:8000"]
+    assert not listing.skipped
 
 
 def test_the_default_configuration_on_the_page_is_the_default() -> None:
