@@ -57,6 +57,7 @@ class FileDiscovery:
         self._version: _Version | None = None
         self._resolved: dict[str, str] = {}
         self._watcher: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
 
     async def start(self) -> None:
         """Take the file's list, and follow the file if asked to.
@@ -74,6 +75,7 @@ class FileDiscovery:
 
     async def stop(self) -> None:
         """Follow no more."""
+        self._stopping.set()  # what waits for notifications is a thread, and cannot be cancelled
         if self._watcher is not None:
             self._watcher.cancel()
             with suppress(asyncio.CancelledError):
@@ -114,6 +116,7 @@ class FileDiscovery:
             *folders,
             watch_filter=None,
             recursive=False,
+            stop_event=self._stopping,
             debounce=200,
             step=20,
             rust_timeout=int(LOOK_EVERY_S * 1000),

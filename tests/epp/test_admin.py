@@ -1,0 +1,110 @@
+"""The metrics port, asked by a client."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from epp.admin import Admin
+from epp.ledger import Ledger
+from epp.pool import Endpoint, EngineMetrics, Pool
+from epp.telemetry import Exposition, Telemetry
+from scorers.base import LoraState, Slot
+
+
+@dataclass
+class Stage:
+    http: aiohttp.ClientSession
+    pool: Pool
+    ledger: Ledger
+    ready: list[bool]
+
+
+@asynccontextmanager
+async def stage() -> AsyncIterator[Stage]:
+    pool = Pool()
+    pool.replace([Endpoint("10.0.0.1:8000", "default/a", {"role": "decode"})])
+    ledger, ready = Ledger(pool), [True]
+    admin = Admin(Exposition(Telemetry(), pool, ledger), pool, ledger, lambda: ready[0])
+    port = await admin.start("127.0.0.1", 0)
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http:
+            yield Stage(http, pool, ledger, ready)
+    finally:
+        await admin.stop()
+
+
+def test_metrics_are_text_that_a_scraper_parses_compressed_or_not() -> None:
+    async def scenario() -> None:
+        async with stage() as s:
+            for encoding in ("identity", "gzip"):
+                async with s.http.get("/metrics", headers={"Accept-Encoding": encoding}) as response:
+                    assert response.headers["Content-Type"].startswith("text/plain; version=")
+                    assert response.headers.get("Content-Encoding", "identity") == encoding
+                    names = {family.name for family in text_string_to_metric_families(await response.text())}
+                assert {"llm_d_epp_ready_endpoints", "process_cpu_seconds", "python_gc_collections"} <= names
+
+    asyncio.run(scenario())
+
+
+def test_openmetrics_is_spoken_to_those_who_ask_for_it() -> None:
+    async def scenario() -> None:
+        async with stage() as s:
+            headers = {"Accept": "application/openmetrics-text; version=1.0.0"}
+            async with s.http.get("/metrics", headers=headers) as response:
+                assert response.headers["Content-Type"].startswith("application/openmetrics-text")
+                assert (await response.text()).endswith("# EOF\n")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("ready", "status"), [(True, 200), (False, 503)])
+def test_readiness_follows_what_it_is_told_and_health_is_being_there(ready: bool, status: int) -> None:
+    async def scenario() -> None:
+        async with stage() as s:
+            s.ready[0] = ready
+            async with s.http.get("/readyz") as response:
+                assert response.status == status
+            async with s.http.get("/healthz") as response:
+                assert response.status == 200
+
+    asyncio.run(scenario())
+
+
+def test_the_endpoints_as_json() -> None:
+    async def scenario() -> None:
+        async with stage() as s:
+            lora = LoraState(running=frozenset({"b", "a"}))
+            s.pool.observe(Slot(0), EngineMetrics(waiting=2, kv_usage=0.5, gpu_blocks=100, lora=lora), 1.0)
+            s.ledger.open(s.pool.candidates()[0], 10, 0.0)
+            async with s.http.get("/debug/endpoints") as response:
+                said: dict[str, Any] = await response.json()
+        assert (said["pool"], said["in_flight"]) == ("epp", 1)
+        only = said["endpoints"][0]
+        assert (only["address"], only["labels"], only["gpu_blocks"]) == ("10.0.0.1:8000", {"role": "decode"}, 100)
+        assert only["lora"]["running"] == ["a", "b"]
+
+    asyncio.run(scenario())
+
+
+def test_a_port_that_is_taken_is_an_oserror_and_leaves_nothing_behind() -> None:
+    async def scenario() -> None:
+        pool = Pool()
+        ledger = Ledger(pool)
+        admin = Admin(Exposition(Telemetry(), pool, ledger), pool, ledger, lambda: True)
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            with pytest.raises(OSError, match="address already in use"):
+                await admin.start("127.0.0.1", taken.getsockname()[1])
+        await admin.stop()
+
+    asyncio.run(scenario())
