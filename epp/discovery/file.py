@@ -46,7 +46,7 @@ class _Version(NamedTuple):
 class FileDiscovery:
     """Keeps a pool as a file lists it. Owner: the event loop."""
 
-    def __init__(self, pool: Pool, path: Path, *, watch: bool) -> None:
+    def __init__(self, pool: Pool, path: Path, *, watch: bool, look_every_s: float = LOOK_EVERY_S) -> None:
         self.loaded = False
         """Whether a list was ever taken: before, nobody should be served."""
         self.reloads = 0
@@ -54,6 +54,7 @@ class FileDiscovery:
         self._path = path
         self._pool = pool
         self._watch = watch
+        self._look_every_s = look_every_s
         self._version: _Version | None = None
         self._resolved: dict[str, str] = {}
         self._watcher: asyncio.Task[None] | None = None
@@ -106,7 +107,7 @@ class FileDiscovery:
                     async for _ in notifications:
                         yield
             except OSError:  # no such folder, or no more watches to be had
-                await asyncio.sleep(LOOK_EVERY_S)
+                await asyncio.sleep(self._look_every_s)
             yield
 
     async def _notifications(self) -> AsyncGenerator[None]:
@@ -119,7 +120,7 @@ class FileDiscovery:
             stop_event=self._stopping,
             debounce=200,
             step=20,
-            rust_timeout=int(LOOK_EVERY_S * 1000),
+            rust_timeout=int(self._look_every_s * 1000),
             yield_on_timeout=True,
             ignore_permission_denied=True,
         )

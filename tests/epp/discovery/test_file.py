@@ -39,7 +39,7 @@ class Stage:
 @asynccontextmanager
 async def following(path: Path, *, watch: bool = True) -> AsyncIterator[Stage]:
     pool = Pool()
-    discovery = FileDiscovery(pool, path, watch=watch)
+    discovery = FileDiscovery(pool, path, watch=watch, look_every_s=0.05)
     await discovery.start()
     try:
         yield Stage(pool, discovery)

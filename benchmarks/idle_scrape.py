@@ -1,0 +1,127 @@
+"""What does it cost to keep the numbers of 100 endpoints fresh, with 100 KB of metrics each?
+
+CPU time of this process, which does nothing but scrape, as a share of one core: with nothing in flight, and with a
+request in flight at every endpoint. Beside it what the pages would cost to parse whole, with prometheus-client's
+parser. Run: ``python -m benchmarks.idle_scrape [--endpoints 100] [--bytes 100000] [--seconds 10] [--json]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import platform
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+
+import uvloop
+from prometheus_client.parser import text_string_to_metric_families
+
+from benchmarks.upstream import metrics_text
+from epp.config.plan import ScrapeParameters
+from epp.ledger import Ledger
+from epp.pool import Endpoint, Pool
+from epp.scrape import Pace, Scraper
+from epp.scrape.reader import read_engine
+
+SETTLE_S = 2.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One state's figures. Units: scrapes each second, cores, µs of CPU."""
+
+    state: str
+    scrapes_per_s: float
+    cores: float
+    us_per_scrape: float
+    us_reading: float
+    us_parsing_whole: float
+
+
+async def cost(scraper: Scraper, seconds: float) -> tuple[float, float]:
+    """Scrapes, and CPU seconds, each second."""
+
+    def scrapes() -> float:
+        return next(value for r in scraper.readings() if r.name == "tierwise_scrapes" for _, value in r.samples)
+
+    await asyncio.sleep(SETTLE_S)
+    wall, cpu, before = time.perf_counter(), time.process_time(), scrapes()
+    await asyncio.sleep(seconds)
+    elapsed = time.perf_counter() - wall
+    return (scrapes() - before) / elapsed, (time.process_time() - cpu) / elapsed
+
+
+def cpu_us(work: object, times: int) -> float:
+    """Of one call of ``work``."""
+    began = time.process_time()
+    for _ in range(times):
+        work()  # type: ignore[operator]
+    return (time.process_time() - began) / times * 1e6
+
+
+async def measure(addresses: list[str], size: int, seconds: float) -> list[Row]:
+    page = metrics_text(size)
+    text = page.decode()
+    reading = cpu_us(lambda: read_engine(page), 200)
+    parsing = cpu_us(lambda: list(text_string_to_metric_families(text)), 3)
+    pool = Pool()
+    ledger = Ledger(pool)
+    pool.replace([Endpoint(address) for address in addresses])
+    scraper = Scraper(pool, ledger, ScrapeParameters(), Pace(), ended=lambda *_: None)
+    await scraper.start()
+    rows = []
+    try:
+        for state in ("idle", "busy"):
+            if state == "busy":
+                for candidate in pool.candidates():
+                    ledger.open(candidate, 100, time.monotonic())
+            rate, cores = await cost(scraper, seconds)
+            rows.append(Row(state, rate, cores, cores / rate * 1e6, reading, parsing))
+        assert all(candidate.fresh for candidate in pool.candidates()), "an endpoint was not read in time"
+    finally:
+        await scraper.stop()
+    return rows
+
+
+def free_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("0.0.0.0", 0))
+        return int(unused.getsockname()[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--endpoints", type=int, default=100)
+    parser.add_argument("--bytes", type=int, default=100_000)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    port = free_port()
+    command = [sys.executable, "-m", "benchmarks.upstream", str(port), "--metrics-bytes", str(args.bytes)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as upstream:
+        try:
+            assert upstream.stdout is not None
+            upstream.stdout.readline()
+            addresses = [f"127.0.0.{1 + number}:{port}" for number in range(args.endpoints)]
+            rows = uvloop.run(measure(addresses, args.bytes, args.seconds))
+        finally:
+            upstream.terminate()
+    if args.json:
+        print(json.dumps({"hardware": platform.processor(), "rows": [asdict(row) for row in rows]}))
+        return
+    print(f"{args.endpoints} endpoints, {args.bytes:,} bytes of metrics each; {platform.machine()}\n")
+    print("| state | scrapes/s | cores | µs per scrape | of that reading | parsing the page whole |")
+    print("|---|---|---|---|---|---|")
+    for row in rows:
+        print(
+            f"| {row.state} | {row.scrapes_per_s:.0f} | {row.cores:.3f} | {row.us_per_scrape:.0f} "
+            f"| {row.us_reading:.0f} | {row.us_parsing_whole:.0f} |"
+        )
+
+
+if __name__ == "__main__":
+    main()
