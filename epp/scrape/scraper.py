@@ -123,9 +123,10 @@ class Scraper:
 
     def endpoint_added(self, candidate: Candidate) -> None:
         """Read it at once, or soon where many are added together."""
-        target = _Target(candidate.slot, candidate.address, self._clock(), self._pace.idle_s)
+        interval_s = self._pace.slowest(len(self._pool))
+        target = _Target(candidate.slot, candidate.address, self._clock(), interval_s)
         self._targets[target.address] = target
-        self._schedule(target, self._jitter() * min(self._pace.idle_s, len(self._targets) / self._pace.most_per_s))
+        self._schedule(target, self._jitter() * min(interval_s, len(self._targets) / self._pace.most_per_s))
         self._expect(target)
 
     def endpoint_removed(self, slot: Slot, address: str) -> None:  # noqa: ARG002
@@ -186,7 +187,8 @@ class Scraper:
         target.interval_s = self._pace.after_success(
             target.interval_s,
             in_flight=self._ledger.in_flight(target.address) > 0,
-            busy_endpoints=self._ledger.busy_endpoints(),
+            busy=self._ledger.busy_endpoints(),
+            endpoints=len(self._targets),
         )
         if target.stale is not False:
             if target.stale:
@@ -196,7 +198,7 @@ class Scraper:
     def _failed(self, target: _Target, reason: str, message: str) -> None:
         target.errors[reason] += 1
         target.fails = message
-        target.interval_s = self._pace.after_failure(target.interval_s)
+        target.interval_s = self._pace.after_failure(target.interval_s, endpoints=len(self._targets))
         self._ledger.unwatch(target.address)
 
     def _expect(self, target: _Target) -> None:
