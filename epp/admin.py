@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from collections.abc import Callable
 
@@ -9,10 +10,10 @@ import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
 
 from epp.ledger import Ledger
 from epp.pool import Pool
+from epp.telemetry import Exposition, Frozen
 from scorers.base import Candidate
 
 COMPRESS_FROM_BYTES = 4096
@@ -20,13 +21,13 @@ COMPRESS_FROM_BYTES = 4096
 
 
 class Admin:
-    """An HTTP server. Owner: the event loop that started it, on which the collectors are read."""
+    """An HTTP server. Owner: the event loop that started it. Numbers are copied there and written in a thread: a page
+    with many model names takes longer than a request may wait."""
 
-    def __init__(self, collector: Collector, pool: Pool, ledger: Ledger, ready: Callable[[], bool]) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(collector)
-        for make in (ProcessCollector, PlatformCollector, GCCollector):
-            make(registry=self._registry)
+    def __init__(self, exposition: Exposition, pool: Pool, ledger: Ledger, ready: Callable[[], bool]) -> None:
+        self._exposition = exposition
+        of_process = CollectorRegistry()
+        self._of_process = [make(registry=of_process) for make in (ProcessCollector, PlatformCollector, GCCollector)]
         self._pool = pool
         self._ledger = ledger
         self._ready = ready
@@ -60,13 +61,20 @@ class Admin:
             self._runner = None
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        page = encode(self._registry)
-        headers = {"Content-Type": content_type}
-        if len(page) >= COMPRESS_FROM_BYTES and "gzip" in request.headers.get("Accept-Encoding", ""):
+        accept, encodings = request.headers.get("Accept", ""), request.headers.get("Accept-Encoding", "")
+        page, headers = await asyncio.to_thread(self._page, self._exposition.freeze(), accept, "gzip" in encodings)
+        return web.Response(body=page, headers=headers)
+
+    def _page(self, frozen: Frozen, accept: str, compress: bool) -> tuple[bytes, dict[str, str]]:
+        registry = CollectorRegistry()
+        for collector in (frozen, *self._of_process):
+            registry.register(collector)
+        encode, content_type = choose_encoder(accept)
+        page, headers = encode(registry), {"Content-Type": content_type}
+        if compress and len(page) >= COMPRESS_FROM_BYTES:
             page = gzip.compress(page, compresslevel=1)
             headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-        return web.Response(body=page, headers=headers)
+        return page, headers
 
     async def _healthz(self, _: web.Request) -> web.Response:
         return web.Response(text="ok\n")

@@ -4,8 +4,8 @@ The hot path writes plain numbers (``Telemetry``); when somebody scrapes, ``Expo
 labelled observation by the client library costs about 2 µs, and a request has some twenty.
 """
 
-from epp.telemetry.exposition import Exposition
+from epp.telemetry.exposition import Exposition, Frozen
 from epp.telemetry.gauges import Reading, Source
 from epp.telemetry.telemetry import Telemetry
 
-__all__ = ["Exposition", "Reading", "Source", "Telemetry"]
+__all__ = ["Exposition", "Frozen", "Reading", "Source", "Telemetry"]

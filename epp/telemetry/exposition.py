@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -43,8 +44,24 @@ class Requests(Protocol):
         """What was kept of each that has not."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Frozen(Collector):
+    """All numbers of one moment. Any thread may turn them into metrics, which takes far longer than copying them."""
+
+    histograms: list[tuple[tables.Metric, list[tuple[tuple[str, ...], Histogram]]]]
+    readings: list[Reading]
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        """Every metric family there is."""
+        for metric, labelled in self.histograms:
+            yield histogram_family(metric, labelled)
+        for reading in self.readings:
+            yield family(reading)
+
+
 class Exposition(Collector):
-    """Reads the counters, the pool and the ledger. Owner: the event loop, where ``collect`` is to be called."""
+    """Reads the counters, the pool and the ledger. Owner: the event loop, where its methods are to be called."""
 
     def __init__(
         self, telemetry: Telemetry, pool: Candidates, ledger: Requests, *, build_ref: str = "", commit: str = ""
@@ -57,45 +74,44 @@ class Exposition(Collector):
     @override
     def collect(self) -> Iterator[Metric]:
         """Every metric family there is."""
+        return self.freeze().collect()
+
+    def freeze(self) -> Frozen:
+        """A copy of all numbers."""
+        histograms = [
+            (metric, [(labels, histogram.copy()) for labels, histogram in labelled])
+            for metric, labelled in self._histograms()
+        ]
+        return Frozen(histograms, [reading._replace(samples=list(reading.samples)) for reading in self._readings()])
+
+    def _histograms(self) -> Iterator[tuple[tables.Metric, Labelled]]:
         counters = self._telemetry
-        yield from self._requests()
-        for metric, histogram in (
-            (tables.SCHEDULER, counters.decision.coarser(tables.SCHEDULER.bounds)),
-            (tables.DECISION, counters.decision),
-            (tables.REQUEST_PROCESSING, counters.request_phase),
-            (tables.RESPONSE_PROCESSING, counters.response_phase),
-        ):
-            yield histogram_family(metric, [((), histogram)])
-        yield histogram_family(tables.PLUGIN, counters.plugins.items())
+        yield from self._of_requests()
+        yield tables.SCHEDULER, [((), counters.decision.coarser(tables.SCHEDULER.bounds))]
+        yield tables.DECISION, [((), counters.decision)]
+        yield tables.REQUEST_PROCESSING, [((), counters.request_phase)]
+        yield tables.RESPONSE_PROCESSING, [((), counters.response_phase)]
+        yield tables.PLUGIN, counters.plugins.items()
         types = counters.producers
         hits = [((types.get(name, PREFIX_PRODUCER), name), both) for name, both in counters.hits.items()]
-        yield histogram_family(tables.HIT_RATIO, [(labels, ratios) for labels, (ratios, _) in hits])
-        yield histogram_family(tables.HIT_BYTES, [(labels, sizes) for labels, (_, sizes) in hits])
-        for reading in self._readings():
-            yield family(reading)
+        yield tables.HIT_RATIO, [(labels, ratios) for labels, (ratios, _) in hits]
+        yield tables.HIT_BYTES, [(labels, sizes) for labels, (_, sizes) in hits]
 
-    def _requests(self) -> Iterator[Metric]:
-        every = self._telemetry.requests.all()
-        yield histogram_family(tables.SIZE, [(values(s.labels), s.size) for s in every if s.requests])
-        yield histogram_family(tables.DURATION, [(values(s.labels), s.duration) for s in every if s.requests])
-        yield histogram_family(tables.RESPONSE_SIZE, [(values(s.labels), s.response_size) for s in every if s.requests])
-        for metric in (
-            tables.INPUT_TOKENS, tables.CACHED_TOKENS, tables.OUTPUT_TOKENS,
-            tables.NTPOT,
-        ):  # fmt: skip
-            yield histogram_family(
-                metric,
-                [(values(s.labels), s.histograms[metric, False]) for s in every if (metric, False) in s.histograms],
-            )
-        yield histogram_family(
-            tables.TTFT,
-            [
-                ((*values(series.labels), "true" if streaming else "false"), histogram)
-                for series in every
-                for (metric, streaming), histogram in series.histograms.items()
-                if metric is tables.TTFT
-            ],
-        )
+    def _of_requests(self) -> Iterator[tuple[tables.Metric, Labelled]]:
+        every = [(values(series.labels), series) for series in self._telemetry.requests.all()]
+        received = [(labels, series) for labels, series in every if series.requests]
+        yield tables.SIZE, [(labels, series.size) for labels, series in received]
+        yield tables.DURATION, [(labels, series.duration) for labels, series in received]
+        yield tables.RESPONSE_SIZE, [(labels, series.response_size) for labels, series in received]
+        for metric in (tables.INPUT_TOKENS, tables.CACHED_TOKENS, tables.OUTPUT_TOKENS, tables.NTPOT):
+            seen = [(labels, series.histograms.get((metric, False))) for labels, series in every]
+            yield metric, [(labels, histogram) for labels, histogram in seen if histogram]
+        ttft = [
+            ((*labels, word), series.histograms.get((tables.TTFT, streaming)))
+            for labels, series in every
+            for streaming, word in ((False, "false"), (True, "true"))
+        ]
+        yield tables.TTFT, [(labels, histogram) for labels, histogram in ttft if histogram]
 
     def _readings(self) -> Iterator[Reading]:
         counters, every = self._telemetry, self._telemetry.requests.all()

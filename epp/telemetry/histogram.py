@@ -21,6 +21,12 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
+    def copy(self) -> Histogram:
+        """The same counts, which do not change any more."""
+        result = Histogram.__new__(Histogram)
+        result.bounds, result.counts, result.total = self.bounds, self.counts.copy(), self.total
+        return result
+
     def coarser(self, bounds: Sequence[float]) -> Histogram:
         """The same values in the buckets of ``bounds``, each of which is one of ours."""
         result = Histogram(bounds)

@@ -15,8 +15,8 @@ from epp.telemetry.histogram import Histogram
 OTHER = "other"
 MAX_NAMES = 1000
 """Model names, and fairness ids, that are told apart. Source: the Go picker's limit."""
-MAX_LABEL_SETS = 2000
-"""Of all labels together, since 1000 by 1000 names would be a million sets. A guess: 40 MB of metrics at most."""
+MAX_LABEL_SETS = 1000
+"""Of all labels together, since 1000 by 1000 names would be a million sets. A guess: 25 MB of metrics at most."""
 MAX_LABEL_CHARACTERS = 256
 
 

@@ -203,7 +203,7 @@ def test_model_names_and_fairness_ids_that_clients_invent_end_up_as_other() -> N
         bench.telemetry.request_received(RequestLabels(f"m{number}", "t", f"f{number}"), 1)
     series = bench.telemetry.requests.all()
     assert len(series) <= MAX_NAMES + 1
-    other = {"model_name": "other", "target_model_name": "t", "fairness_id": "other", "priority": "0"}
+    other = {"model_name": "other", "target_model_name": "other", "fairness_id": "other", "priority": "0"}
     assert sum(s.requests for s in series) == MAX_NAMES + 500
     assert bench.value("llm_d_epp_request_total", **other) == 500
 
@@ -238,6 +238,16 @@ def test_the_running_gauge_reads_the_ledger_even_for_labels_that_were_never_coun
     bench.pick(labels=RequestLabels("fresh"))
     labels = {"model_name": "fresh", "target_model_name": "", "fairness_id": "", "priority": "0"}
     assert bench.value("llm_d_epp_request_running", **labels) == 1
+
+
+def test_frozen_numbers_do_not_change() -> None:
+    bench = everything()
+    frozen = Exposition(bench.telemetry, bench.pool, bench.ledger).freeze()
+    before = list(frozen.collect())
+    bench.telemetry.request_received(LABELS, 1)
+    bench.telemetry.decided(LABELS, request(gpu_prefix=(Tier.GPU, 10, 1)), bench.pool.candidates()[0], 1.0)
+    bench.pool.replace([])
+    assert list(frozen.collect()) == before
 
 
 @given(st.lists(st.floats(0, 20) | st.sampled_from([0.1, 1.0, 5.0])), st.just((0.1, 1.0, 5.0)))
