@@ -31,8 +31,6 @@ class PrefixCache:
             raise ValueError("a prefix cache serves at least one producer")
         self.producers = tuple(producers)
         self.index = PrefixIndex(len(producers), block_tokens, secret)
-        self.hit_tokens = [0] * len(producers)
-        """By producer: tokens that the picked endpoints held, summed over the requests."""
         self._tiers = {producer.name: tier for tier, producer in enumerate(producers)}
         if len(self._tiers) != len(producers):
             raise ValueError(f"two producers have one name: {', '.join(producer.name for producer in producers)}")
@@ -67,9 +65,6 @@ class PrefixCache:
             self.endpoint_added(candidate)
         for match in matches:
             self.index.record(match, candidate.slot)
-        for tier, producer in enumerate(self.producers):
-            if cached := request.cached.get(producer.name):
-                self.hit_tokens[tier] += cached.tokens.get(candidate.slot, 0)
 
     def endpoint_added(self, candidate: Candidate) -> None:
         """Give a new endpoint its capacities."""
