@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -65,7 +66,9 @@ class Engine:
 
 @asynccontextmanager
 async def engine(
-    answer: Callable[[int], Awaitable[web.StreamResponse]] = counting, address: str = "127.0.0.1:0"
+    answer: Callable[[int], Awaitable[web.StreamResponse]] = counting,
+    address: str = "127.0.0.1:0",
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Engine]:
     made = Engine(answer)
     app = web.Application()
@@ -73,7 +76,7 @@ async def engine(
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
     await runner.setup()
     host, _, port = address.rpartition(":")
-    await web.TCPSite(runner, host, int(port), reuse_address=True).start()
+    await web.TCPSite(runner, host, int(port), reuse_address=True, ssl_context=tls).start()
     made.address = f"{host}:{runner.addresses[0][1]}"
     try:
         yield made

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -19,6 +21,7 @@ from epp.errors import ConfigError
 from epp.ledger import Ledger
 from epp.pool import Endpoint, Pool
 from epp.scrape import Pace, Scraper
+from epp.tls import write_self_signed
 from scorers.base import Candidate
 from tests.epp.scrape.engines import Engine, Reports, endless, engine, mute, page
 
@@ -245,6 +248,32 @@ def test_a_metrics_port_of_its_own_stands_for_the_serving_port() -> None:
             port = int(one.address.rpartition(":")[2])
             async with stage("127.0.0.1:1", parameters=ScrapeParameters(port=port)) as s:
                 assert (await patiently(s.reports)).address == "127.0.0.1:1"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("trusted", "reason"), [(None, None), (True, None), (False, "connection")])
+def test_pages_over_tls_with_a_certificate_that_is_not_checked_trusted_or_refused(
+    tmp_path: Path, trusted: bool | None, reason: str | None
+) -> None:
+    write_self_signed(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    parameters = ScrapeParameters(
+        scheme="https",
+        insecure_skip_verify=trusted is None,
+        ca_cert_path=str(tmp_path / "tls.crt") if trusted else "",
+    )
+    patient = Pace(busy_s=0.005, idle_s=0.02, staleness_s=0.03, timeout_s=10)
+
+    async def scenario() -> None:
+        async with engine(tls=tls) as one:
+            address = one.address.replace("127.0.0.1", "localhost")
+            async with stage(address, parameters=parameters, pace=patient) as s:
+                if reason is None:
+                    assert (await patiently(s.reports)).address == address
+                else:
+                    await s.until(lambda: (address, reason) in s.errors())
 
     asyncio.run(scenario())
 
