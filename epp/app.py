@@ -38,7 +38,7 @@ from epp.wire.limits import Limits
 
 log = logging.getLogger(__name__)
 
-EXPIRE_EVERY_S = 5.0
+EXPIRE_EVERY_S = 1.0
 GC_YOUNG, GC_MIDDLE, GC_OLD = 20_000, 20, 1_000
 """Thresholds of the collector. The hot path makes no cycles; a full collection walks the whole index and would be the
 longest pause there is, so it comes a thousand times as rarely. Source: benchmarks/decision.py."""

@@ -67,6 +67,8 @@ class Cause(Enum):
     COMPLETED = "completed"
     DISCONNECTED = "disconnected"
     """The client or the proxy ended the stream before the response did."""
+    UNREPORTED = "unreported"
+    """The proxy has ended the stream, so the request is over, and its log never said how."""
     LEASE_EXPIRED = "lease-expired"
     """Nobody reported the end in time."""
     RECONCILED = "reconciled"

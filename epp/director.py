@@ -118,6 +118,10 @@ class Director:
         self.telemetry.ended(labels if isinstance(labels, RequestLabels) else RequestLabels(), outcome)
         return True
 
+    def left(self, pick_id: int, now: float) -> None:
+        """A request is over, and the access log is to say how it ended."""
+        self._ledger.leave(pick_id, now)
+
     def _schedule(self, head: RequestHead, request: Request, labels: RequestLabels, body: bytes | None) -> Decision:
         began = self._clock()
         schedule = self._profile.schedule(request, allowed(self._pool.candidates(), head.subset))

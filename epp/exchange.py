@@ -114,7 +114,8 @@ class Exchange:
         """The stream has ended, however it did. Does nothing the second time."""
         self.over = True
         self._forget_request()
-        if self._response is Side.OPEN and self._left_to_log():
+        if self._pick is not None and self._left_to_log():
+            self._director.left(self._pick.pick_id, now)
             self._pick = None
         # When the proxy keeps bodies to itself, its headers are all that will be seen of the end.
         unwatched = self._response is Side.OPEN and self._response_mode == ProcessingMode.NONE

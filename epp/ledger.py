@@ -22,6 +22,8 @@ from scorers.base import Candidate, Slot
 
 LEASE_S = 3600.0
 """A guess: longer than any answer takes that somebody still waits for."""
+REPORT_S = 2.0
+"""How long after a request's end its report may take: forty times the access log's flush. A guess."""
 WATCH_SCRAPES, WATCH_S = 3, 2.0
 """For how many scrapes, and how long, an endpoint's counts are watched before they are believed. A guess."""
 ARRIVAL_S = 2.0
@@ -69,6 +71,7 @@ class Ledger:
         self._next_id = first_id
         self._tickets: OrderedDict[int, Ticket] = OrderedDict()  # oldest first, as all dictionaries here
         self._by_address: dict[str, OrderedDict[int, Ticket]] = {}
+        self._leaving: dict[int, float] = {}  # until when a report is awaited; oldest first
         self._watches: dict[str, _Watch] = {}
         pool.listeners.append(self)
 
@@ -106,6 +109,7 @@ class Ledger:
         ticket = self._tickets.pop(pick_id, None)
         if ticket is None:
             return None
+        self._leaving.pop(pick_id, None)
         self.released[cause] += 1
         book = self._by_address[ticket.address]
         del book[pick_id]
@@ -114,9 +118,18 @@ class Ledger:
         self._pool.end(ticket.address, pick_id)
         return ticket
 
+    def leave(self, pick_id: int, now: float) -> None:
+        """The request is over; how it ended will be reported soon, or never."""
+        if pick_id in self._tickets:
+            self._leaving[pick_id] = now + REPORT_S
+
     def expire(self, now: float) -> list[tuple[int, Cause]]:
-        """The picks whose lease is over; the caller ends them. O(those)."""
+        """The picks whose report or lease is overdue; the caller ends them. O(those)."""
         over = []
+        for pick_id, until in self._leaving.items():
+            if until > now:
+                break
+            over.append((pick_id, Cause.UNREPORTED))
         for pick_id, ticket in self._tickets.items():
             if ticket.opened_at + self._lease_s > now:
                 break

@@ -224,7 +224,11 @@ def external_processor(settings: ProxySettings) -> ExternalProcessor:
 
 
 def processing_mode(request: RequestMode, response: ResponseMode) -> ProcessingMode:
-    """Which parts of an exchange go to the picker. A duplex direction must include its trailers."""
+    """Which parts of an exchange go to the picker. A duplex direction must include its trailers.
+
+    A lean stream carries the request's two messages and stays open until the request ends, which tells the picker that
+    it has ended even when the access log never says how.
+    """
     duplex = request is RequestMode.DUPLEX
     full = response is ResponseMode.FULL
     streamed = ProcessingModeBodySendMode.FULL_DUPLEX_STREAMED if duplex else ProcessingModeBodySendMode.STREAMED
@@ -232,7 +236,7 @@ def processing_mode(request: RequestMode, response: ResponseMode) -> ProcessingM
         request_header_mode=SEND,
         request_body_mode=streamed if duplex else ProcessingModeBodySendMode.BUFFERED,
         request_trailer_mode=SEND if duplex else SKIP,
-        response_header_mode=SEND,
+        response_header_mode=SEND if full else SKIP,  # the access log tells the same, and later more
         response_body_mode=streamed if full else ProcessingModeBodySendMode.NONE,
         response_trailer_mode=SEND if full else SKIP,
     )

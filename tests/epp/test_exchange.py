@@ -8,6 +8,7 @@ import pytest
 
 from epp.decision import Cause, Usage
 from epp.exchange import Exchange, ExchangeSettings, ProtocolViolation
+from epp.ledger import REPORT_S
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from tests.epp.doubles import (
     BUFFERED,
@@ -377,10 +378,11 @@ def test_a_sampled_response_that_breaks_off_is_not_left_to_the_access_log(world:
     assert world.ledger.closed == [(1, Cause.DISCONNECTED)]
 
 
-def test_a_lean_stream_that_ends_before_the_response_frees_its_endpoint(world: World) -> None:
+def test_a_lean_stream_that_ends_frees_its_endpoint_even_if_the_access_log_never_reports(world: World) -> None:
     exchange = placed(world, ExchangeSettings(access_log=True), response_mode=NONE)
     exchange.closed(12.0)
-    assert world.ledger.closed == [(1, Cause.DISCONNECTED)]
+    assert world.ledger.expire(12.0 + REPORT_S - 0.1) == []
+    assert world.ledger.expire(12.0 + REPORT_S) == [(1, Cause.UNREPORTED)]
 
 
 # Violations.

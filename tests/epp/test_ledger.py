@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from epp.decision import Cause
-from epp.ledger import Ledger
+from epp.ledger import REPORT_S, Ledger
 from epp.pool import Endpoint, EngineMetrics, Pool
 from scorers.base import Slot
 
@@ -225,3 +225,16 @@ test_any_history = AnyHistory.TestCase
 def test_a_slot_beyond_the_table_is_nobodys(pool: Pool) -> None:
     pool.mark_stale(Slot(99))
     assert len(pool) == 2
+
+
+def test_a_request_that_left_is_released_when_its_report_is_overdue_and_not_before() -> None:
+    pool = Pool()
+    ledger = Ledger(pool, first_id=1)
+    pool.replace([Endpoint("10.0.0.1:8000")])
+    reported, silent = (ledger.open(pool.candidates()[0], 0, 0.0) for _ in range(2))
+    ledger.leave(reported, 1.0)
+    ledger.leave(silent, 1.0)
+    ledger.close(reported, Cause.COMPLETED)
+    ledger.leave(reported, 1.5)
+    assert ledger.expire(1.0 + REPORT_S - 0.1) == []
+    assert ledger.expire(1.0 + REPORT_S) == [(silent, Cause.UNREPORTED)]
