@@ -3,8 +3,8 @@
 Both sit behind a real Envoy under the same closed-loop load, in turns within one run, so that the ratio holds when the
 machine's speed drifts. The echo (``benchmarks.grpc_echo``) sees every body, parses it with ``json.loads`` and answers a
 fixed endpoint. The picker is the shipped command: ``tierwise standalone`` (its own Envoy, buffered bodies, lean), and
-``tierwise serve`` behind an Envoy in full duplex with full response processing. Endpoints are free (``benchmarks.upstream``), so
-what is measured is the ext-proc process alone: the kernel's count of nanoseconds on CPU, all threads.
+``tierwise serve`` behind an Envoy in full duplex with full response processing. What is counted is the ext-proc process
+alone, with its scrapes of every endpoint: the kernel's nanoseconds on CPU, all threads.
 
 Run: ``python -m benchmarks.cpu_per_request [--seconds 3] [--rounds 3] [--only 1KB] [--json FILE]``.
 """
@@ -240,7 +240,9 @@ def show(rows: Sequence[Row]) -> None:
     """Print the table."""
     print(f"CPU of the ext-proc process behind Envoy; {os.cpu_count()} cores, {platform.machine()}, Python "
           f"{platform.python_version()}. Ratio: over the grpc.aio echo of the same workload in the same run.")  # fmt: skip
-    print(f"{'workload':<22}{'subject':<16}{'CPU/request':>13}{'ratio':>8}{'target':>8}{'':>7}{'requests/s':>12}{'p99':>10}")
+    print(
+        f"{'workload':<22}{'subject':<16}{'CPU/request':>13}{'ratio':>8}{'target':>8}{'':>7}{'requests/s':>12}{'p99':>10}"
+    )
     for row in rows:
         met = "" if row.target is None else "met" if row.ratio <= row.target else "MISSED"
         target = "" if row.target is None else f"{row.target:g}"

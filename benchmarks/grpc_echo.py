@@ -72,7 +72,9 @@ async def process(messages: AsyncIterator[pb.ProcessingRequest], endpoint: str) 
 async def serve(port: int, endpoint: str) -> None:
     server = grpc.aio.server()
 
-    async def method(messages: AsyncIterator[pb.ProcessingRequest], _context: Any) -> AsyncIterator[pb.ProcessingResponse]:
+    async def method(
+        messages: AsyncIterator[pb.ProcessingRequest], _context: Any
+    ) -> AsyncIterator[pb.ProcessingResponse]:
         async for answer in process(messages, endpoint):
             yield answer
 

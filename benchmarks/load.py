@@ -73,10 +73,10 @@ class Client(asyncio.Protocol):
 
 def http_request(body: bytes, *, stream: bool = False) -> bytes:
     """One POST as bytes."""
-    return (
-        b"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n%bcontent-length: %d\r\n\r\n%b"
-        % (b"x-stream: 1\r\n" if stream else b"", len(body), body)
-    )
+    lines = ["POST /v1/chat/completions HTTP/1.1", "host: bench", "content-type: application/json"]
+    lines += ["x-stream: 1"] if stream else []
+    lines += [f"content-length: {len(body)}", "", ""]
+    return "\r\n".join(lines).encode() + body
 
 
 async def drive(port: int, requests: list[bytes], *, connections: int, seconds: float) -> Tally:

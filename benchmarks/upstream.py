@@ -1,7 +1,7 @@
-"""A model server that costs nothing to run: a fixed answer from every loopback address, so that only the picker is measured.
+"""A model server that costs little to run: a fixed answer from every loopback address.
 
-Run: ``python -m benchmarks.upstream PORT [--pieces 100 --gap-ms 5] [--metrics-bytes 1500]``. One process listens on all of
-127.0.0.0/8, so ``127.0.0.1:PORT`` to ``127.0.0.200:PORT`` are as many endpoints.
+Run: ``python -m benchmarks.upstream PORT [--pieces 100 --gap-ms 5] [--metrics-bytes 1500]``. One process listens on all
+of 127.0.0.0/8, so ``127.0.0.1:PORT`` to ``127.0.0.200:PORT`` are as many endpoints.
 """
 
 from __future__ import annotations
@@ -59,13 +59,20 @@ class Upstream(asyncio.Protocol):
         self.buffer += data
         while (end := self.buffer.find(b"\r\n\r\n")) >= 0:
             head = self.buffer[:end].lower()
-            length, at = 0, head.find(b"content-length:")
-            if at >= 0:
-                length = int(head[at + 15 :].split(b"\r\n", 1)[0])
-            if len(self.buffer) < end + 4 + length:
+            stop = self.end_of_body(head, end + 4)
+            if stop < 0:
                 return
-            self.buffer = self.buffer[end + 4 + length :]
+            self.buffer = self.buffer[stop:]
             self.answer(head)
+
+    def end_of_body(self, head: bytes, start: int) -> int:
+        """Where the next request begins; -1 until all of the body is here. In full duplex Envoy sends chunks."""
+        if b"transfer-encoding: chunked" in head:
+            last = self.buffer.find(b"\r\n0\r\n\r\n", start - 2)  # no JSON text has a bare line end
+            return last + 7 if last >= 0 else -1
+        at = head.find(b"content-length:")
+        stop = start + (int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0)
+        return stop if len(self.buffer) >= stop else -1
 
     def answer(self, head: bytes) -> None:
         if head.startswith(b"get /metrics"):

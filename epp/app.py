@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import random
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -71,7 +72,8 @@ class App:
 
     def __init__(self, plan: Plan, settings: Settings) -> None:
         self.pool = Pool(settings.pool_name)
-        self.ledger = Ledger(self.pool)
+        # A random start: reports of picks that an earlier picker made may still arrive, and must be nobody's.
+        self.ledger = Ledger(self.pool, first_id=random.getrandbits(62))
         self.telemetry = Telemetry(
             sample_ratio=settings.sample_ratio, producers={p.name: p.type_name for p in plan.profile.producers}
         )

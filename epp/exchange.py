@@ -32,7 +32,7 @@ from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.pb.processing_mode_pb2 import ProcessingMode
 
 
-class ProtocolViolation(Exception):  # noqa: N818 - what happened, not a class of errors
+class ProtocolViolation(Exception):
     """The proxy sent what no order of messages allows, or asks for a mode that cannot work."""
 
 
