@@ -19,7 +19,7 @@ from epp.errors import EppError, NoEndpoints
 from epp.ledger import Ledger
 from epp.parsers.base import Parsed, Parser
 from epp.pool import Pool
-from epp.scheduler import Profile, Spent
+from epp.scheduler import Profile, Timer
 from scorers.base import Candidate, Request
 
 MODEL_REWRITE = ("x-llm-d-model-name-rewrite", "x-gateway-model-name-rewrite")
@@ -40,8 +40,8 @@ class Telemetry(Protocol):
     def refused(self, labels: RequestLabels, code: str) -> None:
         """It goes nowhere."""
 
-    def plugin(self, extension_point: str, plugin_type: str, plugin_name: str, seconds: float) -> None:
-        """One plugin ran once."""
+    def plugin(self, extension_point: str, plugin_type: str, plugin_name: str) -> Timer:
+        """Who counts the runs of one plugin."""
 
     def ended(self, labels: RequestLabels, outcome: Outcome) -> None:
         """It has ended."""
@@ -77,6 +77,7 @@ class Director:
         self._ledger = ledger
         self._clock = clock
         self._choose = choose
+        profile.time_with(telemetry.plugin)
 
     def decide(self, head: RequestHead, body: bytes) -> Decision:
         """Pick an endpoint for a request with a body, and count it there.
@@ -128,9 +129,8 @@ class Director:
         chosen = schedule.chosen[0]
         now = self._clock()
         pick_id = self._ledger.open(chosen, uncached_tokens(request, chosen), now, story=labels)
-        learned = self._profile.picked(request, chosen)
+        self._profile.picked(request, chosen)
         self.telemetry.decided(labels, request, chosen, self._clock() - began)
-        self._report((*schedule.spent, *learned))
         return Decision(
             pick_id=pick_id,
             chosen=schedule.chosen,
@@ -140,11 +140,6 @@ class Director:
             scores=schedule.scores,
             candidates=schedule.candidates,
         )
-
-    def _report(self, spent: Sequence[Spent]) -> None:
-        report = self.telemetry.plugin
-        for point, plugin, seconds in spent:
-            report(point, plugin.type_name, plugin.name, seconds)
 
 
 def request_of(head: RequestHead, parsed: Parsed) -> Request:

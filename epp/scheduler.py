@@ -12,7 +12,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -21,9 +21,12 @@ from scorers.base import Candidate, Filter, Picker, Plugin, Producer, Request, S
 
 log = logging.getLogger(__name__)
 
+PluginT = TypeVar("PluginT", bound=Plugin[Any])
 
-Spent: TypeAlias = tuple[str, Plugin[Any], float]
-"""An extension point, a plugin, and how long it took there. Units: seconds."""
+Timer: TypeAlias = Callable[[float], None]
+"""Is told how long each run of one plugin at one extension point took. Units: seconds."""
+Timers: TypeAlias = Callable[[str, str, str], Timer]
+"""The timer of an extension point, a plugin type and a plugin name."""
 
 
 class Schedule(msgspec.Struct, frozen=True):
@@ -37,7 +40,6 @@ class Schedule(msgspec.Struct, frozen=True):
     """Weighted sum for each of ``candidates``."""
     scores: Mapping[str, tuple[float, list[float]]]
     """By scorer name: its weight and its score of each of ``candidates``."""
-    spent: list[Spent]
 
 
 class Profile:
@@ -60,68 +62,87 @@ class Profile:
         self.scorers = tuple(scorers)
         self.picker = picker
         self.failures: Counter[str] = Counter()
-        remembering = [scorer for scorer, _ in scorers if type(scorer).picked is not Scorer.picked]
-        self._learners: tuple[Producer[Any] | Scorer[Any], ...] = (*producers, *remembering)
         self._clock = clock
+        self.time_with(untimed)
+
+    def time_with(self, timers: Timers) -> None:
+        """Have every run timed. (Timers are looked up here, once: a request has some ten runs.)"""
+
+        def timed(point: str, plugins: Iterable[PluginT]) -> list[tuple[PluginT, Timer]]:
+            return [(plugin, timers(point, plugin.type_name, plugin.name)) for plugin in plugins]
+
+        remembering = [scorer for scorer, _ in self.scorers if type(scorer).picked is not Scorer.picked]
+        learners: list[Producer[Any] | Scorer[Any]] = [*self.producers, *remembering]
+        self._producing = timed("DataProducer", self.producers)
+        self._filtering = timed("Filter", self.filters)
+        self._scoring = [(s, weight, timers("Scorer", s.type_name, s.name)) for s, weight in self.scorers]
+        self._picking = timers("Picker", self.picker.type_name, self.picker.name)
+        self._learning = timed("PreRequest", learners)
 
     def schedule(self, request: Request, candidates: Sequence[Candidate]) -> Schedule:
         """Choose among ``candidates`` (at least one). Raises: Saturated when the filters leave none."""
-        spent: list[Spent] = []
-        self._produce(request, candidates, spent)
-        kept = self._filter(request, candidates, spent)
-        scores = self._score(request, kept, spent)
+        self._produce(request, candidates)
+        kept = self._filter(request, candidates)
+        scores = self._score(request, kept)
         totals = weighted_sum(scores.values(), len(kept))
-        chosen = self._pick(kept, totals, spent)
-        return Schedule(chosen, kept, totals, scores, spent)
+        return Schedule(self._pick(kept, totals), kept, totals, scores)
 
-    def picked(self, request: Request, candidate: Candidate) -> list[Spent]:
+    def picked(self, request: Request, candidate: Candidate) -> None:
         """Tell every producer and scorer where ``request`` goes, in the same step as the pick."""
-        spent: list[Spent] = []
-        began = self._clock()
-        for learner in self._learners:
+        clock = self._clock
+        began = clock()
+        for learner, took in self._learning:
             try:
                 learner.picked(request, candidate)
             except Exception:
                 self._failed(learner)
-            began = self._note(spent, "PreRequest", learner, began)
-        return spent
+            now = clock()
+            took(now - began)
+            began = now
 
-    def _produce(self, request: Request, candidates: Sequence[Candidate], spent: list[Spent]) -> None:
-        began = self._clock()
-        for producer in self.producers:
+    def _produce(self, request: Request, candidates: Sequence[Candidate]) -> None:
+        clock = self._clock
+        began = clock()
+        for producer, took in self._producing:
             try:
                 producer.produce(request, candidates)
             except Exception:
                 self._failed(producer)
-            began = self._note(spent, "DataProducer", producer, began)
+            now = clock()
+            took(now - began)
+            began = now
 
-    def _filter(self, request: Request, candidates: Sequence[Candidate], spent: list[Spent]) -> tuple[Candidate, ...]:
+    def _filter(self, request: Request, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
         kept = tuple(candidates)
-        began = self._clock()
-        for narrower in self.filters:
+        clock = self._clock
+        began = clock()
+        for narrower, took in self._filtering:
             try:
                 kept = tuple(narrower.keep(request, kept))
             except Exception:
                 self._failed(narrower)
-            began = self._note(spent, "Filter", narrower, began)
+            now = clock()
+            took(now - began)
+            began = now
             if not kept:
                 raise Saturated("no endpoints available for the given request")
         return kept
 
-    def _score(
-        self, request: Request, candidates: Sequence[Candidate], spent: list[Spent]
-    ) -> dict[str, tuple[float, list[float]]]:
+    def _score(self, request: Request, candidates: Sequence[Candidate]) -> dict[str, tuple[float, list[float]]]:
         scores: dict[str, tuple[float, list[float]]] = {}
-        began = self._clock()
-        for scorer, weight in self.scorers:
+        clock = self._clock
+        began = clock()
+        for scorer, weight, took in self._scoring:
             try:
                 scores[scorer.name] = (weight, clamped(scorer.score(request, candidates), len(candidates)))
             except Exception:
                 self._failed(scorer)
-            began = self._note(spent, "Scorer", scorer, began)
+            now = clock()
+            took(now - began)
+            began = now
         return scores
 
-    def _pick(self, candidates: Sequence[Candidate], totals: list[float], spent: list[Spent]) -> tuple[Candidate, ...]:
+    def _pick(self, candidates: Sequence[Candidate], totals: list[float]) -> tuple[Candidate, ...]:
         began = self._clock()
         try:
             positions = self.picker.pick(candidates, totals)
@@ -131,13 +152,8 @@ class Profile:
         except Exception:
             self._failed(self.picker)
             chosen = (best(candidates, totals),)
-        self._note(spent, "Picker", self.picker, began)
+        self._picking(self._clock() - began)
         return chosen
-
-    def _note(self, spent: list[Spent], point: str, plugin: Plugin[Any], began: float) -> float:
-        now = self._clock()
-        spent.append((point, plugin, now - began))
-        return now
 
     def _failed(self, plugin: Plugin[Any]) -> None:
         """Count the exception being handled; log it the 1st, 2nd, 4th, 8th ... time, so that no log fills up."""
@@ -151,6 +167,8 @@ def clamped(scores: list[float], wanted: int) -> list[float]:
     """``scores``, each within [0, 1]. Raises: ValueError for a wrong number of them, or one that is not a number."""
     if len(scores) != wanted:
         raise ValueError(f"{len(scores)} scores for {wanted} candidates")
+    if 0.0 <= scores[0] <= 1.0 and all_equal(scores):
+        return scores
     total = sum(scores)
     if total != total:  # only NaN differs from itself
         raise ValueError("a score is not a number")
@@ -160,14 +178,35 @@ def clamped(scores: list[float], wanted: int) -> list[float]:
 
 
 def weighted_sum(scores: Iterable[tuple[float, list[float]]], count: int) -> list[float]:
-    """Weight × score, summed over the scorers, for each of ``count`` candidates."""
-    totals = [0.0] * count
+    """Weight × score, summed over the scorers in their order, for each of ``count`` candidates (at least one).
+
+    Most scorers have no opinion on most requests. Until one has, the sum is one number for all; a later column of
+    zeros adds nothing.
+    """
+    level = 0.0
+    totals: list[float] | None = None
     for weight, column in scores:
-        totals = [total + weight * score for total, score in zip(totals, column, strict=True)]
-    return totals
+        if totals is None:
+            if all_equal(column):
+                level += weight * column[0]
+            else:
+                totals = [level + weight * score for score in column]
+        elif column[0] or not all_equal(column):
+            totals = [total + weight * score for total, score in zip(totals, column, strict=True)]
+    return [level] * count if totals is None else totals
+
+
+def all_equal(column: list[float]) -> bool:
+    """Whether a column of scores says no opinion. (Of all ways to ask, ``count`` is the fastest: 0.7 µs for 100.)"""
+    return column.count(column[0]) == len(column)
 
 
 def best(candidates: Sequence[Candidate], totals: Sequence[float]) -> Candidate:
     """The candidate of the highest total; of equals, the one with the fewest requests in flight."""
     position = max(range(len(candidates)), key=lambda i: (totals[i], -candidates[i].in_flight))
     return candidates[position]
+
+
+def untimed(extension_point: str, plugin_type: str, plugin_name: str) -> Timer:  # noqa: ARG001
+    """The timer of nobody who listens."""
+    return lambda seconds: None  # noqa: ARG005

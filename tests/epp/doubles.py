@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from typing_extensions import override
@@ -75,8 +75,8 @@ class Telemetry:
     def refused(self, labels: RequestLabels, code: str) -> None:
         self.refusals.append(code)
 
-    def plugin(self, extension_point: str, plugin_type: str, plugin_name: str, seconds: float) -> None:
-        self.plugins.append((extension_point, plugin_type, plugin_name))
+    def plugin(self, extension_point: str, plugin_type: str, plugin_name: str) -> Callable[[float], None]:
+        return lambda seconds: self.plugins.append((extension_point, plugin_type, plugin_name))
 
     def ended(self, labels: RequestLabels, outcome: Outcome) -> None:
         self.outcomes.append(outcome)

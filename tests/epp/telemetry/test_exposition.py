@@ -74,7 +74,7 @@ def everything() -> Bench:
     telemetry, first = bench.telemetry, bench.pool.candidates()[0]
     telemetry.request_received(LABELS, 1000)
     telemetry.decided(LABELS, request(gpu_prefix=(Tier.GPU, 100, 40)), first, 0.0003)
-    telemetry.plugin("Scorer", "queue-scorer", "queue-scorer", 0.0001)
+    telemetry.plugin("Scorer", "queue-scorer", "queue-scorer")(0.0001)
     telemetry.request_processing(0.001)
     telemetry.response_processing(0.001)
     bench.pick()
