@@ -31,7 +31,7 @@ from benchmarks.load import drive, http_request
 from epp.options import ResponseMode
 from epp.standalone.binary import find_envoy
 from epp.standalone.endpoints import write_endpoints
-from epp.standalone.ports import claim
+from epp.ports import claim
 from epp.standalone.proxy import Proxy
 from epp.standalone.settings import ProxySettings, RequestMode
 

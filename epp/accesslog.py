@@ -15,7 +15,7 @@ from typing import Protocol
 from google.protobuf.message import DecodeError
 from typing_extensions import override
 
-from epp.decision import Cause, Outcome
+from epp.decision import MODEL_SERVER_ERROR, Cause, Outcome
 from epp.pb.accesslog_entry_pb2 import HTTPAccessLogEntry
 from epp.pb.accesslog_service_pb2 import StreamAccessLogsMessage, StreamAccessLogsResponse
 from epp.wire.service import Call, Handler, Methods
@@ -131,9 +131,12 @@ def outcome(entry: HTTPAccessLogEntry) -> Outcome:
     took = common.time_to_last_downstream_tx_byte if common.HasField(LAST_BYTE) else common.duration
     errors = [field.name for field, is_set in common.response_flags.ListFields() if is_set]
     gone = not GONE.isdisjoint(errors)
+    status = response.response_code.value or None
+    if status not in (200, None):
+        errors.append(MODEL_SERVER_ERROR)
     return Outcome(
         cause=Cause.DISCONNECTED if gone else Cause.COMPLETED,
-        status=response.response_code.value or None,
+        status=status,
         duration_s=took.seconds + took.nanos * 1e-9,
         response_bytes=response.response_body_bytes,
         streaming="text/event-stream" in response.response_headers.get("content-type", ""),

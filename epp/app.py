@@ -11,6 +11,7 @@ import contextlib
 import gc
 import logging
 import random
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -29,6 +30,7 @@ from epp.health import Health
 from epp.ledger import Ledger
 from epp.options import TlsOptions, Transport
 from epp.pool import Endpoint, Pool
+from epp.ports import refused
 from epp.readings import access_log_readings, prefix_readings, profile_readings, wire_readings
 from epp.resolve import resolve
 from epp.scrape.pace import Pace
@@ -40,6 +42,9 @@ from epp.wire.limits import Limits
 log = logging.getLogger(__name__)
 
 EXPIRE_EVERY_S = 1.0
+QUIET_S, LOOK_EVERY_S = 5.0, 0.1
+"""How long no stream must have begun before a picker that is not ready closes its port. A guess: two rounds of a
+proxy's health check, which is every 2 s in the charts."""
 GC_YOUNG, GC_MIDDLE, GC_OLD = 20_000, 20, 1_000
 """Thresholds of the collector. The hot path makes no cycles; a full collection walks the whole index and would be the
 longest pause there is, so it comes a thousand times as rarely. Source: benchmarks/decision.py."""
@@ -88,7 +93,7 @@ class App:
             self.pool.listeners.append(plan.prefix_cache)
 
     async def start(self) -> None:
-        """Serve. Raises: ConfigError, OSError naming a port; nothing is left open then."""
+        """Serve. Raises: ConfigError, which names the port that cannot be had; nothing is left open then."""
         async with AsyncExitStack() as stack:
             await self._start(stack)
             self._closing = stack.pop_all()
@@ -96,6 +101,19 @@ class App:
         gc.collect()
         gc.freeze()
         gc.set_threshold(GC_YOUNG, GC_MIDDLE, GC_OLD)
+
+    async def retire(self, timeout_s: float) -> None:
+        """Be not ready at once, and serve on until nobody has come for a while: proxies need a moment to hear of it."""
+        self.health.drain()
+        clock = asyncio.get_running_loop().time
+        now, seen = clock(), -1
+        until = now + timeout_s
+        quiet_since = now
+        while now < until and now < quiet_since + QUIET_S:
+            if (total := self._server.statistics().streams_total) != seen:
+                seen, quiet_since = total, now
+            await asyncio.sleep(min(LOOK_EVERY_S, until - now))
+            now = clock()
 
     async def stop(self, drain_timeout_s: float) -> None:
         """Be not ready at once, let the streams under way end, for at most that long, and close everything."""
@@ -116,16 +134,16 @@ class App:
         }
         self._server = open_server(settings.transport, methods, settings.limits, settings.tls)
         stack.push_async_callback(self._server.stop)
-        self.grpc_port = await self._server.start(settings.host, settings.grpc_port)
+        self.grpc_port = await listening(self._server.start, settings.host, settings.grpc_port, "--grpc-port")
         if settings.health_port is not None:
             beside = open_server(settings.transport, self.health.methods(), settings.limits, None)
             stack.push_async_callback(beside.stop)
-            self.health_port = await beside.start(settings.host, settings.health_port)
+            self.health_port = await listening(beside.start, settings.host, settings.health_port, "--grpc-health-port")
         self._expose()
         exposition = Exposition(self.telemetry, self.pool, self.ledger, build_ref=version("tierwise"))
         admin = Admin(exposition, self.pool, self.ledger, lambda: self.health.serving)
         stack.push_async_callback(admin.stop)
-        self.metrics_port = await admin.start(settings.metrics_host, settings.metrics_port)
+        self.metrics_port = await listening(admin.start, settings.metrics_host, settings.metrics_port, "--metrics-port")
 
     async def _list_endpoints(self, stack: AsyncExitStack) -> None:
         settings, found = self._settings, self._plan.discovery
@@ -170,6 +188,14 @@ class App:
 
     def _ended(self, pick_id: int, cause: Cause) -> None:
         self.director.ended(pick_id, Outcome(cause))
+
+
+async def listening(start: Callable[[str, int], Awaitable[int]], host: str, port: int, flag: str) -> int:
+    """The port that was got. Raises: ConfigError naming ``flag``."""
+    try:
+        return await start(host, port)
+    except OSError as error:
+        raise refused(error, host, port, flag) from error
 
 
 async def cancelled(task: asyncio.Task[None]) -> None:

@@ -61,6 +61,10 @@ class Decision(msgspec.Struct, frozen=True):
         return ",".join(c.address for c in self.chosen)
 
 
+MODEL_SERVER_ERROR = "ModelServerError"
+"""The Go picker's word for an answer whose status is not 200."""
+
+
 class Cause(Enum):
     """How a request ended."""
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from epp import messages
-from epp.decision import Cause, Outcome
+from epp.decision import MODEL_SERVER_ERROR, Cause, Outcome
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.usage import DocumentUsage, EventUsage, UsageReader
 
 STATUS, CONTENT_TYPE, CONTENT_ENCODING = ":status", "content-type", "content-encoding"
 WATCHED = frozenset((STATUS, CONTENT_TYPE, CONTENT_ENCODING))
-MODEL_SERVER_ERROR = "ModelServerError"
-"""The Go picker's word for an answer whose status is not 200."""
 
 
 class Observer:

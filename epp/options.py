@@ -30,7 +30,7 @@ class ResponseMode(Enum):
     """What the standalone proxy shows the picker of a response."""
 
     LEAN = "lean"
-    """Headers only; completions come by the access log, and a sample of requests in full."""
+    """Nothing; completions come by the access log, and a sample of requests in full."""
     FULL = "full"
     """Everything, of every request."""
 
@@ -97,8 +97,6 @@ class ServeOptions:
     tls: TlsOptions | None = TlsOptions()  # frozen, so one default value may be shared
     """None serves plaintext (``--secure-serving=false``)."""
     grpc_max_recv_bytes: int = 4 << 20
-    grpc_max_send_bytes: int | None = None
-    """None is unlimited."""
     max_request_bytes: int = 32 << 20
     """A request body beyond this is answered with 413."""
     drain_timeout_s: float = 30.0

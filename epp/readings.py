@@ -20,7 +20,7 @@ def wire_readings(statistics: Callable[[], Statistics]) -> Source:
         now = statistics()
         gauges = {"connections": now.connections, "streams": now.streams}
         for name, value in gauges.items():
-            yield Reading(f"tierwise_wire_{name}", f"Open {name} of the ext-proc port.", (), [((), value)])
+            yield Reading(f"tierwise_wire_open_{name}", f"Open {name} of the ext-proc port.", (), [((), value)])
         for field in fields(now):
             name, value = field.name, getattr(now, field.name)
             if name not in gauges and name != "floods":

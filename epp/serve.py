@@ -22,7 +22,7 @@ from epp.wire.limits import Limits
 
 log = logging.getLogger(__name__)
 
-USAGE_ERROR, CANNOT_START = 2, 1
+USAGE_ERROR = 2
 
 
 def run_serve(options: ServeOptions) -> int:
@@ -38,14 +38,11 @@ def run(command: str, work: Callable[[], Awaitable[None]]) -> int:
     except ConfigError as error:
         print(f"{command}: {error}", file=sys.stderr)
         return USAGE_ERROR
-    except OSError as error:
-        print(f"{command}: {error}", file=sys.stderr)
-        return CANNOT_START
     return 0
 
 
 async def serve(options: ServeOptions) -> None:
-    """Serve until a signal, then drain. Raises: ConfigError, OSError."""
+    """Serve until a signal, then drain. Raises: ConfigError."""
     plan = plan_from(options.config_file, options.config_text, metrics_source=options.metrics_source)
     announce(plan, options.notices)
     if not options.endpoints and plan.discovery is None:
@@ -56,14 +53,19 @@ async def serve(options: ServeOptions) -> None:
     app = App(plan, settings(options))
 
     async def work(stop: asyncio.Event) -> None:
+        loop = asyncio.get_running_loop()
         await app.start()
         log.info(
             "serving ext-proc on port %d, health on %d, metrics on %d; %d endpoints",
             app.grpc_port, app.health_port, app.metrics_port, len(app.pool),
         )  # fmt: skip
         await stop.wait()
-        log.info("stopping: not ready from now on; streams have %g s to end", options.drain_timeout_s)
-        await app.stop(options.drain_timeout_s)
+        log.info(
+            "stopping: not ready from now on; %g s for proxies to leave and streams to end", options.drain_timeout_s
+        )
+        began = loop.time()
+        await app.retire(options.drain_timeout_s)
+        await app.stop(max(0.0, options.drain_timeout_s - (loop.time() - began)))
 
     await until_signalled(work)
 

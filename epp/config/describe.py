@@ -30,7 +30,7 @@ def describe(wiring: Wiring, producers: Sequence[Producer[Any]]) -> Iterator[str
 def _capacity(producer: ApproxPrefixProducer) -> str:
     tier = f"tier {producer.tier.value}"
     if not producer.knows_capacity:
-        return f"{tier}, of unknown capacity, so it counts as empty; write lruCapacityPerServer"
+        return f"{tier}, of unknown capacity"
     tokens = producer.capacity_tokens(_SILENT)
     if producer.tier is Tier.GPU and producer.parameters.auto_tune:
         return f"{tier}, capacity from the engine, {tokens:,} tokens until it reports"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
+from hashlib import sha256
 from typing import TypeAlias, cast
 
 import msgspec
@@ -116,6 +117,10 @@ def render_texts(given: Texts | None, field: str) -> list[Rendered]:
     raise BadRequest(f"`{field}` mixes texts, token ids and lists, or holds an empty list; send one kind")
 
 
+LONGEST_MODEL = 1024
+LONG_SALT = 256
+"""Characters."""
+
 DECODERS: dict[str, msgspec.json.Decoder[Body]] = {
     "/chat/completions": msgspec.json.Decoder(Chat),
     "/completions": msgspec.json.Decoder(Completion),
@@ -134,6 +139,8 @@ class OpenAIParser(Parser[NoParameters]):
         read = decode(decoder_for(path), body)
         if not read.model:
             raise BadRequest("model not found in request body")
+        if len(read.model) > LONGEST_MODEL:
+            raise BadRequest(f"`model` has {len(read.model):,} characters; at most {LONGEST_MODEL:,} are read")
         target = target_model or read.model
         try:
             rendered = read.prompts()
@@ -173,8 +180,17 @@ def decode(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
         raise BadRequest("the request body is nested too deeply") from error
 
 
-@lru_cache(maxsize=1024)
 def identity(kind: bytes, model: str, cache_salt: str | None) -> bytes:
-    """What makes equal bytes a different prefix, each part after its length, so that no two lists of parts collide."""
-    parts: Sequence[bytes] = (kind, encoded(model), encoded(cache_salt or ""))
+    """What makes equal bytes a different prefix. A long salt is told by its digest: what clients send must not decide how
+    much memory the cache of identities takes."""
+    salt = cache_salt or ""
+    if len(salt) <= LONG_SALT:
+        return joined(kind, model, salt, b"")
+    return joined(kind, model, "", sha256(encoded(salt)).digest())
+
+
+@lru_cache(maxsize=1024)
+def joined(kind: bytes, model: str, salt: str, salt_digest: bytes) -> bytes:
+    """Each part after its length, so that no two lists of parts collide."""
+    parts: Sequence[bytes] = (kind, encoded(model), encoded(salt), salt_digest)
     return b"".join(len(part).to_bytes(4, "little") + part for part in parts)

@@ -27,7 +27,7 @@ def run_standalone(options: StandaloneOptions) -> int:
 
 
 async def start_picker(options: StandaloneOptions) -> App:
-    """The picker, serving. Raises: ConfigError, OSError."""
+    """The picker, serving. Raises: ConfigError."""
     plan = plan_from(options.config_file, options.config_text, picks=ENDPOINTS_NAMED)
     announce(plan, options.notices)
     if not options.endpoints and options.endpoints_file is None and plan.discovery is None:

@@ -11,10 +11,10 @@ from typing import Protocol
 
 from epp.options import StandaloneOptions
 from epp.pool import Pool
+from epp.ports import claim
 from epp.resolve import resolve
 from epp.standalone.binary import find_envoy
 from epp.standalone.endpoints import EndpointsFile
-from epp.standalone.ports import claim
 from epp.standalone.proxy import Proxy
 from epp.standalone.settings import ProxySettings
 

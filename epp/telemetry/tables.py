@@ -39,7 +39,9 @@ _SAMPLE = "from the responses that the picker sees in full (tierwise_response_sa
 REQUESTS = Metric("llm_d_epp_request", "Requests understood.", REQUEST_LABELS)
 RUNNING = Metric("llm_d_epp_request_running", "Requests in flight.", REQUEST_LABELS)
 ERRORS = Metric(
-    "llm_d_epp_request_error", "Requests refused by the picker, by code word.", (*REQUEST_LABELS, "error_code")
+    "llm_d_epp_request_error",
+    "Requests refused, or answered with an error by the engine.",
+    (*REQUEST_LABELS, "error_code"),
 )
 SIZE = Metric("llm_d_epp_request_size_bytes", "Request bodies.", REQUEST_LABELS, _REQUEST_BYTES)
 DURATION = Metric(

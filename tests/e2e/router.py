@@ -15,9 +15,9 @@ import openai
 
 from epp.app import App
 from epp.options import ResponseMode, StandaloneOptions
+from epp.ports import claim
 from epp.standalone.binary import find_envoy
 from epp.standalone.endpoints import write_endpoints
-from epp.standalone.ports import claim
 from epp.standalone.proxy import Proxy
 from epp.standalone.run import standalone
 from epp.standalone.settings import ProxySettings, RequestMode

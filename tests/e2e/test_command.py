@@ -17,7 +17,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from epp.standalone.ports import claim
+from epp.ports import claim
 from tests.e2e.background import PATIENCE_S, Background
 from tests.e2e.engine import Engine
 from tests.e2e.router import LOOPBACK, accepts

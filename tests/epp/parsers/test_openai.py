@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from epp.errors import BadRequest
 from epp.parsers import OpenAIParser, Parsed
+from epp.parsers.openai import identity
 
 PARSER = OpenAIParser()
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
@@ -216,3 +217,15 @@ def test_a_rewritten_body_reads_the_same_but_for_its_model(
 
 def test_packed_tokens_fit_their_word() -> None:
     assert array("I").itemsize == 4
+
+
+def test_long_salts_are_told_apart_and_kept_short() -> None:
+    salts = ["s" * 1_000_000, "s" * 999_999 + "t", "s" * 256, ""]
+    identities = {identity(b"text", "m", salt) for salt in salts}
+    assert len(identities) == len(salts)
+    assert max(map(len, identities)) < 400
+
+
+def test_a_model_too_long_to_be_one_is_refused() -> None:
+    with pytest.raises(BadRequest, match="at most 1,024"):
+        OpenAIParser().parse("/v1/completions", json.dumps({"model": "m" * 2000, "prompt": "x"}).encode())

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from epp.ports import claim
 from epp.standalone.binary import find_envoy
 from epp.standalone.endpoints import write_endpoints
-from epp.standalone.ports import claim
 from epp.standalone.proxy import Proxy
 from epp.standalone.settings import ProxySettings
 from tests.e2e.background import Background

@@ -19,12 +19,12 @@ import pytest
 from epp.errors import ConfigError
 from epp.options import StandaloneOptions
 from epp.pool import Endpoint, Pool
+from epp.ports import claim
 from epp.resolve import resolve
 from epp.signals import until_signalled
 from epp.standalone import tether
 from epp.standalone.binary import find_envoy
 from epp.standalone.errors import StartError
-from epp.standalone.ports import claim
 from epp.standalone.proxy import Proxy, restart_delay_s
 from epp.standalone.run import standalone
 from epp.standalone.settings import ProxySettings

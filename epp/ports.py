@@ -1,17 +1,20 @@
-"""Find out about a port that cannot be had before Envoy does: Envoy would share it, or say so in its own words."""
+"""Ports that cannot be had, in a sentence that names the flag.
+
+Asked before Envoy is: it would share a port, or say so in its own words.
+"""
 
 from __future__ import annotations
 
 import errno
 import socket
 
-from epp.standalone.errors import StartError
+from epp.errors import ConfigError
 
 
 def claim(host: str, port: int, flag: str) -> int:
     """``port``, or a free one for 0, after trying to listen there.
 
-    Raises: StartError that names the port and ``flag``, the option that chooses another.
+    Raises: ConfigError that names the port and ``flag``, the option that chooses another.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -20,8 +23,13 @@ def claim(host: str, port: int, flag: str) -> int:
             probe.bind((host, port))
             probe.listen(1)
         except OSError as error:
-            raise StartError(f"cannot listen on {host}:{port}: {_remedy(error, port, flag)}") from error
+            raise refused(error, host, port, flag) from error
         return int(probe.getsockname()[1])
+
+
+def refused(error: OSError, host: str, port: int, flag: str) -> ConfigError:
+    """What to tell the user who chose ``port`` by ``flag``."""
+    return ConfigError(f"cannot listen on {host}:{port}: {_remedy(error, port, flag)}")
 
 
 def _remedy(error: OSError, port: int, flag: str) -> str:
