@@ -103,7 +103,7 @@ class Director:
         labels = RequestLabels(fairness_id=first(head, FAIRNESS_ID) or DEFAULT_FAIRNESS_ID)
         self.telemetry.request_received(labels, 0)
         try:
-            chosen = self._choose(allowed(self._pool.candidates(), head.subset))
+            chosen = self._choose(fresh(allowed(self._pool.candidates(), head.subset)))
         except EppError as error:
             self.telemetry.refused(labels, error.code)
             raise
@@ -125,7 +125,7 @@ class Director:
 
     def _schedule(self, head: RequestHead, request: Request, labels: RequestLabels, body: bytes | None) -> Decision:
         began = self._clock()
-        schedule = self._profile.schedule(request, allowed(self._pool.candidates(), head.subset))
+        schedule = self._profile.schedule(request, fresh(allowed(self._pool.candidates(), head.subset)))
         chosen = schedule.chosen[0]
         now = self._clock()
         pick_id = self._ledger.open(chosen, uncached_tokens(request, chosen), now, story=labels)
@@ -175,6 +175,13 @@ def allowed(candidates: Sequence[Candidate], subset: frozenset[str] | None) -> S
     if not candidates:
         raise NoEndpoints("failed to find endpoint candidates for serving the request")
     return candidates
+
+
+def fresh(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+    """Those whose engine still answers; all, when that holds for none. An engine serves its metrics beside its API, so
+    one whose metrics have been out of reach for seconds is stuck or gone, and would look idle."""
+    kept = [c for c in candidates if c.fresh]
+    return kept if 0 < len(kept) < len(candidates) else candidates
 
 
 def host_of(address: str) -> str:

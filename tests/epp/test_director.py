@@ -163,3 +163,14 @@ def test_an_entry_that_names_nobody_allows_nobody(entry: str) -> None:
 @given(st.sets(st.sampled_from([c.address for c in SIX]), min_size=1))
 def test_the_whole_address_of_every_endpoint_names_it_alone(chosen: set[str]) -> None:
     assert {c.address for c in allowed(SIX, frozenset(chosen))} == chosen
+
+
+def test_an_endpoint_whose_engine_does_not_answer_is_the_last_resort() -> None:
+    world = World()
+    dead, alive = world.pool.candidates()
+    world.pool.mark_stale(dead.slot)
+    chosen = {world.director.decide(head(), completion()).destination for _ in range(8)}
+    assert chosen == {alive.address}
+    assert world.director.decide_bodiless(head()).destination == alive.address
+    world.pool.mark_stale(alive.slot)
+    assert world.director.decide(head(), completion()).destination in (dead.address, alive.address)
