@@ -162,9 +162,10 @@ class Connection(Generic[Head]):
         return True
 
     def respond(self, stream: Stream, header_block: bytes, body: bytes) -> None:
-        """Answer with a whole plain response; ``body`` is not empty."""
-        self._out.headers(stream, header_block)
-        self._out.last_data(stream, body)
+        """Answer with a whole plain response."""
+        self._out.headers(stream, header_block, end_stream=not body)
+        if body:
+            self._out.last_data(stream, body)
 
     def finish(self, stream: Stream, trailers: bytes) -> None:
         """End a response with its trailers, after what is queued."""

@@ -20,7 +20,7 @@ _TIMEOUT = re.compile(r"([0-9]{1,8})([HMSmun])")
 _SECONDS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 _CONTENT_TYPE = re.compile(r"application/grpc(?:$|[+;].*)")
 _OWN_FIELDS = frozenset(("te", "content-type", "content-length"))
-_MAX_MESSAGE_CHARACTERS = 512  # at most 6 KiB encoded, under the 8 KiB of metadata that gRPC clients take
+_MAX_TEXT_BYTES = 6 << 10  # of an encoded grpc-message, under the 8 KiB of metadata that gRPC clients take
 
 RESPONSE_HEAD = block((b":status", b"200"), (b"content-type", b"application/grpc"))
 _IDENTITY_ONLY = literal(b"grpc-accept-encoding", b"identity")
@@ -39,6 +39,8 @@ class Refusal(msgspec.Struct, frozen=True):
 
     http_status: int
     text: str
+    head_only: bool = False
+    """Whether the answer is to HEAD, and must go without its content (RFC 9110 section 9.3.2)."""
 
 
 class GrpcHead(msgspec.Struct, frozen=True):
@@ -59,9 +61,10 @@ def interpret(head: HttpHead) -> GrpcHead:
     content_type = fields.get("content-type", "")
     if not _CONTENT_TYPE.match(content_type.lower()):
         text = f"content-type {content_type[:100]!r}: this port serves gRPC, application/grpc\n"
-        return GrpcHead(head.path, (), refusal=Refusal(415, text))
+        return GrpcHead(head.path, (), refusal=Refusal(415, text, head.method == "HEAD"))
     if head.method != "POST":
-        return GrpcHead(head.path, (), refusal=Refusal(405, f"method {head.method[:20]!r}: gRPC calls are POST\n"))
+        text = f"method {head.method[:20]!r}: gRPC calls are POST\n"
+        return GrpcHead(head.path, (), refusal=Refusal(405, text, head.method == "HEAD"))
     timeout_s, fault = None, None
     if (given := fields.get("grpc-timeout")) is not None:
         try:
@@ -87,9 +90,15 @@ def prefix(message: bytes) -> bytes:
 
 
 def _percent_encoded(text: str) -> bytes:
-    """Return a ``grpc-message``: printable ASCII stays, all else becomes %XX of its UTF-8."""
-    raw = text[:_MAX_MESSAGE_CHARACTERS].encode("utf-8", "surrogatepass")
-    return b"".join(b"%c" % c if 0x20 < c < 0x7F and c != 0x25 else b"%%%02X" % c for c in raw)
+    """Return a ``grpc-message``: printable ASCII stays, all else becomes %XX of its UTF-8; a long one is cut."""
+    encoded = bytearray()
+    for character in text[:_MAX_TEXT_BYTES]:
+        raw = character.encode("utf-8", "surrogatepass")
+        piece = raw if b"!" <= raw <= b"~" and raw != b"%" else b"".join(b"%%%02X" % byte for byte in raw)
+        if len(encoded) + len(piece) > _MAX_TEXT_BYTES:
+            break
+        encoded += piece
+    return bytes(encoded)
 
 
 def trailers(status: Status, message: str) -> bytes:

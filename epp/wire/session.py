@@ -130,7 +130,8 @@ class Session:
 
     def _opened(self, stream: Stream, head: GrpcHead, ended: bool, now: float) -> None:
         if head.refusal:
-            self._connection.respond(stream, grpc.refusal_head(head.refusal), head.refusal.text.encode())
+            content = b"" if head.refusal.head_only else head.refusal.text.encode()
+            self._connection.respond(stream, grpc.refusal_head(head.refusal), content)
             return
         factory = self._methods.get(head.path)
         call = GrpcCall(self, stream, head, self._limits.max_receive_message_bytes)

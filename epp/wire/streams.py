@@ -12,9 +12,10 @@ from epp.wire.stream import ClosedStreams, Closing, Stream
 
 
 class StreamTable:
-    """``open`` holds the open and half-closed streams; all other ids up to ``last_id`` are closed, those above idle.
+    """``open`` holds the open and half-closed streams; all other odd ids up to ``last_id`` are closed.
 
-    Owned by its Connection.
+    Those above are idle; even ids are ours to open, which we never do, so they are idle for ever. Owned by its
+    Connection.
     """
 
     __slots__ = ("_closed", "_counters", "accepts_to", "last_id", "open")
@@ -51,11 +52,11 @@ class StreamTable:
 
     def is_idle(self, stream_id: int) -> bool:
         """Whether the id was neither used nor skipped."""
-        return stream_id > self.last_id
+        return stream_id > self.last_id or not stream_id & 1
 
     def check_not_idle(self, stream_id: int) -> None:
         """Raises: ConnectionFault for a frame that only a stream which was once open may get."""
-        if stream_id > self.last_id:
+        if self.is_idle(stream_id):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"stream {stream_id} is idle")
 
     def check_late(self, stream_id: int) -> None:

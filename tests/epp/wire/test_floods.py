@@ -187,7 +187,7 @@ def test_a_small_block_that_unpacks_to_much_is_cut_off() -> None:
 def test_header_lists_just_above_the_limit_are_answered_until_they_are_many() -> None:
     peer = Peer()
     large = [*REQUEST, *((f"x-{i}", "v" * 1000) for i in range(17))]
-    for stream_id in range(1, 2_001, 2):
+    for stream_id in range(1, 251, 2):
         peer.session.receive(peer.head(stream_id, large, end=True), peer.now)
     assert goaway(peer.drain()) is CALM
     assert peer.counters.floods == {Flood.HEADER_BOMB: 1}

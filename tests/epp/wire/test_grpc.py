@@ -98,6 +98,16 @@ def test_what_is_not_grpc_gets_a_plain_http_answer_with_a_body(name: str, value:
     assert "END_STREAM" in text.flags
 
 
+@pytest.mark.parametrize("content_type", ["application/grpc", "text/html"])
+def test_the_plain_answer_to_head_is_its_head_alone(content_type: str) -> None:
+    peer = Peer()
+    asked = {**dict(REQUEST), ":method": "HEAD", "content-type": content_type}
+    (only,) = peer.send(peer.head(1, list(asked.items()), end=True))
+    assert int(peer.fields(only)["content-length"]) > 0, "what GET would have said"
+    assert "END_STREAM" in only.flags
+    assert peer.open_streams == 0
+
+
 def test_the_plain_answer_keeps_to_the_windows_too() -> None:
     peer = Peer()
     peer.send(settings((4, 1)))
@@ -332,6 +342,6 @@ def test_bytes_of_a_call_that_finished_early_are_not_counted_as_held() -> None:
 def test_a_long_status_message_is_cut_to_what_clients_take() -> None:
     peer = Peer()
     peer.open(1, QUIET)
-    only, _reset = peer.finish(Status.INTERNAL, "é" * 5000)
+    only, _reset = peer.finish(Status.INTERNAL, "x" * 1000 + "é" * 5000)
     assert only.type == HEADERS
-    assert peer.fields(only)["grpc-message"] == "%C3%A9" * 512
+    assert peer.fields(only)["grpc-message"] == "x" * 1000 + "%C3%A9" * 857, "the last whole one below 6 KiB"
