@@ -1,4 +1,6 @@
-"""Keep freed memory for the next request, instead of giving it back to the system and faulting it in again.
+"""How a serving process deals with memory; for commands to call, not for libraries.
+
+Keep freed memory for the next request, instead of giving it back to the system and faulting it in again.
 
 A prompt of 400 KB is copied six times on its way (frame, message, text, canonical bytes, digest, answer). glibc returns
 each block to the system as soon as it is freed, and the system zeroes and maps it again page by page: that cost 4 times
@@ -11,6 +13,7 @@ glibc, 2026-11-21). 120 KB and less: no difference. Price: up to KEEP_BYTES of m
 from __future__ import annotations
 
 import ctypes
+import gc
 
 KEEP_BYTES = 64 * 1024 * 1024
 """Free memory at the top of the heap beyond this goes back to the system. Guess: several of the largest prompts."""
@@ -27,3 +30,15 @@ def keep_freed_memory() -> bool:
     if mallopt is None:
         return False
     return bool(mallopt(M_TRIM_THRESHOLD, KEEP_BYTES)) and bool(mallopt(M_MMAP_THRESHOLD, MMAP_BYTES))
+
+
+GC_YOUNG, GC_MIDDLE, GC_OLD = 20_000, 20, 1_000
+"""Thresholds of the collector. The hot path makes no cycles; a full collection walks the whole index and would be the
+longest pause there is, so it comes a thousand times as rarely. Source: benchmarks/decision.py."""
+
+
+def collect_rarely() -> None:
+    """Set the garbage collector for serving; to be called once everything is made."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_YOUNG, GC_MIDDLE, GC_OLD)

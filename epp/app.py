@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import random
 from collections.abc import Awaitable, Callable
@@ -20,7 +19,6 @@ from pathlib import Path
 from epp import extproc
 from epp.accesslog import AccessLog
 from epp.admin import Admin
-from epp.allocator import keep_freed_memory
 from epp.config.plan import Plan, ScrapeParameters
 from epp.decision import Cause, Outcome
 from epp.director import Director
@@ -45,9 +43,6 @@ EXPIRE_EVERY_S = 1.0
 QUIET_S, LOOK_EVERY_S = 5.0, 0.1
 """How long no stream must have begun before a picker that is not ready closes its port. A guess: two rounds of a
 proxy's health check, which is every 2 s in the charts."""
-GC_YOUNG, GC_MIDDLE, GC_OLD = 20_000, 20, 1_000
-"""Thresholds of the collector. The hot path makes no cycles; a full collection walks the whole index and would be the
-longest pause there is, so it comes a thousand times as rarely. Source: benchmarks/decision.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +92,6 @@ class App:
         async with AsyncExitStack() as stack:
             await self._start(stack)
             self._closing = stack.pop_all()
-        keep_freed_memory()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(GC_YOUNG, GC_MIDDLE, GC_OLD)
 
     async def retire(self, timeout_s: float) -> None:
         """Be not ready at once, and serve on until nobody has come for a while: proxies need a moment to hear of it."""

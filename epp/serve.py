@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 import uvloop
 
 from epp import logs
+from epp.allocator import collect_rarely, keep_freed_memory
 from epp.app import App, Settings
 from epp.config.build import plan_from
 from epp.config.plan import Plan
@@ -33,6 +34,7 @@ def run_serve(options: ServeOptions) -> int:
 
 def run(command: str, work: Callable[[], Awaitable[None]]) -> int:
     """Run ``work`` on an event loop; what cannot be had is one sentence and an exit status."""
+    keep_freed_memory()
     try:
         uvloop.run(work())  # type: ignore[arg-type]
     except ConfigError as error:
@@ -55,6 +57,7 @@ async def serve(options: ServeOptions) -> None:
     async def work(stop: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
         await app.start()
+        collect_rarely()
         log.info(
             "serving ext-proc on port %d, health on %d, metrics on %d; %d endpoints",
             app.grpc_port, app.health_port, app.metrics_port, len(app.pool),

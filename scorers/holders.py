@@ -11,14 +11,19 @@ from itertools import compress, count
 
 from scorers.base import Slot
 
+FEW = 24
+"""Up to this many pairs are taken one by one, 0.1 µs each. More are taken all at once: 2 µs for 4 endpoints, 5 for 100
+and 16 for 1,000, however few of them hold anything."""
 _AS_BOOLEANS = bytes.maketrans(b"01", b"\0\1")
 
 
 def held_by_tier(groups: Sequence[tuple[int, int]], tiers: int) -> tuple[dict[Slot, int], ...]:
     """For each tier the amount by endpoint, from ``(holders, amount)`` of holders that are in no other group.
 
-    Tiers that hold the same share one table: nobody may change it.
+    Tiers that hold the same may share one table: nobody may change it.
     """
+    if sum([holders.bit_count() for holders, _ in groups]) <= FEW:
+        return _one_by_one(groups, tiers)
     rows = [(_bits(holders), amount) for holders, amount in groups]
     tables: list[dict[Slot, int]] = []
     before: list[bytes] | None = None
@@ -27,6 +32,17 @@ def held_by_tier(groups: Sequence[tuple[int, int]], tiers: int) -> tuple[dict[Sl
         tables.append(tables[-1] if columns == before else _table(columns, rows))
         before = columns
     return tuple(tables)
+
+
+def _one_by_one(groups: Sequence[tuple[int, int]], tiers: int) -> tuple[dict[Slot, int], ...]:
+    tables: tuple[dict[Slot, int], ...] = tuple([{} for _ in range(tiers)])
+    for holders, amount in groups:
+        while holders:
+            lowest = holders & -holders
+            slot, tier = divmod(lowest.bit_length() - 1, tiers)
+            tables[tier][Slot(slot)] = amount
+            holders ^= lowest
+    return tables
 
 
 def slots_of(holders: int, tiers: int) -> set[Slot]:

@@ -100,13 +100,13 @@ class PrefixCache:
 
     def _matches(self, request: Request) -> list[Match]:
         """One for each prompt that has a full block; kept in the request until its pick is recorded."""
-        matches = request.prefix_match
-        if isinstance(matches, list) and all(match.generation == self.index.generation for match in matches):
-            return matches
         index, limit = self.index, self._limit_tokens
-        request.prefix_match = found = [
-            index.match(prompt, limit) for prompt in request.prompts if index.blocks_of(prompt, limit)
-        ]
+        matches = request.prefix_match
+        # All of them were made at once, so one is as old as the others.
+        if isinstance(matches, list) and (not matches or matches[0].generation == index.generation):
+            return matches
+        matches = [index.match(prompt, limit) for prompt in request.prompts]
+        request.prefix_match = found = [match for match in matches if match.blocks]
         return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from epp import logs
+from epp.allocator import collect_rarely
 from epp.app import App, Settings
 from epp.config.build import plan_from
 from epp.errors import ConfigError
@@ -23,7 +24,13 @@ SLACK_BYTES = 1 << 16
 def run_standalone(options: StandaloneOptions) -> int:
     """Run the command; the process's exit status."""
     logs.set_up(options.log)
-    return run("tierwise standalone", lambda: until_signalled(lambda stop: standalone(options, start_picker, stop)))
+
+    async def start(options: StandaloneOptions) -> App:
+        app = await start_picker(options)
+        collect_rarely()
+        return app
+
+    return run("tierwise standalone", lambda: until_signalled(lambda stop: standalone(options, start, stop)))
 
 
 async def start_picker(options: StandaloneOptions) -> App:

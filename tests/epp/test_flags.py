@@ -119,7 +119,6 @@ def test_a_boolean_does_not_swallow_the_next_word(refused: Callable[..., str]) -
         (["--metrics-staleness-threshold=1.5s"], "metrics_staleness_threshold_s", 1.5),
         (["--drain-timeout=0"], "drain_timeout_s", 0.0),
         (["--grpc-max-recv-msg-size=10MiB"], "grpc_max_recv_bytes", 10 << 20),
-        (["--grpc-max-send-msg-size=25MB"], "grpc_max_send_bytes", 25_000_000),
         (["--max-request-bytes=4096"], "max_request_bytes", 4096),
         (["--transport=grpcio"], "transport", Transport.GRPCIO),
         (["--endpoint=10.0.0.7:8000", "--endpoint", "[fd00::7]:80,vllm-0.vllm:81"], "endpoints",
@@ -297,12 +296,12 @@ def test_a_refusal_by_the_program_is_one_sentence(refused: Callable[..., str], m
 
 
 def test_a_missing_extra_is_one_sentence(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "epp.standalone.run")
+    monkeypatch.delitem(sys.modules, "epp.standalone.command", raising=False)
 
     class Missing:
         @staticmethod
         def find_spec(name: str, path: object = None, target: object = None) -> None:
-            if name == "epp.standalone.run":
+            if name == "epp.standalone.command":
                 raise ModuleNotFoundError("No module named 'envoy_data_plane'", name="envoy_data_plane")
 
     monkeypatch.setattr(sys, "meta_path", [Missing, *sys.meta_path])

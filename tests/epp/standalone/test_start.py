@@ -38,12 +38,12 @@ LOOPBACK = "127.0.0.1"
 def test_a_port_in_use_is_named_with_the_flag_that_chooses_another() -> None:
     with socket.create_server((LOOPBACK, 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(StartError, match=rf"port {port} is in use; stop what listens there or pass --port"):
+        with pytest.raises(ConfigError, match=rf"port {port} is in use; stop what listens there or pass --port"):
             claim(LOOPBACK, port, "--port")
 
 
 def test_a_port_that_another_would_share_is_in_use() -> None:
-    with socket.create_server((LOOPBACK, 0), reuse_port=True) as taken, pytest.raises(StartError, match="in use"):
+    with socket.create_server((LOOPBACK, 0), reuse_port=True) as taken, pytest.raises(ConfigError, match="in use"):
         claim(LOOPBACK, taken.getsockname()[1], "--port")
 
 
@@ -53,7 +53,7 @@ def test_port_zero_is_a_free_port() -> None:
 
 
 def test_an_address_of_another_machine_is_refused() -> None:
-    with pytest.raises(StartError, match="pass --port"):
+    with pytest.raises(ConfigError, match="pass --port"):
         claim("192.0.2.77", 0, "--port")
 
 
@@ -233,6 +233,6 @@ def test_what_cannot_start_leaves_nothing_running() -> None:
     picker = Picker()
     with socket.create_server((LOOPBACK, 0)) as taken:
         options = StandaloneOptions(host=LOOPBACK, port=taken.getsockname()[1], admin_port=0)
-        with pytest.raises(StartError, match="--port"):
+        with pytest.raises(ConfigError, match="--port"):
             asyncio.run(standalone(options, starts(picker), asyncio.Event()))
     assert picker.port == 0, "the picker was not even started"
