@@ -74,6 +74,9 @@ class Seat:
     def candidate(self) -> Candidate:
         """The endpoint as a decision sees it."""
         endpoint, engine, queued = self.endpoint, self.engine, self.queued
+        kv_usage = engine.kv_usage
+        if self.unseen_tokens and engine.gpu_blocks and engine.block_tokens:
+            kv_usage = min(1.0, kv_usage + self.unseen_tokens / (engine.gpu_blocks * engine.block_tokens))
         return Candidate(
             self.slot,
             endpoint.address,
@@ -81,7 +84,7 @@ class Seat:
             endpoint.labels,
             engine.waiting + queued,
             engine.running + len(self.unseen) - queued,
-            engine.kv_usage,
+            kv_usage,
             self.in_flight,
             self.fresh,
             engine.block_tokens,

@@ -52,7 +52,7 @@ class Candidate(msgspec.Struct, frozen=True):
     running: int = 0
     """Requests in the engine's batch: as scraped, plus those of ours that no scrape can have seen and that will run."""
     kv_usage: float = 0.0
-    """Share of the engine's GPU KV blocks in use, 0 to 1."""
+    """Share of the engine's GPU KV blocks in use, 0 to 1: as scraped, plus what our unseen picks must compute there."""
     in_flight: int = 0
     """Requests that this picker sent there and that have not ended (exact, counted at the pick)."""
     fresh: bool = True

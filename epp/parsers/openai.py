@@ -181,8 +181,10 @@ def decode(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
 
 
 def identity(kind: bytes, model: str, cache_salt: str | None) -> bytes:
-    """What makes equal bytes a different prefix. A long salt is told by its digest: what clients send must not decide how
-    much memory the cache of identities takes."""
+    """What makes equal bytes a different prefix.
+
+    A long salt is told by its digest: what clients send must not decide how much memory the cache of identities takes.
+    """
     salt = cache_salt or ""
     if len(salt) <= LONG_SALT:
         return joined(kind, model, salt, b"")

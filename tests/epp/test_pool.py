@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -164,6 +165,18 @@ def test_unseen_picks_wait_where_the_batch_is_full() -> None:
     pool.pick("a:1", 1, 10, now=1)
     pool.pick("a:1", 2, 10, now=1)
     assert estimate(pool) == (1, 256, 2)
+
+
+def test_unseen_picks_take_the_kv_that_they_must_compute() -> None:
+    pool = pool_of("a:1")
+    engine = EngineMetrics(kv_usage=0.5, block_tokens=16, gpu_blocks=100)
+    pool.observe(Slot(0), engine, 1.0)
+    pool.pick("a:1", 1, 400, 2.0)
+    assert pool.candidates()[0].kv_usage == pytest.approx(0.75)
+    pool.pick("a:1", 2, 4000, 2.0)
+    assert pool.candidates()[0].kv_usage == 1.0
+    pool.observe(Slot(0), msgspec.structs.replace(engine, running=2), 3.0)
+    assert pool.candidates()[0].kv_usage == 0.5
 
 
 def test_a_scrape_takes_over_the_picks_before_it_began() -> None:
