@@ -6,7 +6,7 @@ fixed endpoint. The picker is the shipped command: ``tierwise standalone`` (its 
 ``tierwise serve`` behind an Envoy in full duplex with full response processing. What is counted is the ext-proc process
 alone, with its scrapes of every endpoint: the kernel's nanoseconds on CPU, all threads.
 
-Run: ``python -m benchmarks.cpu_per_request [--seconds 3] [--rounds 3] [--only 1KB] [--json FILE]``.
+Run: ``python -m benchmarks.cpu_per_request [--seconds 3] [--rounds 3] [--only "1 KB;120 KB"] [--json]``.
 """
 
 from __future__ import annotations
@@ -256,15 +256,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="of each burst of load (default 3)")
     parser.add_argument("--rounds", type=int, default=3, help="bursts of each subject after the first (default 3)")
     parser.add_argument("--only", help="the workloads of these names, with semicolons between")
-    parser.add_argument("--json", type=Path, help="write the rows there, too")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     args = parser.parse_args()
     chosen = [w for w in WORKLOADS if not args.only or w.name in args.only.split(";")]
     rows: list[Row] = []
     for workload in chosen:
         rows += uvloop.run(measure(workload, args.seconds, args.rounds))
-    show(rows)
     if args.json:
-        args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+        print(json.dumps([asdict(row) for row in rows], indent=1))
+    else:
+        show(rows)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,34 @@
+"""Runs every benchmark, one after the other, and keeps its table in ``benchmarks/results/``.
+
+Run: ``make bench``, or ``python -m benchmarks.all [NAME ...]``. Nothing else should use the machine meanwhile.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+NAMES = ("cpu_per_request", "decision", "prefix_time", "prefix_memory", "idle_scrape")
+RESULTS = Path(__file__).parent / "results"
+
+
+def main() -> int:
+    """Run them; 1 if one failed."""
+    RESULTS.mkdir(exist_ok=True)
+    failed = 0
+    for name in sys.argv[1:] or NAMES:
+        print(f"== {name}", flush=True)
+        done = subprocess.run(
+            [sys.executable, "-m", f"benchmarks.{name}"], stdout=subprocess.PIPE, text=True, check=False
+        )
+        print(done.stdout, flush=True)
+        if done.returncode:
+            failed = 1
+        else:
+            (RESULTS / f"{name}.txt").write_text(done.stdout)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
