@@ -26,6 +26,8 @@ MODEL_REWRITE = ("x-llm-d-model-name-rewrite", "x-gateway-model-name-rewrite")
 FAIRNESS_ID = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
 REQUEST_ID = "x-request-id"
 DEFAULT_FAIRNESS_ID = "default-flow"
+UNKNOWN = RequestLabels()
+"""Of a request that was not understood."""
 
 
 class Telemetry(Protocol):
@@ -71,6 +73,8 @@ class Director:
         choose: Callable[[Sequence[Candidate]], Candidate] = random.choice,
     ) -> None:
         self.telemetry = telemetry
+        self.served_elsewhere = 0
+        """Requests that another endpoint answered than the one picked: a fallback, or the proxy's own choice."""
         self._parser = parser
         self._profile = profile
         self._pool = pool
@@ -84,7 +88,7 @@ class Director:
 
         Raises: BadRequest, NoEndpoints, Saturated; nothing is counted then.
         """
-        labels = RequestLabels()
+        labels = UNKNOWN
         try:
             parsed = self._parser.parse(head.path, body, first(head, MODEL_REWRITE))
             request = request_of(head, parsed)
@@ -115,8 +119,10 @@ class Director:
         ticket = self._ledger.close(pick_id, outcome.cause)
         if ticket is None:
             return False
+        if outcome.served_by not in (None, ticket.address):
+            self.served_elsewhere += 1
         labels = ticket.story
-        self.telemetry.ended(labels if isinstance(labels, RequestLabels) else RequestLabels(), outcome)
+        self.telemetry.ended(labels if isinstance(labels, RequestLabels) else UNKNOWN, outcome)
         return True
 
     def left(self, pick_id: int, now: float) -> None:
@@ -178,10 +184,14 @@ def allowed(candidates: Sequence[Candidate], subset: frozenset[str] | None) -> S
 
 
 def fresh(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-    """Those whose engine still answers; all, when that holds for none. An engine serves its metrics beside its API, so
-    one whose metrics have been out of reach for seconds is stuck or gone, and would look idle."""
+    """Those whose engine still answers: its metrics are served beside its API, so one whose metrics have been out of
+    reach for seconds is stuck or gone, and would look idle.
+
+    All of them, when that would leave less than half: the few would break under the load of the many, or it is the
+    metrics that are broken.
+    """
     kept = [c for c in candidates if c.fresh]
-    return kept if 0 < len(kept) < len(candidates) else candidates
+    return kept if len(kept) * 2 >= len(candidates) else candidates
 
 
 def host_of(address: str) -> str:
@@ -191,7 +201,9 @@ def host_of(address: str) -> str:
 
 def uncached_tokens(request: Request, chosen: Candidate) -> int:
     """Prompt tokens that ``chosen`` holds in no tier and must compute."""
-    held = 0
+    held, slot = 0, chosen.slot
     for cached in request.cached.values():
-        held = max(held, cached.tokens.get(chosen.slot, 0))
+        tokens = cached.tokens.get(slot, 0)
+        if tokens > held:  # a third of what ``max`` takes
+            held = tokens
     return max(0, request.prompt_tokens - held)

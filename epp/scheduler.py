@@ -167,7 +167,7 @@ def clamped(scores: list[float], wanted: int) -> list[float]:
     """``scores``, each within [0, 1]. Raises: ValueError for a wrong number of them, or one that is not a number."""
     if len(scores) != wanted:
         raise ValueError(f"{len(scores)} scores for {wanted} candidates")
-    if 0.0 <= scores[0] <= 1.0 and all_equal(scores):
+    if 0.0 <= scores[0] <= 1.0 and scores.count(scores[0]) == wanted:
         return scores
     total = sum(scores)
     if total != total:  # only NaN differs from itself
@@ -180,25 +180,23 @@ def clamped(scores: list[float], wanted: int) -> list[float]:
 def weighted_sum(scores: Iterable[tuple[float, list[float]]], count: int) -> list[float]:
     """Weight × score, summed over the scorers in their order, for each of ``count`` candidates (at least one).
 
-    Most scorers have no opinion on most requests. Until one has, the sum is one number for all; a later column of
-    zeros adds nothing.
+    Most scorers have no opinion on most requests: their columns are of one number. (``count`` finds that out in 0.1 to
+    0.7 µs for 100 candidates, where adding a column takes 4.) Until one differs, the sum is one number for all; later
+    columns of zeros add nothing.
     """
     level = 0.0
     totals: list[float] | None = None
     for weight, column in scores:
+        first = column[0]
+        equal = column.count(first) == count
         if totals is None:
-            if all_equal(column):
-                level += weight * column[0]
+            if equal:
+                level += weight * first
             else:
                 totals = [level + weight * score for score in column]
-        elif column[0] or not all_equal(column):
+        elif first or not equal:
             totals = [total + weight * score for total, score in zip(totals, column, strict=True)]
     return [level] * count if totals is None else totals
-
-
-def all_equal(column: list[float]) -> bool:
-    """Whether a column of scores says no opinion. (Of all ways to ask, ``count`` is the fastest: 0.7 µs for 100.)"""
-    return column.count(column[0]) == len(column)
 
 
 def best(candidates: Sequence[Candidate], totals: Sequence[float]) -> Candidate:

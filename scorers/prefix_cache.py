@@ -32,9 +32,10 @@ class PrefixCache:
         self.producers = tuple(producers)
         self.index = PrefixIndex(len(producers), block_tokens, secret)
         self._tiers = {producer.name: tier for tier, producer in enumerate(producers)}
+        self._limits = {producer.name: producer.parameters.limit_tokens for producer in producers}
         if len(self._tiers) != len(producers):
             raise ValueError(f"two producers have one name: {', '.join(producer.name for producer in producers)}")
-        self._limit_tokens = max(producer.parameters.limit_tokens for producer in producers)
+        self._limit_tokens = max(self._limits.values())
         self._capacities: dict[Slot, tuple[int, ...]] = {}
         for producer in producers:
             producer.source = self
@@ -49,7 +50,7 @@ class PrefixCache:
         """What is held of ``request`` in the producer's tier. The first producer asked has the prompts matched."""
         tier = self._tiers[producer.name]
         matches = self._matches(request)
-        limit = producer.parameters.limit_tokens
+        limit = self._limits[producer.name]
         if limit < self._limit_tokens:
             return _limited(producer, tier, matches, limit - limit % self.index.block_tokens)
         if len(matches) == 1:
