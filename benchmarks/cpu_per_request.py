@@ -29,9 +29,9 @@ import uvloop
 
 from benchmarks.load import drive, http_request
 from epp.options import ResponseMode
+from epp.ports import claim
 from epp.standalone.binary import find_envoy
 from epp.standalone.endpoints import write_endpoints
-from epp.ports import claim
 from epp.standalone.proxy import Proxy
 from epp.standalone.settings import ProxySettings, RequestMode
 
@@ -110,6 +110,17 @@ def cpu_ns(pid: int) -> int:
     return total
 
 
+def made(folder: Path) -> Path:
+    """``folder``, new."""
+    folder.mkdir()
+    return folder
+
+
+def printed(log: Path) -> str:
+    """What a process has written."""
+    return log.read_text()
+
+
 @asynccontextmanager
 async def child(*command: str, ready: str, log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """A process of ours, running once ``ready`` stands in its output; ended by its id."""
@@ -117,9 +128,9 @@ async def child(*command: str, ready: str, log: Path) -> AsyncIterator[asyncio.s
         process = await asyncio.create_subprocess_exec(sys.executable, "-m", *command, stdout=output, stderr=output)
     try:
         async with asyncio.timeout(60):
-            while ready not in log.read_text():
+            while ready not in (text := printed(log)):
                 if process.returncode is not None:
-                    raise RuntimeError(f"{command[0]} ended:\n{log.read_text()[-2000:]}")
+                    raise RuntimeError(f"{command[0]} ended:\n{text[-2000:]}")
                 await asyncio.sleep(0.05)
         yield process
     finally:
@@ -131,7 +142,6 @@ async def child(*command: str, ready: str, log: Path) -> AsyncIterator[asyncio.s
 @asynccontextmanager
 async def gateway(folder: Path, picker_port: int, addresses: Sequence[str]) -> AsyncIterator[int]:
     """An Envoy in full duplex with full response processing, as gateways are; yields its port."""
-    folder.mkdir()
     port = claim(LOOPBACK, 0, "port")
     write_endpoints(folder / "endpoints.json", addresses)
     proxy = Proxy(
@@ -164,7 +174,7 @@ async def subjects(folder: Path, workload: Workload) -> AsyncIterator[list[Subje
         echo = await enter(
             child("benchmarks.grpc_echo", str(echo_port), addresses[0], ready="ready", log=folder / "echo.log")
         )
-        echo_proxy = await enter(gateway(folder / "echo", echo_port, addresses))
+        echo_proxy = await enter(gateway(made(folder / "echo"), echo_port, addresses))
         listen = claim(LOOPBACK, 0, "port")
         standalone = await enter(
             child("epp.cli", "standalone", *flags, f"--port={listen}", "--admin-port=0",
@@ -174,7 +184,7 @@ async def subjects(folder: Path, workload: Workload) -> AsyncIterator[list[Subje
             child("epp.cli", "serve", *flags, f"--grpc-port={grpc_port}", "--grpc-health-port=0",
                   "--secure-serving=false", ready="serving ext-proc", log=folder / "serve.log")
         )  # fmt: skip
-        duplex_proxy = await enter(gateway(folder / "duplex", grpc_port, addresses))
+        duplex_proxy = await enter(gateway(made(folder / "duplex"), grpc_port, addresses))
         yield [
             Subject("grpc.aio echo", echo.pid, echo_proxy),
             Subject("standalone", standalone.pid, listen),
@@ -217,8 +227,7 @@ async def measure(workload: Workload, seconds: float, rounds: int) -> list[Row]:
                         subject.port, requests, connections=workload.connections, seconds=seconds if turn else 1.0
                     )
                     if tally.refused or tally.broken or not tally.answered:
-                        raise RuntimeError(f"{subject.name}, {workload.name}: {tally.refused} refused, "
-                                           f"{tally.broken} broken, {tally.answered} answered; {tally.first_refusal}")  # fmt: skip
+                        raise RuntimeError(f"{subject.name}, {workload.name}: {tally}")
                     if turn:
                         costs[subject.name].append((cpu_ns(subject.pid) - before) / 1000 / tally.answered)
                         rates[subject.name].append(tally.answered / seconds)
@@ -238,11 +247,11 @@ async def measure(workload: Workload, seconds: float, rounds: int) -> list[Row]:
 
 def show(rows: Sequence[Row]) -> None:
     """Print the table."""
-    print(f"CPU of the ext-proc process behind Envoy; {os.cpu_count()} cores, {platform.machine()}, Python "
-          f"{platform.python_version()}. Ratio: over the grpc.aio echo of the same workload in the same run.")  # fmt: skip
-    print(
-        f"{'workload':<22}{'subject':<16}{'CPU/request':>13}{'ratio':>8}{'target':>8}{'':>7}{'requests/s':>12}{'p99':>10}"
-    )
+    where = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    print(f"CPU of the ext-proc process behind Envoy; {where}.")
+    print("Ratio: over the grpc.aio echo under the same load in the same run.")
+    columns = f"{'CPU/request':>13}{'ratio':>8}{'target':>8}{'':>7}{'requests/s':>12}{'p99':>10}"
+    print(f"{'workload':<22}{'subject':<16}{columns}")
     for row in rows:
         met = "" if row.target is None else "met" if row.ratio <= row.target else "MISSED"
         target = "" if row.target is None else f"{row.target:g}"

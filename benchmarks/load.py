@@ -20,7 +20,7 @@ class Tally:
     answered: int = 0
     refused: int = 0
     broken: int = 0
-    latencies_s: list[float] = field(default_factory=list)
+    latencies_s: list[float] = field(default_factory=list, repr=False)
     first_refusal: str = ""
 
 

@@ -29,7 +29,7 @@ from epp.ledger import Ledger
 from epp.options import TlsOptions, Transport
 from epp.pool import Endpoint, Pool
 from epp.ports import refused
-from epp.readings import access_log_readings, prefix_readings, profile_readings, wire_readings
+from epp.readings import access_log_readings, director_readings, prefix_readings, profile_readings, wire_readings
 from epp.resolve import resolve
 from epp.scrape.pace import Pace
 from epp.scrape.scraper import Scraper
@@ -93,9 +93,13 @@ class App:
             await self._start(stack)
             self._closing = stack.pop_all()
 
+    def drain(self) -> None:
+        """Be not ready from now on; requests are served as before."""
+        self.health.drain()
+
     async def retire(self, timeout_s: float) -> None:
         """Be not ready at once, and serve on until nobody has come for a while: proxies need a moment to hear of it."""
-        self.health.drain()
+        self.drain()
         clock = asyncio.get_running_loop().time
         now, seen = clock(), -1
         until = now + timeout_s
@@ -108,7 +112,7 @@ class App:
 
     async def stop(self, drain_timeout_s: float) -> None:
         """Be not ready at once, let the streams under way end, for at most that long, and close everything."""
-        self.health.drain()
+        self.drain()
         await self._server.drain(drain_timeout_s)
         await self._closing.aclose()
 
@@ -164,6 +168,7 @@ class App:
     def _expose(self) -> None:
         add = self.telemetry.gauge_source
         add(wire_readings(self._server.statistics))
+        add(director_readings(self.director))
         add(access_log_readings(self.access_log))
         add(profile_readings(self._plan.profile))
         if self._plan.prefix_cache is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields
 
 from epp.accesslog import AccessLog
+from epp.director import Director
 from epp.pool import Pool
 from epp.scheduler import Profile
 from epp.telemetry import Reading, Source
@@ -48,6 +49,21 @@ def access_log_readings(access_log: AccessLog) -> Source:
             "(closed before), garbage.",
             ("result",),
             [((name,), count) for name, count in asdict(access_log.statistics()).items() if name != "entries"],
+            counter=True,
+        )
+
+    return read
+
+
+def director_readings(director: Director) -> Source:
+    """What became of picks."""
+
+    def read() -> Iterator[Reading]:
+        yield Reading(
+            "tierwise_served_elsewhere",
+            "Requests that another endpoint answered than the one picked.",
+            (),
+            [((), director.served_elsewhere)],
             counter=True,
         )
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import Awaitable, Callable
 
 
 async def until_signalled(work: Callable[[asyncio.Event], Awaitable[None]]) -> None:
-    """Run ``work``; the first SIGINT or SIGTERM sets its event, the second cancels it."""
+    """Run ``work``; the first SIGINT or SIGTERM sets its event, the second cancels it and is no error."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     task = asyncio.ensure_future(work(stop))
 
@@ -20,7 +21,8 @@ async def until_signalled(work: Callable[[asyncio.Event], Awaitable[None]]) -> N
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, signalled)
     try:
-        await task
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)

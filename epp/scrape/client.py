@@ -1,4 +1,4 @@
-"""Fetches metrics pages over kept connections."""
+"""Where an endpoint's metrics page is, and who fetches it."""
 
 from __future__ import annotations
 
@@ -10,33 +10,37 @@ from yarl import URL
 from epp.config.plan import ScrapeParameters
 from epp.errors import ConfigError
 from epp.pool import Endpoint
+from epp.scrape.page import Page
+from epp.scrape.plain import PlainPage
 from epp.scrape.reader import ScrapeError
-
-MAX_PAGE_BYTES = 8 << 20
-_HEADERS = {"Accept": "text/plain; version=0.0.4", "Accept-Encoding": "identity"}  # inflating costs more than reading
+from epp.scrape.session import SessionPage, session
 
 
 class Client:
-    """One session for all endpoints. Made on the event loop that owns it."""
+    """Makes the pages of all endpoints. Owner: the event loop that it was made on."""
 
     def __init__(self, parameters: ScrapeParameters, timeout_s: float) -> None:
         """Raises: ConfigError for certificates that cannot be read."""
         self._parameters = parameters
         self._timeout_s = timeout_s
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, limit_per_host=2, ssl=_ssl(parameters)),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=timeout_s),
-            headers=_HEADERS,
-            read_bufsize=1 << 18,
-        )
+        self._tls = _ssl(parameters)
+        self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        """Close every connection."""
-        await self._session.close()
+        """Close every connection that no page has for itself."""
+        if self._session is not None:
+            await self._session.close()
 
-    def url(self, endpoint: Endpoint) -> URL:
-        """Where the metrics of ``endpoint`` are. Raises: ScrapeError for a ``metrics_url`` that is none."""
+    def page(self, endpoint: Endpoint) -> Page:
+        """The metrics page of ``endpoint``. Raises: ScrapeError for a ``metrics_url`` that is none."""
+        url = self._url(endpoint)
+        if url.scheme == "http" and url.raw_host and not url.raw_user and not url.raw_password:
+            return PlainPage(url, self._timeout_s)
+        if self._session is None:
+            self._session = session(self._tls, self._timeout_s)
+        return SessionPage(url, self._session)
+
+    def _url(self, endpoint: Endpoint) -> URL:
         parameters = self._parameters
         host, _, port = endpoint.address.rpartition(":")
         text = endpoint.metrics_url or f"{parameters.scheme}://{host}:{parameters.port or port}{parameters.path}"
@@ -44,28 +48,6 @@ class Client:
             return URL(text)
         except ValueError as error:
             raise ScrapeError(f"{text!r} is not a URL: {error}") from error
-
-    async def fetch(self, url: URL) -> bytes:
-        """The page at ``url``. Raises: ScrapeError, for everything that can go wrong on the way."""
-        try:
-            async with self._session.get(url, allow_redirects=False) as response:
-                if response.status != 200:
-                    raise ScrapeError(f"{url} answers with status {response.status}", reason="status")
-                return await _body(url, response)
-        except TimeoutError as error:
-            raise ScrapeError(f"{url} takes more than {self._timeout_s:g} s", reason="timeout") from error
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise ScrapeError(f"{url}: {str(error) or type(error).__name__}", reason="connection") from error
-
-
-async def _body(url: URL, response: aiohttp.ClientResponse) -> bytes:
-    parts, size = [], 0
-    async for part in response.content.iter_any():
-        size += len(part)
-        if size > MAX_PAGE_BYTES:
-            raise ScrapeError(f"{url} sends more than {MAX_PAGE_BYTES >> 20} MiB", reason="size")
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _ssl(parameters: ScrapeParameters) -> ssl.SSLContext | bool:

@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterator
 from epp.config.plan import ScrapeParameters
 from epp.decision import Cause
 from epp.ledger import Ledger
-from epp.pool import Pool
+from epp.pool import Endpoint, Pool
 from epp.scrape.client import Client
 from epp.scrape.pace import Pace
+from epp.scrape.page import Page
 from epp.scrape.reader import ScrapeError, read_engine
 from epp.telemetry.gauges import Reading
 from scorers.base import Candidate, Slot
@@ -39,6 +40,9 @@ class _Target:
         self.slot = slot
         self.address = address
         self.interval_s = interval_s
+        self.endpoint: Endpoint | None = None
+        """Whose ``page`` it is; another one when the pool was given another ``metrics_url``."""
+        self.page: Page | None = None
         self.began_at = now
         """When the last reading that succeeded began; at first, when the endpoint was added."""
         self.due_at = now
@@ -176,10 +180,10 @@ class Scraper:
         endpoint = self._pool.endpoint(target.address)
         if endpoint is None:
             return
-        page = await self._client.fetch(self._client.url(endpoint))
-        engine = read_engine(page)
+        text = await self._page(target, endpoint).fetch()
+        engine = read_engine(text)
         self._scrapes += 1
-        self._bytes += len(page)
+        self._bytes += len(text)
         self._pool.observe(target.slot, engine, began_at)
         for pick_id, cause in self._ledger.reconcile(target.address, engine.waiting + engine.running, began_at):
             self._ended(pick_id, cause)
@@ -195,6 +199,16 @@ class Scraper:
                 log.info("endpoint %s: its metrics are read again", target.address)
             target.stale = False
 
+    def _page(self, target: _Target, endpoint: Endpoint) -> Page:
+        """The page of ``endpoint``, kept while it stays the same. Raises: ScrapeError."""
+        if target.page is None or target.endpoint is not endpoint:
+            if target.page is not None:
+                target.page.close()
+                target.page = None
+            target.page = self._client.page(endpoint)
+            target.endpoint = endpoint
+        return target.page
+
     def _failed(self, target: _Target, reason: str, message: str) -> None:
         target.errors[reason] += 1
         target.fails = message
@@ -209,7 +223,7 @@ class Scraper:
             target.stale = True
             self._pool.mark_stale(target.slot)
             log.warning(
-                "endpoint %s: no metrics for %.1f s, so its numbers are the last known: %s",
+                "endpoint %s: no metrics for %.1f s, so others are preferred: %s",
                 target.address,
                 limit_s,
                 target.fails or "the last reading is still under way",
@@ -222,3 +236,5 @@ class Scraper:
         for handle in (target.timer, target.stale_timer, target.task):
             if handle is not None:
                 handle.cancel()
+        if target.page is not None:
+            target.page.close()

@@ -36,6 +36,9 @@ class RunningPicker(Protocol):
     def pool(self) -> Pool:
         """Its endpoints."""
 
+    def drain(self) -> None:
+        """Be not ready from now on; requests are served as before."""
+
     async def stop(self, drain_timeout_s: float) -> None:
         """End what is under way, for at most that long, and close everything."""
 
@@ -78,6 +81,7 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
                     "Envoy's own pages are at http://%s:%d; its configuration is in %s", LOOPBACK, admin_port, folder
                 )
                 await stop.wait()
+                picker.drain()
                 log.info("stopping: requests under way have %g s to end", options.drain_timeout_s)
             finally:
                 await proxy.stop(options.drain_timeout_s)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from epp.decision import Cause, Outcome, RequestHead, RequestLabels
-from epp.director import allowed
+from epp.director import allowed, fresh
 from epp.errors import BadRequest, NoEndpoints, Saturated
+from epp.pool import EngineMetrics
 from epp.scheduler import Profile
 from scorers.base import CachedPrefix, Candidate, NoParameters, Producer, Request, Slot, Tier
 from scorers.pickers import MaxScorePicker, PickerParameters
@@ -168,9 +170,30 @@ def test_the_whole_address_of_every_endpoint_names_it_alone(chosen: set[str]) ->
 def test_an_endpoint_whose_engine_does_not_answer_is_the_last_resort() -> None:
     world = World()
     dead, alive = world.pool.candidates()
+    for slot in (dead.slot, alive.slot):
+        world.pool.observe(slot, EngineMetrics(), 1.0)
     world.pool.mark_stale(dead.slot)
     chosen = {world.director.decide(head(), completion()).destination for _ in range(8)}
     assert chosen == {alive.address}
     assert world.director.decide_bodiless(head()).destination == alive.address
     world.pool.mark_stale(alive.slot)
     assert world.director.decide(head(), completion()).destination in (dead.address, alive.address)
+
+
+def test_the_last_quarter_that_answers_does_not_get_all_the_load() -> None:
+    everyone = [candidate(slot, address=f"10.0.0.{slot}:1") for slot in range(4)]
+    few = [msgspec.structs.replace(c, fresh=c.slot == 0) for c in everyone]
+    assert list(fresh(few)) == few
+    half = [msgspec.structs.replace(c, fresh=c.slot < 2) for c in everyone]
+    assert [c.slot for c in fresh(half)] == [0, 1]
+
+
+def test_an_answer_from_another_endpoint_than_the_pick_is_counted() -> None:
+    world = World()
+    pick = world.director.decide(head(), completion())
+    world.director.ended(pick.pick_id, Outcome(Cause.COMPLETED, served_by=pick.destination))
+    other = {"10.0.0.1:8000": "10.0.0.2:8000", "10.0.0.2:8000": "10.0.0.1:8000"}
+    assert world.director.served_elsewhere == 0
+    pick = world.director.decide(head(), completion())
+    world.director.ended(pick.pick_id, Outcome(Cause.COMPLETED, served_by=other[pick.destination]))
+    assert world.director.served_elsewhere == 1

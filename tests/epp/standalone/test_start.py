@@ -184,12 +184,18 @@ class Picker(FixedPicker):
         super().__init__()
         self.pool = Pool()
         self.stopped = False
+        self.draining = False
+        self.was_ready_at_the_end: bool | None = None
+
+    def drain(self) -> None:
+        self.draining = True
 
     @property
     def grpc_port(self) -> int:
         return self.port
 
     async def stop(self, drain_timeout_s: float = 0.0) -> None:
+        self.was_ready_at_the_end = not self.draining
         await super().stop()
         self.stopped = True
 
@@ -226,6 +232,7 @@ def test_one_command_starts_both_and_a_signal_stops_both(caplog: pytest.LogCaptu
 
     asyncio.run(scenario())
     assert picker.stopped
+    assert picker.was_ready_at_the_end is False
 
 
 @pytest.mark.e2e
