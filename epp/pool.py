@@ -96,7 +96,8 @@ class Pool:
         if seat is None or began_at < seat.began_at:
             return
         before = (seat.engine.block_tokens, seat.engine.gpu_blocks)
-        seat.observe(engine, began_at)
+        if not seat.observe(engine, began_at):
+            return
         candidate = self._changed(seat)
         if before != (engine.block_tokens, engine.gpu_blocks):
             for listener in self.listeners:

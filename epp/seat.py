@@ -110,12 +110,13 @@ class Seat:
         self.in_flight -= 1
         self._see(pick_id)
 
-    def observe(self, engine: EngineMetrics, began_at: float) -> None:
-        """Take what a scrape says that began at ``began_at``.
+    def observe(self, engine: EngineMetrics, began_at: float) -> bool:
+        """Take what a scrape says that began at ``began_at``; returns whether a decision would see a difference.
 
         The picks before it are in its numbers, if they fit into them: an engine in a long step has not counted what
         arrived meanwhile, and then the youngest stay unseen.
         """
+        changed = not self.fresh or engine != self.engine
         self.engine, self.began_at, self.fresh = engine, began_at, True
         uncounted = self.in_flight - engine.waiting - engine.running
         for pick_id, pick in list(self.unseen.items()):
@@ -123,6 +124,8 @@ class Seat:
             if pick.opened_at >= began_at or on_its_way:
                 break
             self._see(pick_id)
+            changed = True
+        return changed
 
     def _see(self, pick_id: int) -> None:
         pick = self.unseen.pop(pick_id, None)

@@ -24,6 +24,7 @@ HOME = {
     "grpc": ("epp/wire/aio.py",),
     "grpc_health": (),
     "hpack": ("epp/wire/",),
+    "httptools": ("epp/scrape/",),
     "prometheus_client": ("epp/telemetry/", "epp/admin.py", "epp/sim/", "epp/demo/"),
     "rich": ("epp/demo/", "epp/cli.py"),
     "torch": ("kvengine/",),

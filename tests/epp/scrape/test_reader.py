@@ -169,7 +169,7 @@ def test_samples_are_those_that_the_library_finds(lines: list[tuple[str, dict[st
         for found in metric.samples
         if found.name == RUNNING.decode()
     ]
-    ours = [(labels_of(sample), sample.value) for sample in samples(text.encode(), RUNNING)]
+    ours = [(labels_of(sample.labels), sample.value) for sample in samples(text.encode(), RUNNING)]
     assert repr(ours) == repr(expected)  # NaN differs from itself
 
 

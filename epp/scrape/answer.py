@@ -1,0 +1,118 @@
+"""HTTP/1 answers to requests for a page: bytes in, a page or a refusal out.
+
+The grammar is httptools' (llhttp). Redirects are not followed: an address that redirects is not the engine's.
+"""
+
+from __future__ import annotations
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from epp.scrape.page import MAX_PAGE_BYTES
+from epp.scrape.reader import ScrapeError
+
+MAX_HEAD_BYTES = 1 << 16
+_FRAMING = (b"content-length", b"transfer-encoding")
+
+
+class Unanswered(ScrapeError):
+    """The connection ended before the first byte of an answer."""
+
+
+class Answers:
+    """The answers on one connection, one at a time: ``expect``, then ``feed`` until it returns the page.
+
+    Invariant: unless ``keep``, nothing more is to be expected on this connection. So it is after a refusal.
+    """
+
+    def __init__(self, where: str) -> None:
+        """``where`` is the page's URL, for messages."""
+        self.keep = True
+        self._where = where
+        self._parser = HttpResponseParser(self)
+        self.expect()
+
+    def expect(self) -> None:
+        """A request was sent."""
+        self._status = 0  # until the head of an answer that is not a provisional one is complete
+        self._ends_itself = False
+        self._encoding = b""
+        self._parts: list[bytes] = []
+        self._received_bytes = 0
+        self._page: bytes | None = None
+
+    def feed(self, data: bytes) -> bytes | None:
+        """The page, once all of it is here; None before. Raises: ScrapeError."""
+        self._received_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            self.keep = False  # status 101, which is refused as any other
+        except HttpParserError as error:
+            self.keep = False
+            if self._page is None and self._status in (0, 200):
+                raise ScrapeError(f"{self._where} does not speak HTTP/1.1: {error}", reason="connection") from error
+        self._check()
+        return self._page
+
+    def end(self) -> bytes:
+        """The page, if it ends where the connection does. Raises: ScrapeError."""
+        self.keep = False
+        if not self._received_bytes:
+            raise self.unanswered()
+        if not self._status or self._ends_itself:
+            raise ScrapeError(f"{self._where} closes the connection within its answer", reason="connection")
+        return b"".join(self._parts)
+
+    def unanswered(self) -> Unanswered:
+        """The error for a connection that is over."""
+        return Unanswered(f"{self._where} closes the connection without an answer", reason="connection")
+
+    def _check(self) -> None:
+        """Raises: ScrapeError for what is not worth reading on."""
+        if self._status not in (0, 200):
+            self.keep = False
+            raise ScrapeError(f"{self._where} answers with status {self._status}", reason="status")
+        if not self._status and self._received_bytes > MAX_HEAD_BYTES:
+            self.keep = False
+            raise ScrapeError(f"{self._where} sends more than {MAX_HEAD_BYTES} bytes of headers", reason="connection")
+        if self._received_bytes > MAX_PAGE_BYTES:
+            self.keep = False
+            raise ScrapeError(f"{self._where} sends more than {MAX_PAGE_BYTES >> 20} MiB", reason="size")
+        if self._encoding not in (b"", b"identity"):
+            self.keep = False
+            raise ScrapeError(f"{self._where} is encoded as {self._encoding[:20]!r}, unasked; serve it as it is")
+
+    # The parser's callbacks
+
+    def on_message_begin(self) -> None:
+        """A status line; surely not ours after the page."""
+        if self._page is not None:
+            self.keep = False  # more answers than requests
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Also of trailers."""
+        name = name.lower()
+        if name in _FRAMING:
+            self._ends_itself = True
+        elif name == b"content-encoding":
+            self._encoding = value.strip().lower()
+
+    def on_headers_complete(self) -> None:
+        """Its status is known."""
+        if self._page is None:
+            self._status = self._parser.get_status_code()
+
+    def on_body(self, part: bytes) -> None:
+        """Some of the page."""
+        if self._page is None:
+            self._parts.append(part)
+
+    def on_message_complete(self) -> None:
+        """Of a provisional answer, or of the one that was asked for."""
+        if self._page is not None:
+            return
+        if 100 <= self._status < 200 and self._status != 101:
+            self._status, self._ends_itself = 0, False
+            return
+        self.keep = self.keep and self._parser.should_keep_alive()
+        self._page = b"".join(self._parts)

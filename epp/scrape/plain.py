@@ -1,0 +1,148 @@
+"""Pages over plain HTTP, each over a connection of its own that is kept.
+
+Rejected: aiohttp, which takes four times as long for a small page, most of it for what a fixed request to a fixed
+address does not need. Source: benchmarks/idle_scrape.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from typing_extensions import override
+from yarl import URL
+
+from epp.scrape.answer import Answers, Unanswered
+from epp.scrape.page import HEADERS, Page
+from epp.scrape.reader import ScrapeError
+
+
+class PlainPage(Page):
+    """A page at an ``http`` URL. At most one connection is open."""
+
+    def __init__(self, url: URL, timeout_s: float) -> None:
+        """``timeout_s`` is for all of a fetch."""
+        self._url = str(url)
+        self._host, self._port = url.raw_host or "", url.port or 80
+        self._timeout_s = timeout_s
+        self._request = _request(url)
+        self._connection: _Connection | None = None
+
+    @override
+    async def fetch(self) -> bytes:
+        deadline = asyncio.get_running_loop().time() + self._timeout_s
+        kept = self._connection
+        if kept is not None and kept.open:
+            try:
+                return await kept.ask(self._request, deadline)
+            except Unanswered:
+                pass  # closed for its age while the request was on its way
+        connection = self._connection = await self._connect(deadline)
+        return await connection.ask(self._request, deadline)
+
+    @override
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    async def _connect(self, deadline: float) -> _Connection:
+        """Raises: ScrapeError."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: _Connection(self._url, self._timeout_s), self._host, self._port
+                )
+        except TimeoutError as error:
+            raise _late(self._url, self._timeout_s) from error
+        except (OSError, ValueError) as error:
+            raise ScrapeError(f"{self._url}: {str(error) or type(error).__name__}", reason="connection") from error
+        return connection
+
+
+class _Connection(asyncio.Protocol):
+    """Invariant: while ``_waiter`` is set, the answer to one request is awaited."""
+
+    def __init__(self, url: str, timeout_s: float) -> None:
+        self.open = True
+        self._url, self._timeout_s = url, timeout_s
+        self._answers = Answers(url)
+        self._transport: asyncio.Transport  # once made
+        self._waiter: asyncio.Future[bytes] | None = None
+
+    async def ask(self, request: bytes, deadline: float) -> bytes:
+        """The page that answers ``request``. Raises: ScrapeError; the connection is closed then."""
+        if not self.open:
+            raise self._answers.unanswered()
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = loop.call_at(deadline, self._time_out)
+        self._answers.expect()
+        self._transport.write(request)
+        try:
+            page = await self._waiter
+        except BaseException:  # its answer may still come when the asker has gone
+            self.close()
+            raise
+        finally:
+            self._waiter = None
+            timer.cancel()
+        if not self._answers.keep:
+            self.close()
+        return page
+
+    def close(self) -> None:
+        """At once: nobody waits for what is under way."""
+        self.open = False
+        self._transport.abort()
+
+    def _settle(self, result: bytes | ScrapeError) -> None:
+        if self._waiter is None or self._waiter.done():
+            return
+        if isinstance(result, ScrapeError):
+            self._waiter.set_exception(result)
+        else:
+            self._waiter.set_result(result)
+
+    def _time_out(self) -> None:
+        self._settle(_late(self._url, self._timeout_s))
+
+    # asyncio.Protocol
+
+    @override
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._transport = transport
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        if self._waiter is None:  # nothing was asked for
+            self.close()
+            return
+        try:
+            page = self._answers.feed(data)
+        except ScrapeError as error:
+            self._settle(error)
+            self.close()
+            return
+        if page is not None:
+            self._settle(page)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.open = False
+        if self._waiter is None or self._waiter.done():
+            return
+        try:
+            page = self._answers.end()
+        except ScrapeError as error:
+            self._settle(error)
+            return
+        self._settle(ScrapeError(f"{self._url}: {exc}", reason="connection") if exc else page)
+
+
+def _request(url: URL) -> bytes:
+    lines = [f"GET {url.raw_path_qs} HTTP/1.1", f"Host: {url.host_port_subcomponent}"]
+    lines += [f"{name}: {value}" for name, value in HEADERS.items()]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def _late(url: str, timeout_s: float) -> ScrapeError:
+    return ScrapeError(f"{url} takes more than {timeout_s:g} s", reason="timeout")

@@ -1,0 +1,59 @@
+"""Pages by aiohttp: over TLS, and whatever else is not plain."""
+
+from __future__ import annotations
+
+import ssl
+
+import aiohttp
+from typing_extensions import override
+from yarl import URL
+
+from epp.scrape.page import HEADERS, MAX_PAGE_BYTES, Page
+from epp.scrape.reader import ScrapeError
+
+
+def session(tls: ssl.SSLContext | bool, timeout_s: float) -> aiohttp.ClientSession:
+    """One for all pages. To be called, and closed, on the event loop that owns it."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, limit_per_host=2, ssl=tls),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=timeout_s),
+        headers=HEADERS,
+        read_bufsize=1 << 18,
+    )
+
+
+class SessionPage(Page):
+    """A page of any URL. Connections are the session's, which closes those that are idle for 15 s."""
+
+    def __init__(self, url: URL, session: aiohttp.ClientSession) -> None:
+        self._url = url
+        self._session = session
+
+    @override
+    async def fetch(self) -> bytes:
+        url = self._url
+        try:
+            async with self._session.get(url, allow_redirects=False) as response:
+                if response.status != 200:
+                    raise ScrapeError(f"{url} answers with status {response.status}", reason="status")
+                return await _body(url, response)
+        except TimeoutError as error:
+            limit_s = self._session.timeout.total or 0
+            raise ScrapeError(f"{url} takes more than {limit_s:g} s", reason="timeout") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise ScrapeError(f"{url}: {str(error) or type(error).__name__}", reason="connection") from error
+
+    @override
+    def close(self) -> None:
+        pass
+
+
+async def _body(url: URL, response: aiohttp.ClientResponse) -> bytes:
+    parts, size = [], 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        if size > MAX_PAGE_BYTES:
+            raise ScrapeError(f"{url} sends more than {MAX_PAGE_BYTES >> 20} MiB", reason="size")
+        parts.append(part)
+    return b"".join(parts)
