@@ -33,7 +33,7 @@ from epp.readings import access_log_readings, director_readings, prefix_readings
 from epp.resolve import resolve
 from epp.scrape.pace import Pace
 from epp.scrape.scraper import Scraper
-from epp.telemetry import Exposition, Telemetry
+from epp.telemetry import Exposition, Source, Telemetry
 from epp.transport import open_server
 from epp.wire.limits import Limits
 
@@ -92,6 +92,10 @@ class App:
         async with AsyncExitStack() as stack:
             await self._start(stack)
             self._closing = stack.pop_all()
+
+    def expose(self, source: Source) -> None:
+        """Show what ``source`` reads among the metrics."""
+        self.telemetry.gauge_source(source)
 
     def drain(self) -> None:
         """Be not ready from now on; requests are served as before."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import Sequence
 from functools import lru_cache
@@ -16,6 +17,12 @@ from envoy_data_plane.google.protobuf import Any
 from epp.standalone.clusters import ENDPOINTS, assignment, member
 from scorers.base import Candidate, Slot
 
+log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+LOOK_EVERY_S = 10.0
+"""How often the file is looked for: temporary folders are tidied up, and the proxy restarts from it."""
+
 
 def write_endpoints(path: Path, addresses: Sequence[str]) -> None:
     """Replace the file at ``path`` by one that lists ``addresses`` (``ip:port``, IPv6 in brackets), at once.
@@ -24,6 +31,7 @@ def write_endpoints(path: Path, addresses: Sequence[str]) -> None:
     """
     response = DiscoveryResponse(resources=[Any.pack(assignment(ENDPOINTS, []))]).to_dict()
     response["resources"][0]["endpoints"] = [{"lbEndpoints": [_member(address) for address in addresses]}]
+    path.parent.mkdir(parents=True, exist_ok=True)  # somebody may have tidied up
     unfinished = path.with_name(f".{path.name}.new")
     unfinished.write_bytes(msgspec.json.encode(response))
     os.replace(unfinished, path)  # noqa: PTH105 - the word for it
@@ -45,6 +53,8 @@ class EndpointsFile:
 
     def __init__(self, path: Path, addresses: Sequence[str]) -> None:
         """Write the file with the endpoints that the pool has already."""
+        self.failures = 0
+        """Times the file could not be written."""
         self._path = path
         self._addresses = dict.fromkeys(addresses)
         self._changed = asyncio.Event()
@@ -72,6 +82,16 @@ class EndpointsFile:
 
     async def _write_changes(self) -> None:
         while True:
-            await self._changed.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._changed.wait()
+            if not self._changed.is_set() and self._path.exists():
+                continue
             self._changed.clear()
-            await asyncio.to_thread(write_endpoints, self._path, list(self._addresses))
+            try:
+                await asyncio.to_thread(write_endpoints, self._path, list(self._addresses))
+            except OSError as error:  # a full disk, perhaps; until then the proxy knows the endpoints as they were
+                self.failures += 1
+                log.error("%s: %s; trying again in %g s", self._path, error.strerror or error, RETRY_S)  # noqa: TRY400
+                await asyncio.sleep(RETRY_S)
+                self._changed.set()

@@ -71,7 +71,6 @@ class Proxy:
 
         Raises: StartError with the end of Envoy's log when it ends instead, or is not ready in time.
         """
-        self._config.write_text(self._configure(self.settings).to_json(indent=2))
         process = await self._launch()
         self._supervision = asyncio.create_task(self._supervise(process), name="supervise-envoy")
 
@@ -92,6 +91,8 @@ class Proxy:
 
     async def _launch(self) -> TetheredProcess:
         """Start the process and wait until it is ready; nothing runs when this raises."""
+        self._config.parent.mkdir(parents=True, exist_ok=True)  # each time: somebody may have tidied up
+        self._config.write_text(self._configure(self.settings).to_json(indent=2))
         self._process = process = await TetheredProcess.start(self._command)
         ended = asyncio.ensure_future(process.wait())
         ready = asyncio.ensure_future(self._admin.until_ready())

@@ -17,6 +17,7 @@ from epp.standalone.binary import find_envoy
 from epp.standalone.endpoints import EndpointsFile
 from epp.standalone.proxy import Proxy
 from epp.standalone.settings import ProxySettings
+from epp.telemetry.gauges import Reading, Source
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,9 @@ class RunningPicker(Protocol):
     @property
     def pool(self) -> Pool:
         """Its endpoints."""
+
+    def expose(self, source: Source) -> None:
+        """Show what ``source`` reads among the metrics."""
 
     def drain(self) -> None:
         """Be not ready from now on; requests are served as before."""
@@ -76,6 +80,7 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
             proxy = Proxy(binary, settings, folder, verbose=options.log.verbosity >= CHATTY)
             try:
                 await proxy.start()
+                picker.expose(lambda: readings(proxy, endpoints))
                 log.info("OpenAI requests are welcome at http://%s/v1", _as_client(host, port))
                 log.info(
                     "Envoy's own pages are at http://%s:%d; its configuration is in %s", LOOPBACK, admin_port, folder
@@ -88,6 +93,26 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
                 await endpoints.close()
         finally:
             await picker.stop(options.drain_timeout_s)
+
+
+def readings(proxy: Proxy, endpoints: EndpointsFile) -> list[Reading]:
+    """What the picker's metrics say of the proxy."""
+    return [
+        Reading(
+            "tierwise_envoy_restarts",
+            "Times Envoy was started again after it had ended by itself.",
+            (),
+            [((), proxy.statistics().restarts)],
+            counter=True,
+        ),
+        Reading(
+            "tierwise_endpoints_file_errors",
+            "Times the endpoints could not be written for Envoy.",
+            (),
+            [((), endpoints.failures)],
+            counter=True,
+        ),
+    ]
 
 
 def _as_client(host: str, port: int) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
+
+import pytest
 
 from epp.pool import Endpoint, Pool
 from epp.standalone.endpoints import EndpointsFile, write_endpoints
@@ -49,6 +52,39 @@ def test_it_follows_the_pool(tmp_path: Path) -> None:
         await until(lambda: listed(path) == [("10.0.0.8", 8000), ("10.0.0.9", 8000)])
         pool.replace([])
         await until(lambda: not listed(path))
+        await file.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_write_that_fails_is_counted_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epp.standalone.endpoints.RETRY_S", 0.01)
+
+    async def scenario() -> None:
+        folder, pool = tmp_path / "here", Pool()
+        file = EndpointsFile(folder / "e.json", [])
+        pool.listeners.append(file)
+        shutil.rmtree(folder)
+        folder.touch()  # now no file can be made in it
+        pool.replace([Endpoint("10.0.0.7:8000")])
+        await until(lambda: file.failures > 1)
+        folder.unlink()
+        await until(lambda: (folder / "e.json").exists())
+        assert listed(folder / "e.json") == [("10.0.0.7", 8000)]
+        await file.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_file_that_was_tidied_up_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epp.standalone.endpoints.LOOK_EVERY_S", 0.01)
+
+    async def scenario() -> None:
+        path = tmp_path / "here" / "e.json"
+        file = EndpointsFile(path, ["10.0.0.7:8000"])
+        shutil.rmtree(path.parent)
+        await until(path.exists)
+        assert listed(path) == [("10.0.0.7", 8000)]
         await file.close()
 
     asyncio.run(scenario())

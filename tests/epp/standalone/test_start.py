@@ -28,6 +28,7 @@ from epp.standalone.errors import StartError
 from epp.standalone.proxy import Proxy, restart_delay_s
 from epp.standalone.run import standalone
 from epp.standalone.settings import ProxySettings
+from epp.telemetry.gauges import Source
 from tests.e2e.background import Background, until
 from tests.epp.standalone.fixed_picker import FixedPicker
 from tests.epp.standalone.stage import stage
@@ -190,6 +191,9 @@ class Picker(FixedPicker):
     def drain(self) -> None:
         self.draining = True
 
+    def expose(self, source: Source) -> None:
+        self.exposed = {reading.name: list(reading.samples) for reading in source()}
+
     @property
     def grpc_port(self) -> int:
         return self.port
@@ -233,6 +237,7 @@ def test_one_command_starts_both_and_a_signal_stops_both(caplog: pytest.LogCaptu
     asyncio.run(scenario())
     assert picker.stopped
     assert picker.was_ready_at_the_end is False
+    assert picker.exposed == {"tierwise_envoy_restarts": [((), 0)], "tierwise_endpoints_file_errors": [((), 0)]}
 
 
 @pytest.mark.e2e
