@@ -102,8 +102,11 @@ class App:
         self.health.drain()
 
     async def retire(self, timeout_s: float) -> None:
-        """Be not ready at once, and serve on until nobody has come for a while: proxies need a moment to hear of it."""
+        """Be not ready at once, and serve on until nobody has come for a while, for at most ``timeout_s``: a proxy that
+        checks the picker's health needs a moment to hear of it."""
         self.drain()
+        if not self._server.statistics().connections:
+            return
         clock = asyncio.get_running_loop().time
         now, seen = clock(), -1
         until = now + timeout_s

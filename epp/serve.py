@@ -67,7 +67,7 @@ async def serve(options: ServeOptions) -> None:
             "stopping: not ready from now on; %g s for proxies to leave and streams to end", options.drain_timeout_s
         )
         began = loop.time()
-        await app.retire(options.drain_timeout_s)
+        await app.retire(options.drain_timeout_s / 3)  # most of the time belongs to the streams under way
         await app.stop(max(0.0, options.drain_timeout_s - (loop.time() - began)))
 
     await until_signalled(work)

@@ -1,0 +1,77 @@
+"""The whole picker on real sockets: health, retiring, and what stays when a port cannot be had."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+
+from epp.app import App, Settings
+from epp.config.build import build
+from epp.errors import ConfigError
+
+LOOPBACK = "127.0.0.1"
+SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[App]:
+    app = App(build(), Settings(endpoints=("127.0.0.1:9",), health_port=0))
+    await app.start()
+    try:
+        yield app
+    finally:
+        await app.stop(0.0)
+
+
+async def health(channel: grpc.aio.Channel) -> int:
+    check = channel.unary_unary(
+        "/grpc.health.v1.Health/Check",
+        request_serializer=HealthCheckRequest.SerializeToString,
+        response_deserializer=HealthCheckResponse.FromString,
+    )
+    answer: HealthCheckResponse = await check(HealthCheckRequest(service="readiness"))
+    return int(answer.status)
+
+
+def test_health_is_the_same_on_both_ports_and_goes_first() -> None:
+    async def scenario() -> None:
+        async with (
+            running() as app,
+            grpc.aio.insecure_channel(f"{LOOPBACK}:{app.grpc_port}") as ext_proc,
+            grpc.aio.insecure_channel(f"{LOOPBACK}:{app.health_port}") as beside,
+        ):
+            assert [await health(channel) for channel in (ext_proc, beside)] == [SERVING, SERVING]
+            retiring = asyncio.create_task(app.retire(1.0))
+            await asyncio.sleep(0)
+            assert [await health(channel) for channel in (ext_proc, beside)] == [NOT_SERVING, NOT_SERVING]
+            assert not retiring.done(), "somebody is connected, and may not have heard of it yet"
+            await retiring
+
+    asyncio.run(scenario())
+
+
+def test_a_picker_that_nobody_uses_retires_at_once() -> None:
+    async def scenario() -> None:
+        async with running() as app, asyncio.timeout(2.0):
+            await app.retire(60.0)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("setting", "flag"), [("grpc_port", "--grpc-port"), ("metrics_port", "--metrics-port")])
+def test_a_port_that_cannot_be_had_is_one_sentence_and_leaves_nothing_open(setting: str, flag: str) -> None:
+    async def scenario() -> None:
+        tasks = asyncio.all_tasks()
+        with socket.create_server((LOOPBACK, 0)) as taken:
+            app = App(build(), Settings(endpoints=("127.0.0.1:9",), **{setting: taken.getsockname()[1]}))
+            with pytest.raises(ConfigError, match=f"in use; stop what listens there or pass {flag}"):
+                await app.start()
+        assert asyncio.all_tasks() == tasks
+
+    asyncio.run(scenario())
