@@ -80,7 +80,9 @@ class Answers:
             raise ScrapeError(f"{self._where} sends more than {MAX_PAGE_BYTES >> 20} MiB", reason="size")
         if self._encoding not in (b"", b"identity"):
             self.keep = False
-            raise ScrapeError(f"{self._where} is encoded as {self._encoding[:20]!r}, unasked; serve it as it is")
+            raise ScrapeError(
+                f"{self._where} is encoded as {self._encoding[:20].decode('latin-1')!r}, unasked; serve it as it is"
+            )
 
     # The parser's callbacks
 

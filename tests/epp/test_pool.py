@@ -57,6 +57,31 @@ def test_the_snapshot_is_the_same_object_until_something_changes() -> None:
     assert before[1] is after[1]
 
 
+def test_an_observation_that_says_the_same_changes_nothing_that_a_decision_sees() -> None:
+    pool = pool_of("a:1")
+    pool.observe(Slot(0), EngineMetrics(), began_at=1)
+    fresh = pool.candidates()
+    assert fresh[0].fresh
+    pool.observe(Slot(0), EngineMetrics(), began_at=5)
+    assert pool.candidates() is fresh
+    pool.observe(Slot(0), EngineMetrics(running=9), began_at=4)
+    assert pool.candidates() is fresh
+    pool.mark_stale(Slot(0))
+    pool.observe(Slot(0), EngineMetrics(), began_at=6)
+    assert pool.candidates() == fresh
+
+
+def test_an_observation_that_says_the_same_still_takes_over_the_picks_before_it() -> None:
+    pool = pool_of("a:1")
+    for began_at in (1, 2):
+        pool.observe(Slot(0), EngineMetrics(running=1), began_at)
+        pool.pick("a:1", began_at, 10, now=began_at)
+    pool.end("a:1", 1)
+    assert pool.candidates()[0].running == 2
+    pool.observe(Slot(0), EngineMetrics(running=1), began_at=3)
+    assert pool.candidates()[0].running == 1
+
+
 @pytest.mark.parametrize(
     "address",
     [

@@ -24,6 +24,7 @@ from epp.scrape import Pace, Scraper
 from epp.tls import write_self_signed
 from scorers.base import Candidate
 from tests.epp.scrape.engines import Engine, Reports, endless, engine, mute, page
+from tests.epp.scrape.servers import server
 
 FAST = Pace(busy_s=0.005, idle_s=0.02, staleness_s=0.03, timeout_s=0.1)
 PATIENCE_S = 20
@@ -205,6 +206,49 @@ def test_a_removed_endpoint_is_read_no_more_and_one_that_takes_its_slot_has_its_
             await s.until(lambda: two.reads > 5)
             assert one.reads <= reads + 1
             assert s.candidate(two.address).slot == 0
+
+    asyncio.run(scenario())
+
+
+async def one_page(writer: asyncio.StreamWriter, _: int) -> bool:
+    body = page(running=1).encode()
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+    return True
+
+
+def test_a_removed_endpoint_has_no_connection_and_one_that_is_read_elsewhere_only_there() -> None:
+    async def scenario() -> None:
+        async with asyncio.timeout(PATIENCE_S), server(one_page) as one, server(one_page) as two, stage() as s:
+            s.pool.replace([Endpoint(one.address)])
+            await s.until(lambda: len(one.heads) > 3)
+            s.pool.replace([Endpoint(one.address, metrics_url=two.url)])
+            await one.until_all_are_closed()
+            await s.until(lambda: len(two.heads) > 3)
+            s.pool.replace([])
+            await two.until_all_are_closed()
+            assert one.connections == two.connections == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_url_with_a_password_is_read_with_it() -> None:
+    async def scenario() -> None:
+        async with asyncio.timeout(PATIENCE_S), server(one_page) as one, stage() as s:
+            s.pool.replace([Endpoint(one.address, metrics_url=one.url.replace("://", "://user:word@"))])
+            await patiently(s.reports)
+            assert "Authorization: Basic dXNlcjp3b3Jk" in one.heads[0]
+
+    asyncio.run(scenario())
+
+
+def test_a_metrics_url_that_is_none_is_counted() -> None:
+    async def scenario() -> None:
+        async with stage() as s:
+            for url in ("ftp://127.0.0.1/metrics", "metrics", "http://127.0.0.1:99999/", "http:///metrics"):
+                s.pool.replace([])
+                s.pool.replace([Endpoint("127.0.0.1:1", metrics_url=url)])
+                await s.until(lambda: bool(s.errors()))
+                assert {reason for _, reason in s.errors()} <= {"page", "connection"}
 
     asyncio.run(scenario())
 
