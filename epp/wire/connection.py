@@ -54,7 +54,7 @@ class Connection(Generic[Head]):
         self._streams = StreamTable(counters)
         size = max(limits.connection_window_bytes, DEFAULT_WINDOW_BYTES)
         self._window = ReceiveWindow(size, size)
-        self._out = Outbound(self._ended, limits.send_high_water_bytes)
+        self._out = Outbound(self._ended, limits)
         control = Control(self._streams, self._out, self._buckets, limits.stream_window_bytes, self.settle)
         inbound = Inbound(
             limits,
@@ -150,16 +150,7 @@ class Connection(Generic[Head]):
 
     def send(self, stream: Stream, prefix: bytes, body: bytes) -> bool:
         """Send or queue ``prefix + body``; False when the bounds on unsent bytes forbid it."""
-        if stream.closed or stream.finishing:
-            return True
-        limits, length = self._limits, len(body)
-        if (
-            stream.queued_bytes + length > limits.max_stream_queue_bytes
-            or self._out.queued_bytes + length > limits.max_connection_queue_bytes
-        ):
-            return False
-        self._out.data(stream, prefix, body)
-        return True
+        return stream.closed or stream.finishing or self._out.data(stream, prefix, body)
 
     def respond(self, stream: Stream, header_block: bytes, body: bytes) -> None:
         """Answer with a whole plain response."""

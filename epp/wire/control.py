@@ -12,7 +12,7 @@ from epp.wire.buckets import Buckets
 from epp.wire.errors import ConnectionFault, ErrorCode, StreamFault
 from epp.wire.floods import Flood
 from epp.wire.flow import ReceiveWindow
-from epp.wire.frames import MAX_STREAM_ID, Flag, unpack_u32
+from epp.wire.frames import ACK, MAX_STREAM_ID, unpack_u32
 from epp.wire.outbound import Outbound
 from epp.wire.settings import DEFAULT_WINDOW_BYTES, Setting
 from epp.wire.streams import StreamTable
@@ -43,7 +43,7 @@ class Control:
     def on_settings(self, flags: int, _stream_id: int, payload: bytes) -> None:
         """Heed the client's settings, all or none, and say so."""
         self._buckets.charge(Flood.SETTINGS)
-        if flags & Flag.ACK:
+        if flags & ACK:
             if payload:
                 raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"SETTINGS ACK of {len(payload)} bytes")
             self._on_acknowledged()
@@ -65,7 +65,7 @@ class Control:
     def on_ping(self, flags: int, _stream_id: int, payload: bytes) -> None:
         """Answer a PING; the answer to ours ends a drain."""
         self._buckets.charge(Flood.PINGS)
-        if not flags & Flag.ACK:
+        if not flags & ACK:
             self._out.control(frames.ping_ack(payload))
         elif payload == DRAIN_PING:
             self._drained()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from epp.wire.errors import ConnectionFault, ErrorCode
 from epp.wire.floods import Flood
 from epp.wire.frames import (
+    ACK,
     CONTINUATION,
     DATA,
     END_HEADERS,
@@ -18,7 +19,6 @@ from epp.wire.frames import (
     PADDED,
     PREFACE,
     SETTINGS,
-    Flag,
     check,
     unpack_header,
     unpadded,
@@ -95,7 +95,7 @@ class Deframer:
         if self._block is not None and (kind != CONTINUATION or stream_id != self._block_id):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"a frame of type {kind} inside a header block")
         if not self._settled:
-            if kind != SETTINGS or flags & Flag.ACK:
+            if kind != SETTINGS or flags & ACK:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS")
             self._settled = True
         check(kind, stream_id, len(payload))

@@ -9,6 +9,7 @@ from __future__ import annotations
 class ReceiveWindow:
     """``left`` bytes may arrive; ``consumed`` bytes were taken out and not yet given back.
 
+    Whoever takes bytes in moves both; ``left`` below zero means that the client had no right to send them.
     Units: bytes. Grants are batched: nothing is given back before half of ``size`` was consumed.
     """
 
@@ -18,12 +19,6 @@ class ReceiveWindow:
         self.size = size
         self.left = left
         self.consumed = 0
-
-    def spend(self, length: int) -> bool:
-        """Take in ``length`` bytes; False when the client had no right to send them."""
-        self.left -= length
-        self.consumed += length
-        return self.left >= 0
 
     def grant(self) -> int:
         """Return the increment that is due now, counted as given; 0 when it can wait."""

@@ -143,8 +143,12 @@ class MessageReader:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the messages that ``data`` completes."""
-        messages: list[bytes] = []
         start, end = 0, len(data)
+        if end >= PREFIX_BYTES and not self.held_bytes and not self.fault:
+            flag, length = _PREFIX.unpack_from(data)
+            if not flag and length == end - PREFIX_BYTES <= self._limit:  # a frame is a message, as most are
+                return [data[PREFIX_BYTES:]]
+        messages: list[bytes] = []
         if self._missing:
             self._parts.append(data[: self._missing])
             if end < self._missing:

@@ -17,7 +17,7 @@ from epp.wire.events import Event, Opened, Received
 from epp.wire.fields import Field, block, check_trailers
 from epp.wire.floods import Flood
 from epp.wire.flow import ReceiveWindow
-from epp.wire.frames import END_STREAM, MAX_STREAM_ID, PADDED, Flag, unpack_u32
+from epp.wire.frames import END_STREAM, MAX_STREAM_ID, PADDED, PRIORITIZED, unpack_u32
 from epp.wire.limits import Limits
 from epp.wire.outbound import Outbound
 from epp.wire.stream import Closing, Stream
@@ -65,7 +65,10 @@ class Inbound(Generic[Head]):
     def on_data(self, flags: int, stream_id: int, payload: bytes) -> None:
         """Take in some of a request's body, within both windows and its content-length."""
         length = len(payload)
-        if not self._window.spend(length):
+        window = self._window
+        window.consumed += length  # and so below: one call less for each frame
+        window.left -= length
+        if window.left < 0:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "DATA beyond the connection's window")
         if flags & PADDED:
             payload = frames.unpadded(payload)
@@ -77,7 +80,10 @@ class Inbound(Generic[Head]):
             return
         if stream.remote_ended:
             raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, "DATA after END_STREAM")
-        if length and not stream.receiving.spend(length):
+        receiving = stream.receiving
+        receiving.consumed += length
+        receiving.left -= length
+        if length and receiving.left < 0:
             raise StreamFault(stream_id, ErrorCode.FLOW_CONTROL_ERROR, "DATA beyond the stream's window")
         if stream.content_left is not None:
             stream.content_left -= len(payload)
@@ -88,7 +94,8 @@ class Inbound(Generic[Head]):
         else:
             if not payload:
                 self._buckets.charge(Flood.EMPTY_DATA)
-            self._out.grant(stream)
+            if receiving.consumed * 2 >= receiving.size:
+                self._out.grant(stream)
         self._emit(Received(stream, payload, stream.remote_ended))
 
     def _end_request(self, stream: Stream) -> None:
@@ -99,7 +106,7 @@ class Inbound(Generic[Head]):
     def on_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
         """Open a stream, or end one with trailers."""
         parent = None
-        if flags & Flag.PRIORITY:
+        if flags & PRIORITIZED:
             if len(payload) < 5:
                 raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "HEADERS without room for its priority")
             parent = unpack_u32(payload)[0] & MAX_STREAM_ID

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from epp.wire import frames
 from epp.wire.errors import ConnectionFault, ErrorCode, StreamFault
 from epp.wire.frames import DATA, END_STREAM
+from epp.wire.limits import Limits
 from epp.wire.settings import DEFAULT_FRAME_BYTES, DEFAULT_WINDOW_BYTES, MAX_WINDOW_BYTES
 from epp.wire.stream import Stream
 
@@ -37,7 +38,7 @@ class Outbound:
         "_chunks",
         "_ended",
         "_first_block",
-        "_high_water_bytes",
+        "_limits",
         "_rotation",
         "batched_bytes",
         "initial_window",
@@ -49,7 +50,7 @@ class Outbound:
         "window",
     )
 
-    def __init__(self, ended: Callable[[Stream], None], high_water_bytes: int) -> None:
+    def __init__(self, ended: Callable[[Stream], None], limits: Limits) -> None:
         self.window = DEFAULT_WINDOW_BYTES
         self.initial_window = DEFAULT_WINDOW_BYTES
         self.max_frame_bytes = DEFAULT_FRAME_BYTES
@@ -61,7 +62,7 @@ class Outbound:
         self.useful_frames = 0
         """DATA frames that were worth a WINDOW_UPDATE: not cut to almost nothing by the client's windows."""
         self._ended = ended
-        self._high_water_bytes = high_water_bytes
+        self._limits = limits
         self._chunks: list[bytes | memoryview] = []
         self._rotation: deque[Stream] = deque()
         self._first_block = True
@@ -83,8 +84,9 @@ class Outbound:
         if end_stream:
             self._ended(stream)
 
-    def data(self, stream: Stream, prefix: bytes, body: bytes) -> None:
-        """Put out ``prefix + body`` as one frame where that is possible now; else queue them."""
+    def data(self, stream: Stream, prefix: bytes, body: bytes) -> bool:
+        """Put out ``prefix + body`` as one frame where that is possible now; else queue them, or return False when
+        that would exceed a queue's bound."""
         length = len(prefix) + len(body)
         if (
             not stream.queued_bytes
@@ -99,10 +101,17 @@ class Outbound:
             self.batched_bytes += length
             self.useful_frames += 1
             self._chunks += (_pack_header(length >> 8, length & 0xFF, DATA, 0, stream.id), prefix, body)
-            return
+            return True
+        limits = self._limits
+        if (
+            stream.queued_bytes + length > limits.max_stream_queue_bytes
+            or self.queued_bytes + length > limits.max_connection_queue_bytes
+        ):
+            return False
         self._enqueue(stream, prefix)
         self._enqueue(stream, body)
         self._pump()
+        return True
 
     def last_data(self, stream: Stream, body: bytes) -> None:
         """End a response with ``body``, which is not empty, instead of trailers."""
@@ -125,13 +134,11 @@ class Outbound:
 
     def grant(self, stream: Stream) -> None:
         """Let the client send more on a stream when that is due, unless it does not read what we send on it."""
-        window = stream.receiving
         if (
-            window.consumed * 2 >= window.size
-            and stream.queued_bytes < self._high_water_bytes
+            stream.queued_bytes < self._limits.send_high_water_bytes
             and not stream.remote_ended
             and not stream.finishing
-            and (increment := window.grant())
+            and (increment := stream.receiving.grant())
         ):
             self._chunks.append(frames.window_update(stream.id, increment))
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epp.wire.flow import ReceiveWindow
+from epp.wire.limits import Limits
 from epp.wire.outbound import Outbound
 from epp.wire.stream import Stream
 from tests.epp.wire.peer import parse
@@ -30,7 +31,7 @@ class Model:
 
     def __init__(self) -> None:
         self.ended: list[int] = []
-        self.out = Outbound(lambda stream: self.close(stream), 1 << 20)
+        self.out = Outbound(lambda stream: self.close(stream), Limits())
         self.out.window, self.out.initial_window = 500, 100
         self.streams = {i: Stream(i, 100, ReceiveWindow(1, 1), None) for i in STREAMS}
         self.window, self.initial = 500, 100
