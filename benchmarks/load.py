@@ -30,6 +30,9 @@ class Client(asyncio.Protocol):
     def __init__(self, requests: Iterator[bytes], deadline: float, tally: Tally, done: asyncio.Future[None]) -> None:
         self.requests, self.deadline, self.tally, self.done = requests, deadline, tally, done
         self.buffer = bytearray()
+        self.head = b""
+        self.end: int | None = None
+        """How long the answer is; None for one in chunks."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
@@ -44,25 +47,32 @@ class Client(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.buffer += data
-        end = self.buffer.find(b"\r\n\r\n")
-        if end < 0:
+        if not self.head and not self.begun():
             return
-        head = bytes(self.buffer[:end]).lower()
-        at = head.find(b"content-length:")
-        if at >= 0:
-            length = int(head[at + 15 :].split(b"\r\n", 1)[0])
-            if len(self.buffer) < end + 4 + length:
+        if self.end is None:
+            if not data.endswith(b"0\r\n\r\n"):
                 return
-        elif not self.buffer.endswith(b"0\r\n\r\n"):
+        elif len(self.buffer) < self.end:
             return
-        if head[9:12] == b"200":
+        if self.head[9:12] == b"200":
             self.tally.answered += 1
             self.tally.latencies_s.append(time.perf_counter() - self.began)
         else:
             self.tally.refused += 1
             self.tally.first_refusal = self.tally.first_refusal or bytes(self.buffer).decode("latin-1")
         self.buffer.clear()
+        self.head = b""
         self.send()
+
+    def begun(self) -> bool:
+        """Read the head once; False until all of it is here."""
+        end = self.buffer.find(b"\r\n\r\n")
+        if end < 0:
+            return False
+        self.head = bytes(self.buffer[:end]).lower()
+        at = self.head.find(b"content-length:")
+        self.end = None if at < 0 else end + 4 + int(self.head[at + 15 :].split(b"\r\n", 1)[0])
+        return True
 
     def connection_lost(self, error: Exception | None) -> None:
         if error or self.buffer:

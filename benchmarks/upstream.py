@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from typing import cast
 
 import uvloop
 
@@ -25,6 +26,9 @@ def plain(body: bytes, content_type: bytes = b"application/json") -> bytes:
 
 def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+NEXT = chunk(PIECE)
 
 
 def metrics_text(size: int) -> bytes:
@@ -45,15 +49,39 @@ def metrics_text(size: int) -> bytes:
     return "".join([*lines[:half], head, *lines[half:]]).encode()
 
 
+class Ticker:
+    """Sends a piece to every streamed answer at each tick: one timer for all, so that the endpoint costs little."""
+
+    def __init__(self, pieces: int, gap_s: float) -> None:
+        self.pieces, self.gap_s = pieces, gap_s
+        self.left: dict[asyncio.WriteTransport, int] = {}
+
+    def begin(self, transport: asyncio.WriteTransport) -> None:
+        self.left[transport] = self.pieces
+        if len(self.left) == 1:
+            asyncio.get_running_loop().call_later(self.gap_s, self.tick)
+
+    def tick(self) -> None:
+        for transport, left in list(self.left.items()):
+            if left and not transport.is_closing():
+                transport.write(NEXT)
+                self.left[transport] = left - 1
+            else:
+                del self.left[transport]
+                transport.write(chunk(LAST) + b"0\r\n\r\n")
+        if self.left:
+            asyncio.get_running_loop().call_later(self.gap_s, self.tick)
+
+
 class Upstream(asyncio.Protocol):
     """Answers every request at once; a completion in pieces where asked for."""
 
-    def __init__(self, metrics: bytes, pieces: int, gap_s: float) -> None:
-        self.metrics, self.pieces, self.gap_s = metrics, pieces, gap_s
+    def __init__(self, metrics: bytes, ticker: Ticker) -> None:
+        self.metrics, self.ticker = metrics, ticker
         self.buffer = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self.buffer += data
@@ -77,28 +105,19 @@ class Upstream(asyncio.Protocol):
     def answer(self, head: bytes) -> None:
         if head.startswith(b"get /metrics"):
             self.transport.write(plain(self.metrics, b"text/plain"))
-        elif self.pieces and b"x-stream: 1" in head:
+        elif self.ticker.pieces and b"x-stream: 1" in head:
             self.transport.write(
                 b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
             )
-            self.piece(self.pieces)
+            self.ticker.begin(self.transport)
         else:
             self.transport.write(plain(ANSWER))
 
-    def piece(self, left: int) -> None:
-        if self.transport.is_closing():
-            return
-        if left:
-            self.transport.write(chunk(PIECE))
-            asyncio.get_running_loop().call_later(self.gap_s, self.piece, left - 1)
-        else:
-            self.transport.write(chunk(LAST) + b"0\r\n\r\n")
-
 
 async def serve(port: int, metrics_bytes: int, pieces: int, gap_s: float) -> None:
-    metrics = metrics_text(metrics_bytes)
+    metrics, ticker = metrics_text(metrics_bytes), Ticker(pieces, gap_s)
     server = await asyncio.get_running_loop().create_server(
-        lambda: Upstream(metrics, pieces, gap_s), "0.0.0.0", port, backlog=4096
+        lambda: Upstream(metrics, ticker), "0.0.0.0", port, backlog=4096
     )
     print("ready", flush=True)
     await server.serve_forever()
