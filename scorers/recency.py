@@ -15,20 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from scorers.base import Slot
 from scorers.tree import Node
 
 
-class Entry:
-    """A run's place in an endpoint's order."""
+class Entry(msgspec.Struct, gc=False, eq=False):
+    """A run's place in an endpoint's order. As little the garbage collector's as its node is."""
 
-    __slots__ = ("newer", "node", "older")
-
-    newer: Entry
-    older: Entry
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    node: Node
+    newer: Entry = None  # type: ignore[assignment]  # linked as soon as it is made
+    older: Entry = None  # type: ignore[assignment]
 
 
 class Cut:

@@ -13,29 +13,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import msgspec
 from xxhash import xxh3_64
 
 from scorers.identity import DIGEST_BYTES
 
 
-class Node:
+class Node(msgspec.Struct, gc=False, eq=False):
     """One run of blocks, held by at least one endpoint in at least one tier.
 
     ``digests`` has one digest for each block of the run, joined. ``full`` are the holders (``scorers.holders``) of the
     whole run, ``partial`` those of its first blocks only; how many, their recency knows. The root has no blocks.
 
     Invariant: ``parent.children[digests[:8]] is self``; who holds any of a run holds the whole of its parent's.
+
+    The garbage collector knows no node, so it takes no longer for a large index (one pass over a million blocks was 40
+    to 150 ms): a parent that dies must be without children.
     """
 
-    __slots__ = ("blocks", "children", "digests", "full", "parent", "partial")
+    parent: Node | None
+    digests: bytes
+    blocks: int = 0
+    children: dict[bytes, Node] | None = None
+    full: int = 0
+    partial: int = 0
 
-    def __init__(self, parent: Node | None, digests: bytes) -> None:
-        self.parent = parent
-        self.digests = digests
-        self.blocks = len(digests) // DIGEST_BYTES
-        self.children: dict[bytes, Node] | None = None
-        self.full = 0
-        self.partial = 0
+    def __post_init__(self) -> None:
+        self.blocks = len(self.digests) // DIGEST_BYTES
 
     @property
     def holders(self) -> int:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gc
+import sys
 
 import pytest
 
 from scorers.base import Prompt, Slot
 from scorers.index import PrefixIndex
-from scorers.recency import Entry
-from scorers.tree import Node
 
 A, B, C = Slot(0), Slot(1), Slot(2)
 GPU, CPU = 0, 1
@@ -248,21 +247,27 @@ def test_a_slot_far_out_costs_no_more_than_its_bit() -> None:
     assert index.match(prompt("abc")).held == ({}, {far: 3 * BLOCK})
 
 
-def test_what_is_evicted_or_removed_is_freed_without_the_garbage_collector() -> None:
-    index = Checked(gpu=8 * BLOCK, cpu=20 * BLOCK)
-    gc.collect()
-    gc.disable()
-    others = [each for each in gc.get_objects() if isinstance(each, Node | Entry) and each is not index._root]
-    try:
+def test_what_is_evicted_or_removed_is_freed_at_once() -> None:
+    def allocated_after_a_life() -> int:
+        index = Checked(gpu=8 * BLOCK, cpu=20 * BLOCK)
         for n in range(200):
             index.send("ab" + "xyz"[n % 3] * (n % 7) + "uvw"[n % 2 :], Slot(n % 3))
         for slot in (A, B, C):
             index.remove_endpoint(slot)
-        known = set(map(id, others))
-        left = [each for each in gc.get_objects() if isinstance(each, Node | Entry) and id(each) not in known]
-    finally:
-        gc.enable()
-    assert left == [index._root]
+        assert index.is_empty
+        del index
+        return sys.getallocatedblocks()
+
+    allocated_after_a_life()
+    first, last = allocated_after_a_life(), allocated_after_a_life()
+    assert last - first < 10
+
+
+def test_the_garbage_collector_never_walks_the_index() -> None:
+    index = Checked()
+    index.send("abc", A)
+    index.send("abd", A)
+    assert not any(map(gc.is_tracked, (index._root, index._root.children, *index._root.descendants())))
 
 
 def test_an_index_without_tiers_is_refused() -> None:
