@@ -12,6 +12,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -180,22 +181,23 @@ def clamped(scores: list[float], wanted: int) -> list[float]:
 def weighted_sum(scores: Iterable[tuple[float, list[float]]], count: int) -> list[float]:
     """Weight × score, summed over the scorers in their order, for each of ``count`` candidates (at least one).
 
-    Most scorers have no opinion on most requests: their columns are of one number. (``count`` finds that out in 0.1 to
-    0.7 µs for 100 candidates, where adding a column takes 4.) Until one differs, the sum is one number for all; later
-    columns of zeros add nothing.
+    Most scorers have no opinion on most requests: their columns are of one number. Until one differs, the sum is one
+    number for all. After that, columns of mostly zeros (few hold any of a prompt) are added where they are not zero:
+    1 µs for 100 candidates, where adding a whole column takes 4.
     """
     level = 0.0
     totals: list[float] | None = None
     for weight, column in scores:
-        first = column[0]
-        equal = column.count(first) == count
         if totals is None:
-            if equal:
-                level += weight * first
-            else:
-                totals = [level + weight * score for score in column]
-        elif first or not equal:
+            if column.count(column[0]) == count:
+                level += weight * column[0]
+                continue
+            totals = [level] * count
+        if 2 * column.count(0.0) < count:
             totals = [total + weight * score for total, score in zip(totals, column, strict=True)]
+        else:
+            for position in compress(range(count), column):
+                totals[position] += weight * column[position]
     return [level] * count if totals is None else totals
 
 

@@ -60,9 +60,11 @@ class MaxScorePicker(Picker[PickerParameters]):
         top = max(scores)
         if scores.count(top) == 1:
             return scores.index(top)
-        equals = [i for i, score in enumerate(scores) if score == top]
-        fewest = min([candidates[i].in_flight for i in equals])
-        return self._random.choice([i for i in equals if candidates[i].in_flight == fewest])
+        loads = [c.in_flight if score == top else inf for c, score in zip(candidates, scores, strict=True)]
+        fewest = min(loads)
+        if loads.count(fewest) == 1:
+            return loads.index(fewest)
+        return self._random.choice([i for i, load in enumerate(loads) if load == fewest])
 
 
 class RandomPicker(Picker[PickerParameters]):

@@ -121,7 +121,7 @@ def walk(root: Node, state: xxh3_64, data: memoryview, blocks: int, block_bytes:
         if child is None:
             break
         reach = min(child.blocks, blocks - depth)
-        known, state = _known(child, first, data[at : at + reach * block_bytes], block_bytes)
+        known, state = _known(child, first, data[at : at + reach * block_bytes], reach, block_bytes)
         depth += known
         if known < child.blocks:
             return Walk(path, depth, child, known, state)
@@ -130,9 +130,10 @@ def walk(root: Node, state: xxh3_64, data: memoryview, blocks: int, block_bytes:
     return Walk(path, depth, None, 0, state)
 
 
-def _known(child: Node, first: xxh3_64, data: memoryview, block_bytes: int) -> tuple[int, xxh3_64]:
-    """How many blocks of ``data`` the run begins with, at least 1, and the state after them; ``first`` is after one."""
-    low, high, tried = 1, len(data) // block_bytes + 1, len(data) // block_bytes
+def _known(child: Node, first: xxh3_64, data: memoryview, blocks: int, block_bytes: int) -> tuple[int, xxh3_64]:
+    """How many ``blocks`` of ``data`` the run begins with, at least 1, and the state after them; ``first`` is after
+    one."""
+    low, high, tried = 1, blocks + 1, blocks
     state = first
     while low < tried:  # first everything that there is, then halves
         trial = state.copy()

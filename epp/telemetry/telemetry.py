@@ -56,19 +56,22 @@ class Telemetry:
     def decided(self, labels: RequestLabels, request: Request, candidate: Candidate, seconds: float) -> None:
         """It goes to ``candidate``; hashing, scoring, picking and recording took ``seconds``."""
         self.decision.observe(seconds)
+        attempts = self.attempts
         attempt = (self.requests(labels).labels.target_model_name, candidate.name, candidate.address)
-        if attempt not in self.attempts and len(self.attempts) >= MAX_ATTEMPT_KEYS:
+        if attempt not in attempts and len(attempts) >= MAX_ATTEMPT_KEYS:
             attempt = (attempt[0], "other", "")
-        self.attempts[attempt] += 1
+        attempts[attempt] += 1
+        slot = candidate.slot
         best: dict[Tier, int] = {}
         for producer, cached in request.cached.items():
-            tokens = cached.tokens.get(candidate.slot, 0)
+            tokens = cached.tokens.get(slot, 0)
             hits = self.hits.get(producer)
             if hits is None:
                 hits = self.hits[producer] = (Histogram(tables.HIT_RATIO.bounds), Histogram(tables.HIT_BYTES.bounds))
-            hits[0].observe(tokens / cached.total_tokens if cached.total_tokens else 0.0)
-            hits[1].observe(tokens * 4)
-            if tokens > best.get(cached.tier, 0):  # two producers of one tier know the same memory
+            ratios, sizes = hits
+            ratios.observe(tokens / cached.total_tokens if tokens else 0.0)
+            sizes.observe(tokens * 4)
+            if tokens and tokens > best.get(cached.tier, 0):  # two producers of one tier know the same memory
                 best[cached.tier] = tokens
         for tier, tokens in best.items():
             self.hit_tokens[tier] += tokens
