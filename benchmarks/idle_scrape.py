@@ -2,7 +2,10 @@
 
 CPU time of this process, which does nothing but scrape, as a share of one core: with nothing in flight, and with a
 request in flight at every endpoint. Beside it what the pages would cost to parse whole, with prometheus-client's
-parser. Run: ``python -m benchmarks.idle_scrape [--endpoints 100] [--bytes 100000] [--seconds 10] [--json]``.
+parser. Then what one scrape of a small page adds to a process that has other work, at 4 busy endpoints: fetched by
+aiohttp, and as the picker fetches it.
+
+Run: ``python -m benchmarks.idle_scrape [--endpoints 100] [--bytes 100000] [--seconds 10] [--json]``.
 """
 
 from __future__ import annotations
@@ -15,7 +18,10 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from statistics import median
 
 import uvloop
 from prometheus_client.parser import text_string_to_metric_families
@@ -87,6 +93,67 @@ async def measure(addresses: list[str], size: int, seconds: float) -> list[Row]:
     return rows
 
 
+@dataclass(frozen=True)
+class Added:
+    """What scraping adds. Units: scrapes each second, µs of CPU."""
+
+    fetched_by: str
+    scrapes_per_s: float
+    us_per_scrape: float
+
+
+SMALL_BYTES, BUSY_ENDPOINTS, ROUNDS = 1500, 4, 4
+USERS = {"aiohttp": "user:word@", "the picker": ""}
+"""Before the host of the URL: one with a password is left to aiohttp."""
+
+
+async def other_work() -> None:
+    """As requests do, keep the event loop turning and its caches in use: 250 times a second."""
+    text = json.dumps({str(number): [number] * 5 for number in range(60)})
+    while True:
+        for _ in range(6):
+            json.loads(text)
+        await asyncio.sleep(0.004)
+
+
+async def added(port: int, seconds: float) -> list[Added]:
+    """Medians of rounds that take turns, each against the same work alone just before."""
+    working = asyncio.create_task(other_work())
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in USERS}
+    for _ in range(ROUNDS):
+        for name, user in USERS.items():
+            began = time.process_time()
+            await asyncio.sleep(seconds)
+            alone = (time.process_time() - began) / seconds
+            pool = Pool()
+            ledger = Ledger(pool)
+            addresses = [f"127.0.0.{1 + number}:{port}" for number in range(BUSY_ENDPOINTS)]
+            pool.replace([Endpoint(at, metrics_url=f"http://{user}{at}/metrics") for at in addresses])
+            scraper = Scraper(pool, ledger, ScrapeParameters(), Pace(), ended=lambda *_: None)
+            for candidate in pool.candidates():
+                ledger.open(candidate, 100, time.monotonic())
+            await scraper.start()
+            rate, cores = await cost(scraper, seconds)
+            await scraper.stop()
+            found[name].append((rate, (cores - alone) / rate * 1e6))
+    working.cancel()
+    return [Added(name, *(median(column) for column in zip(*rows, strict=True))) for name, rows in found.items()]
+
+
+@contextmanager
+def upstream(size: int) -> Iterator[int]:
+    """The port of engines with ``size`` bytes of metrics, at every loopback address."""
+    port = free_port()
+    command = [sys.executable, "-m", "benchmarks.upstream", str(port), "--metrics-bytes", str(size)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield port
+        finally:
+            process.terminate()
+
+
 def free_port() -> int:
     with socket.socket() as unused:
         unused.bind(("0.0.0.0", 0))
@@ -100,18 +167,21 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    port = free_port()
-    command = [sys.executable, "-m", "benchmarks.upstream", str(port), "--metrics-bytes", str(args.bytes)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as upstream:
-        try:
-            assert upstream.stdout is not None
-            upstream.stdout.readline()
-            addresses = [f"127.0.0.{1 + number}:{port}" for number in range(args.endpoints)]
-            rows = uvloop.run(measure(addresses, args.bytes, args.seconds))
-        finally:
-            upstream.terminate()
+    with upstream(args.bytes) as port:
+        addresses = [f"127.0.0.{1 + number}:{port}" for number in range(args.endpoints)]
+        rows = uvloop.run(measure(addresses, args.bytes, args.seconds))
+    with upstream(SMALL_BYTES) as port:
+        small = uvloop.run(added(port, args.seconds / ROUNDS))
     if args.json:
-        print(json.dumps({"hardware": platform.processor(), "rows": [asdict(row) for row in rows]}))
+        print(
+            json.dumps(
+                {
+                    "hardware": platform.processor(),
+                    "rows": [asdict(row) for row in rows],
+                    "added": [asdict(row) for row in small],
+                }
+            )
+        )
         return
     print(f"{args.endpoints} endpoints, {args.bytes:,} bytes of metrics each; {platform.machine()}\n")
     print("| state | scrapes/s | cores | µs per scrape | of that reading | parsing the page whole |")
@@ -120,6 +190,14 @@ def main() -> None:
         print(
             f"| {row.state} | {row.scrapes_per_s:.0f} | {row.cores:.3f} | {row.us_per_scrape:.0f} "
             f"| {row.us_reading:.0f} | {row.us_parsing_whole:.0f} |"
+        )
+    print(f"\n{BUSY_ENDPOINTS} busy endpoints, {SMALL_BYTES:,} bytes of metrics each, beside other work\n")
+    print("| fetched by | scrapes/s | µs added per scrape | of aiohttp's |")
+    print("|---|---|---|---|")
+    for row_added in small:
+        share = row_added.us_per_scrape / small[0].us_per_scrape
+        print(
+            f"| {row_added.fetched_by} | {row_added.scrapes_per_s:.0f} | {row_added.us_per_scrape:.0f} | {share:.2f} |"
         )
 
 

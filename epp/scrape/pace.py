@@ -20,7 +20,11 @@ class Pace:
     most_per_s: float = 400.0
     """Of the endpoints with requests together, and of all together: large pools are read less often. The ledger adds
     what we sent since, so that a slower pace costs little. Source: benchmarks/idle_scrape.py, 2 shared cores,
-    2026-11-21: 0.16 core at this rate with pages of 100 KB."""
+    2026-11-21: 0.06 core at this rate with pages of 100 KB."""
+
+    together: int = 4
+    """About how many are read at once: a scrape that follows another finds caches warm and the event loop awake, which
+    halves its cost; more at once would make decisions wait. Source: as above, 4 endpoints."""
 
     def after_success(self, before_s: float, *, in_flight: bool, busy: int, endpoints: int) -> float:
         """The next interval; an endpoint whose requests have ended slows down by halves.
@@ -40,6 +44,11 @@ class Pace:
     def slowest(self, endpoints: int) -> float:
         """The interval of an endpoint with none."""
         return max(self.busy_s, self.idle_s, endpoints / self.most_per_s)
+
+    def due(self, at: float, interval_s: float, sharing: int) -> float:
+        """The moment near ``at`` that a few of the ``sharing`` endpoints with this interval meet at."""
+        tick_s = interval_s * min(1.0, self.together / max(1, sharing))
+        return round(at / tick_s) * tick_s
 
     def stale_after(self, interval_s: float) -> float:
         """How old a reading may be while ``interval_s`` is in force."""

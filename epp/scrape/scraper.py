@@ -155,8 +155,10 @@ class Scraper:
 
     def _schedule(self, target: _Target, delay_s: float) -> None:
         delay_s *= 1 + JITTER * (self._jitter() - 0.5)
-        target.due_at = self._clock() + delay_s
-        target.timer = asyncio.get_running_loop().call_later(delay_s, self._begin, target)
+        sharing = self._ledger.busy_endpoints() if self._ledger.in_flight(target.address) else len(self._targets)
+        now = self._clock()
+        target.due_at = self._pace.due(now + delay_s, target.interval_s, sharing)
+        target.timer = asyncio.get_running_loop().call_later(max(0.0, target.due_at - now), self._begin, target)
 
     def _begin(self, target: _Target) -> None:
         target.timer = None

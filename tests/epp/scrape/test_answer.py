@@ -79,13 +79,12 @@ def test_any_bytes_are_a_page_or_refused_or_not_yet_an_answer(parts: list[bytes]
         assert not answers.keep
 
 
-@pytest.mark.parametrize("part", [b"HTTP/1.1 200 OK\r\nA: %b", PROVISIONAL + b"%b"])
-def test_headers_without_end_are_refused_soon(part: bytes) -> None:
+@pytest.mark.parametrize(("begin", "more"), [(b"HTTP/1.1 200 OK\r\nA: ", b"a"), (PROVISIONAL, PROVISIONAL)])
+def test_headers_without_end_are_refused_soon(begin: bytes, more: bytes) -> None:
     answers = Answers("x")
-    assert answers.feed(part % b"") is None
-    more = part.partition(b"%b")[0] * (MAX_HEAD_BYTES // 10)
+    assert answers.feed(begin) is None
     with pytest.raises(ScrapeError, match=f"more than {MAX_HEAD_BYTES} bytes of headers"):
-        answers.feed(more if part.startswith(PROVISIONAL) else b"a" * MAX_HEAD_BYTES)
+        answers.feed(more * MAX_HEAD_BYTES)
 
 
 def test_a_switch_of_protocols_is_refused() -> None:

@@ -45,3 +45,13 @@ def test_an_idle_interval_below_the_busy_one_is_not_used() -> None:
     slow = Pace(busy_s=5.0, idle_s=1.0)
     assert slow.at_pick(1) == 5.0
     assert slow.after_success(5.0, in_flight=False, busy=0, endpoints=1) == 5.0
+
+
+@pytest.mark.parametrize(
+    ("sharing", "moments"),
+    [(1, {10.0}), (4, {10.0}), (8, {9.975, 10.0, 10.025}), (100, {9.98, 9.99, 10.0, 10.01, 10.02})],
+)
+def test_endpoints_meet_in_small_groups(sharing: int, moments: set[float]) -> None:
+    interval_s = PACE.at_pick(sharing)
+    spread = [9.98 + 0.001 * step for step in range(41)]
+    assert {round(PACE.due(at, interval_s, sharing), 6) for at in spread} == moments
