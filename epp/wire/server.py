@@ -1,4 +1,12 @@
-"""The default transport: an ``asyncio.Protocol`` around each Session, all answers of one read in one write."""
+"""The default transport: an ``asyncio.Protocol`` around each Session, all answers of one read in one write.
+
+Rejected: to gather small reads or writes for up to 1 ms while several calls are open (by holding writes, pausing reads,
+or sleeping before the next poll). Behind Envoy frames gather by themselves as the load grows: at 64 connections a read
+brings ten messages or more. With 8 and 16 connections gathering by a timer cost 7 to 38 % more CPU per request and a
+quarter to half of the throughput; in streamed answers half the reads or writes cost as much as all. Writes take long
+by the wall clock, since the reader that they wake gets the core, but are 2 to 7 % of the process's CPU.
+Source: an echo handler behind Envoy 1.40, 2 virtual cores, November 2026.
+"""
 
 from __future__ import annotations
 
