@@ -62,5 +62,6 @@ def _require(name: str, consumer: Declared, instances: Instances, producers: dic
         kind = instances.resolve(name, path).type_name
         raise ConfigError(f"{path}: {name!r} is of type {kind}; a producer belongs here")
     if name != DEFAULT_PRODUCER:
-        raise ConfigError(f"{path}: no producer is named {name!r}{nearest(name, producers)}")
+        hint = nearest(name, producers, "; declare one in plugins")
+        raise ConfigError(f"{path}: no producer is named {name!r}{hint}")
     producers[name] = ApproxPrefixProducer()

@@ -30,22 +30,26 @@ def convert(data: object, kind: type[T], path: str = "") -> T:
         raise ConfigError(_located(str(error), path)) from error
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """``; did you mean X?`` for a likely slip of ``word``, otherwise ``; known: ...``."""
+def nearest(word: str, known: Iterable[str], none: str = "; it takes none") -> str:
+    """``; did you mean X?`` for a likely slip of ``word``, otherwise ``; known: ...``, or ``none`` where none is."""
     names = sorted(known)
     folded = {name.lower(): name for name in names}
     low = word.lower()
     close = get_close_matches(low, folded, n=1, cutoff=0.6) or [name for name in folded if len(low) > 2 and low in name]
     if close:
         return f"; did you mean {folded[close[0]]}?"
-    return f"; known: {', '.join(names)}" if names else "; it takes none"
+    return f"; known: {', '.join(names)}" if names else none
 
 
 def _known(data: object, kind: inspect.Type, path: str) -> object:
     """``data`` without nulls in its structs. Raises: ConfigError for a key that its struct does not have."""
     if isinstance(kind, inspect.UnionType):
-        structured = [t for t in kind.types if isinstance(t, inspect.StructType | inspect.VarTupleType)]
+        structured = [t for t in kind.types if isinstance(t, inspect.StructType | inspect.VarTupleType | inspect.EnumType)]
         return _known(data, structured[0], path) if structured else data
+    if isinstance(kind, inspect.EnumType) and data is not None:
+        choices = [str(member.value) for member in kind.cls]
+        if data not in choices:
+            raise ConfigError(f"{path}: {data!r} is none of {', '.join(choices)}")
     if isinstance(kind, inspect.VarTupleType) and isinstance(data, list):
         return [_known(item, kind.item_type, f"{path}[{i}]") for i, item in enumerate(data)]
     if isinstance(kind, inspect.StructType) and isinstance(data, dict):

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from envoy_data_plane.envoy.config.accesslog.v3 import AccessLog
+from envoy_data_plane.envoy.config.accesslog.v3 import (
+    AccessLog,
+    AccessLogFilter,
+    ComparisonFilter,
+    ComparisonFilterOp,
+    StatusCodeFilter,
+)
 from envoy_data_plane.envoy.config.common.mutation_rules.v3 import HeaderMutation, HeaderMutationRemoveOnMatch
 from envoy_data_plane.envoy.config.core.v3 import (
     ApiVersion,
@@ -14,6 +20,7 @@ from envoy_data_plane.envoy.config.core.v3 import (
     HttpProtocolOptions,
     HttpProtocolOptionsHeadersWithUnderscoresAction,
     RuntimeFractionalPercent,
+    RuntimeUInt32,
 )
 from envoy_data_plane.envoy.config.listener.v3 import Filter, FilterChain, Listener
 from envoy_data_plane.envoy.config.route.v3 import (
@@ -46,6 +53,8 @@ from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager.v
     HttpConnectionManager,
     HttpConnectionManagerInternalAddressConfig,
     HttpFilter,
+    LocalReplyConfig,
+    ResponseMapper,
 )
 from envoy_data_plane.envoy.extensions.http.early_header_mutation.header_mutation.v3 import (
     HeaderMutation as EarlyHeaderMutation,
@@ -89,6 +98,20 @@ SEND = ProcessingModeHeaderSendMode.SEND
 SKIP = ProcessingModeHeaderSendMode.SKIP
 
 
+_HUNG_PICKER = ResponseMapper(
+    filter=AccessLogFilter(
+        status_code_filter=StatusCodeFilter(
+            comparison=ComparisonFilter(
+                op=ComparisonFilterOp.EQ, value=RuntimeUInt32(default_value=504, runtime_key="tierwise.hung_picker")
+            )
+        )
+    ),
+    status_code=503,
+)
+"""A picker that does not answer in time is a picker that is not there. Envoy's own word for it cannot be configured;
+nothing else here has a time limit that Envoy would answer with 504."""
+
+
 def listener(settings: ProxySettings) -> Listener:
     """Where clients connect."""
     return Listener(
@@ -122,6 +145,7 @@ def connection_manager(settings: ProxySettings) -> HttpConnectionManager:
             HttpFilter(name="envoy.filters.http.router", typed_config=Any.pack(Router(suppress_envoy_headers=True))),
         ],
         access_log=[completions_log()] if lean else [],
+        local_reply_config=LocalReplyConfig(mappers=[_HUNG_PICKER]),
         early_header_mutation_extensions=[
             extension(
                 "envoy.http.early_header_mutation.header_mutation",

@@ -144,7 +144,7 @@ BOUND = "{type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: g
         ("{type: prefix-cache-scorer, parameters: {lruCapacty: 5}}",
          "plugins[0].parameters.lruCapacty: unknown field; did you mean lruCapacityPerServer?"),
         ("{type: approx-prefix-cache-producer, parameters: {tier: disk}}",
-         "plugins[0].parameters.tier: invalid enum value 'disk'"),
+         "plugins[0].parameters.tier: 'disk' is none of gpu, cpu, storage"),
         ("{type: approx-prefix-cache-producer, parameters: {lruCapacityPerServer: 0}}",
          "plugins[0].parameters: lruCapacityPerServer"),
         ("{type: prefix-cache-scorer, parameters: {matchLengthWeight: 1.5}}",
