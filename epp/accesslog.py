@@ -129,8 +129,9 @@ def outcome(entry: HTTPAccessLogEntry) -> Outcome:
     """What ``entry`` says of a response."""
     common, response = entry.common_properties, entry.response
     took = common.time_to_last_downstream_tx_byte if common.HasField(LAST_BYTE) else common.duration
-    errors = [field.name for field, is_set in common.response_flags.ListFields() if is_set]
-    gone = not GONE.isdisjoint(errors)
+    flags = [field.name for field, is_set in common.response_flags.ListFields() if is_set]
+    errors = [flag for flag in flags if flag not in GONE]  # a client that leaves is no error
+    gone = len(errors) < len(flags)
     status = response.response_code.value or None
     if status not in (200, None):
         errors.append(MODEL_SERVER_ERROR)

@@ -44,7 +44,9 @@ def nearest(word: str, known: Iterable[str], none: str = "; it takes none") -> s
 def _known(data: object, kind: inspect.Type, path: str) -> object:
     """``data`` without nulls in its structs. Raises: ConfigError for a key that its struct does not have."""
     if isinstance(kind, inspect.UnionType):
-        structured = [t for t in kind.types if isinstance(t, inspect.StructType | inspect.VarTupleType | inspect.EnumType)]
+        structured = [
+            t for t in kind.types if isinstance(t, inspect.StructType | inspect.VarTupleType | inspect.EnumType)
+        ]
         return _known(data, structured[0], path) if structured else data
     if isinstance(kind, inspect.EnumType) and data is not None:
         choices = [str(member.value) for member in kind.cls]

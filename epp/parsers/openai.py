@@ -142,6 +142,8 @@ class OpenAIParser(Parser[NoParameters]):
         if len(read.model) > LONGEST_MODEL:
             raise BadRequest(f"`model` has {len(read.model):,} characters; at most {LONGEST_MODEL:,} are read")
         target = target_model or read.model
+        if len(target) > LONGEST_MODEL:
+            raise BadRequest(f"the rewritten model has {len(target):,} characters; at most {LONGEST_MODEL:,} are sent")
         try:
             rendered = read.prompts()
         except UnicodeDecodeError as error:

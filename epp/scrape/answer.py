@@ -28,7 +28,7 @@ class Answers:
         """``where`` is the page's URL, for messages."""
         self.keep = True
         self._where = where
-        self._parser = HttpResponseParser(self)
+        self._parser: HttpResponseParser | None = HttpResponseParser(self)
         self.expect()
 
     def expect(self) -> None:
@@ -38,21 +38,24 @@ class Answers:
         self._encoding = b""
         self._parts: list[bytes] = []
         self._received_bytes = 0
-        self._page: bytes | None = None
+        self._complete = False
+        self._taken = False
 
     def feed(self, data: bytes) -> bytes | None:
         """The page, once all of it is here; None before. Raises: ScrapeError."""
         self._received_bytes += len(data)
+        if self._parser is None:
+            raise self.unanswered()
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:
             self.keep = False  # status 101, which is refused as any other
         except HttpParserError as error:
             self.keep = False
-            if self._page is None and self._status in (0, 200):
+            if not self._complete and self._status in (0, 200):
                 raise ScrapeError(f"{self._where} does not speak HTTP/1.1: {error}", reason="connection") from error
         self._check()
-        return self._page
+        return self._take() if self._complete and not self._taken else None
 
     def end(self) -> bytes:
         """The page, if it ends where the connection does. Raises: ScrapeError."""
@@ -61,7 +64,19 @@ class Answers:
             raise self.unanswered()
         if not self._status or self._ends_itself:
             raise ScrapeError(f"{self._where} closes the connection within its answer", reason="connection")
-        return b"".join(self._parts)
+        return self._take()
+
+    def drop(self) -> None:
+        """The connection is over: let go of what was read, and of the parser, which refers back to us."""
+        self.keep = False
+        self._parts = []
+        self._parser = None
+
+    def _take(self) -> bytes:
+        """The page, which is the caller's from now on: it may be large, and the next is long in coming."""
+        self._taken = True
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
 
     def unanswered(self) -> Unanswered:
         """The error for a connection that is over."""
@@ -88,7 +103,7 @@ class Answers:
 
     def on_message_begin(self) -> None:
         """A status line; surely not ours after the page."""
-        if self._page is not None:
+        if self._complete:
             self.keep = False  # more answers than requests
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -101,20 +116,20 @@ class Answers:
 
     def on_headers_complete(self) -> None:
         """Its status is known."""
-        if self._page is None:
+        if not self._complete and self._parser is not None:
             self._status = self._parser.get_status_code()
 
     def on_body(self, part: bytes) -> None:
         """Some of the page."""
-        if self._page is None:
+        if not self._complete:
             self._parts.append(part)
 
     def on_message_complete(self) -> None:
         """Of a provisional answer, or of the one that was asked for."""
-        if self._page is not None:
+        if self._complete or self._parser is None:
             return
         if 100 <= self._status < 200 and self._status != 101:
             self._status, self._ends_itself = 0, False
             return
         self.keep = self.keep and self._parser.should_keep_alive()
-        self._page = b"".join(self._parts)
+        self._complete = True

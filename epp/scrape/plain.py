@@ -128,14 +128,17 @@ class _Connection(asyncio.Protocol):
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
-        if self._waiter is None or self._waiter.done():
-            return
+        if self._waiter is not None and not self._waiter.done():
+            self._settle(self._last(exc))
+        self._answers.drop()
+
+    def _last(self, exc: Exception | None) -> bytes | ScrapeError:
+        """What the end of the connection means for who waits."""
         try:
             page = self._answers.end()
         except ScrapeError as error:
-            self._settle(error)
-            return
-        self._settle(ScrapeError(f"{self._url}: {exc}", reason="connection") if exc else page)
+            return error
+        return ScrapeError(f"{self._url}: {exc}", reason="connection") if exc else page
 
 
 def _request(url: URL) -> bytes:

@@ -22,7 +22,8 @@ KV_USAGE = (b"vllm:kv_cache_usage_perc", b"vllm:gpu_cache_usage_perc")
 """Today's name, and the one before vLLM 0.10."""
 CACHE_INFO, LORA_INFO = b"vllm:cache_config_info", b"vllm:lora_requests_info"
 MAX_REQUESTS = 10**9
-MAX_LINE_BYTES = 1 << 16
+MAX_LINE_BYTES = 1 << 20
+"""A thousand LoRA adapters are one line of 64 KiB or more."""
 
 _LABEL = re.compile(rb'[ \t]*([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*"((?:[^"\\\n]|\\.)*)"[ \t]*(,|(?=\}))')
 _ESCAPE = re.compile(r"\\(.)")

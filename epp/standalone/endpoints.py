@@ -87,6 +87,10 @@ class EndpointsFile:
                     await self._changed.wait()
             if not self._changed.is_set() and self._path.exists():
                 continue
+            if not self._path.parent.exists():
+                log.error(
+                    "%s is gone; Envoy follows changes of endpoints again only after a restart", self._path.parent
+                )
             self._changed.clear()
             try:
                 await asyncio.to_thread(write_endpoints, self._path, list(self._addresses))

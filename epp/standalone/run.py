@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
+import os
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -60,7 +63,7 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
     host = address.rpartition(":")[0].strip("[]")
     port = claim(host, options.port, "--port")
     admin_port = claim(LOOPBACK, options.admin_port, "--admin-port")
-    with tempfile.TemporaryDirectory(prefix="tierwise-") as name:
+    with tempfile.TemporaryDirectory(prefix="tierwise-") as name, kept_from_tidying(Path(name)):
         folder = Path(name)
         picker = await start_picker(options)
         try:
@@ -93,6 +96,18 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
                 await endpoints.close()
         finally:
             await picker.stop(options.drain_timeout_s)
+
+
+@contextmanager
+def kept_from_tidying(folder: Path) -> Iterator[None]:
+    """Hold a lock on ``folder``: cleaners of temporary folders pass over locked ones. Envoy watches the folder, and
+    would not notice one that was made again."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def readings(proxy: Proxy, endpoints: EndpointsFile) -> list[Reading]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from itertools import pairwise
 
 import pytest
@@ -55,7 +57,7 @@ def test_what_comes_after_a_page_changes_it_not_and_ends_the_connection(data: by
     answers = Answers("x")
     assert answers.feed(data if apart else data + more) == b"hello"
     if apart:
-        assert answers.feed(more) == b"hello"
+        assert answers.feed(more) is None
     assert not answers.keep or not more.strip(b"\r\n")
 
 
@@ -91,3 +93,17 @@ def test_a_switch_of_protocols_is_refused() -> None:
     with pytest.raises(ScrapeError, match="answers with status 101") as caught:
         Answers("x").feed(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n")
     assert caught.value.reason == "status"
+
+
+def test_a_connection_that_is_over_keeps_nothing_without_the_garbage_collector() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        answers = Answers("x")
+        answers.feed(SIZED[:-2])
+        over = weakref.ref(answers)
+        answers.drop()
+        del answers
+        assert over() is None
+    finally:
+        gc.enable()

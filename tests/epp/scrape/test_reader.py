@@ -127,7 +127,7 @@ def test_a_page_of_something_else_is_refused_with_a_hint() -> None:
         b"vllm:num_requests_running 1 2 3",
         b'vllm:num_requests_running{engine="0" 4',
         b'vllm:num_requests_running{engine="0"}',
-        b"vllm:num_requests_running{" + b"x" * 70_000 + b"} 1",
+        b"vllm:num_requests_running{" + b"x" * 1_100_000 + b"} 1",
         b"vllm:num_requests_running 4\nvllm:cache_config_info{block_size=16} 1",
         b'vllm:num_requests_running 4\nvllm:cache_config_info{block_size="16" num_gpu_blocks="1"} 1',
     ],
