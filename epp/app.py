@@ -77,7 +77,9 @@ class App:
         self.telemetry = Telemetry(
             sample_ratio=settings.sample_ratio, producers={p.name: p.type_name for p in plan.profile.producers}
         )
-        self.director = Director(plan.parser, plan.profile, self.pool, self.ledger, self.telemetry)
+        self.director = Director(
+            plan.parser, plan.profile, self.pool, self.ledger, self.telemetry, passes_unread=plan.passes_unread
+        )
         self.access_log = AccessLog(self.director)
         self.health = Health(self._listed)
         self.grpc_port = self.health_port = self.metrics_port = 0

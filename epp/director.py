@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from epp.decision import Decision, Outcome, RequestHead, RequestLabels
-from epp.errors import EppError, NoEndpoints
+from epp.errors import EppError, NoEndpoints, UnknownPath
 from epp.ledger import Ledger
 from epp.parsers.base import Parsed, Parser
 from epp.pool import Pool
@@ -69,6 +69,7 @@ class Director:
         ledger: Ledger,
         telemetry: Telemetry,
         *,
+        passes_unread: bool = False,
         clock: Callable[[], float] = time.monotonic,
         choose: Callable[[Sequence[Candidate]], Candidate] = random.choice,
     ) -> None:
@@ -76,6 +77,7 @@ class Director:
         self.served_elsewhere = 0
         """Requests that another endpoint answered than the one picked: a fallback, or the proxy's own choice."""
         self._parser = parser
+        self._passes_unread = passes_unread
         self._profile = profile
         self._pool = pool
         self._ledger = ledger
@@ -95,6 +97,29 @@ class Director:
             labels = RequestLabels(request.model, request.target_model, request.fairness_id, request.priority)
             self.telemetry.request_received(labels, len(body))
             return self._schedule(head, request, labels, parsed.body)
+        except UnknownPath as error:
+            if self._passes_unread:
+                return self._decide_unread(head, len(body))
+            self.telemetry.refused(labels, error.code)
+            raise
+        except EppError as error:
+            self.telemetry.refused(labels, error.code)
+            raise
+
+    def _decide_unread(self, head: RequestHead, size_bytes: int) -> Decision:
+        """Pick by load alone: engines serve more than completions, and a router must not stand in the way."""
+        fairness_id = first(head, FAIRNESS_ID) or DEFAULT_FAIRNESS_ID
+        labels = RequestLabels(fairness_id=fairness_id)
+        request = Request(
+            id=head.headers.get(REQUEST_ID) or str(uuid.uuid4()),
+            model="",
+            target_model="",
+            headers=head.headers,
+            fairness_id=fairness_id,
+        )
+        self.telemetry.request_received(labels, size_bytes)
+        try:
+            return self._schedule(head, request, labels, None)
         except EppError as error:
             self.telemetry.refused(labels, error.code)
             raise

@@ -79,7 +79,8 @@ def build(
     approximate = [producer for producer in producers if isinstance(producer, ApproxPrefixProducer)]
     return Plan(
         profile=Profile(wiring.filters, producers, wiring.scorers, wiring.picker),
-        parser=parser,
+        parser=parser or OpenAIParser(),
+        passes_unread=parser is None,
         prefix_cache=PrefixCache(approximate) if approximate else None,
         discovery=discovery,
         scrape=scrape,
@@ -88,7 +89,8 @@ def build(
     )
 
 
-def _parser(config: Config, instances: Instances) -> Parser[Any]:
+def _parser(config: Config, instances: Instances) -> Parser[Any] | None:
+    """The one that was named, if any."""
     references = [
         (parser.plugin_ref, f"requestHandler.parsers[{i}].pluginRef")
         for i, parser in enumerate(config.request_handler.parsers)
@@ -104,7 +106,7 @@ def _parser(config: Config, instances: Instances) -> Parser[Any]:
     for parser in parsers:
         instances.use(parser)
         return parser
-    return OpenAIParser()
+    return None
 
 
 def _discovery(config: Config, instances: Instances) -> FileDiscoveryParameters | None:

@@ -33,6 +33,8 @@ class Plan:
 
     profile: Profile
     parser: Parser[Any]
+    passes_unread: bool
+    """Whether bodies that the parser does not read pass, picked by load alone: yes, unless parsers were named."""
     prefix_cache: PrefixCache | None
     """To be told of endpoints (``Pool.listeners``); None when nothing asks what is cached."""
     discovery: FileDiscoveryParameters | None

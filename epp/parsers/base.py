@@ -34,5 +34,5 @@ class Parser(Plugin[P], ABC):
     def parse(self, path: str, body: bytes, target_model: str | None = None) -> Parsed:
         """Read ``body``, sent to ``path`` (no query), and rewrite its model when ``target_model`` is given.
 
-        Raises: BadRequest, whatever the bytes are; it names the path or the field.
+        Raises: BadRequest, whatever the bytes are; it names the field. UnknownPath for a path that it does not read.
         """

@@ -16,7 +16,7 @@ from typing import TypeAlias, cast
 import msgspec
 from typing_extensions import override
 
-from epp.errors import BadRequest
+from epp.errors import BadRequest, UnknownPath
 from epp.parsers.base import Parsed, Parser
 from epp.parsers.canonical import ABSENT, Message, Rendered, encoded, render_chat, render_text, render_tokens
 from epp.parsers.rewrite import with_model
@@ -164,7 +164,7 @@ def decoder_for(path: str) -> msgspec.json.Decoder[Body]:
     fitting = [suffix for suffix in DECODERS if path.endswith(suffix)]
     if not fitting:
         known = ", ".join(DECODERS)
-        raise BadRequest(f"no parser for path {path!r}; openai-parser reads paths that end in {known}")
+        raise UnknownPath(f"no parser for path {path!r}; openai-parser reads paths that end in {known}")
     return DECODERS[max(fitting, key=len)]
 
 
