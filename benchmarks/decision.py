@@ -30,6 +30,7 @@ from random import Random
 from typing_extensions import override
 
 from benchmarks.cpu_per_request import CONFIG
+from benchmarks.prompts import WORKLOADS, new
 from epp.allocator import collect_rarely, keep_freed_memory
 from epp.config.build import plan_from
 from epp.decision import Cause, Outcome, RequestHead
@@ -42,7 +43,6 @@ from scorers.base import NoParameters, Prompt, Slot
 
 ENDPOINTS = (5, 25, 100, 1000)
 TOKENS = (1_000, 10_000, 100_000)
-QUESTION_BYTES = 4 * 256
 FILLED_BLOCKS = 300_000
 IN_FLIGHT = 64
 DECISIONS = 1_500
@@ -58,24 +58,6 @@ class Given(Parser[NoParameters]):
     @override
     def parse(self, path: str, body: bytes, target_model: str | None = None) -> Parsed:
         return Parsed("m", "m", (self.prompt,), len(self.prompt.data) // 4, streaming=True)
-
-
-def new(tokens: int) -> Iterator[Prompt]:
-    """Prompts that share nothing."""
-    random = Random(1)
-    while True:
-        yield Prompt(b"m", random.randbytes(4 * tokens))
-
-
-def shared(tokens: int) -> Iterator[Prompt]:
-    """One long beginning, and a question that nobody asked before."""
-    random = Random(1)
-    system = random.randbytes(4 * tokens)
-    while True:
-        yield Prompt(b"m", system + random.randbytes(QUESTION_BYTES))
-
-
-WORKLOADS = {"new": new, "shared": shared}
 
 
 class Collections:

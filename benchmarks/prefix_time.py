@@ -14,34 +14,15 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice
-from random import Random
 
 from benchmarks.flat_index import FlatIndex
+from benchmarks.prompts import WORKLOADS
 from scorers.base import Prompt, Slot
 from scorers.index import PrefixIndex
 
 CAPACITIES_TOKENS = [500_000, 1_300_000]
 ENDPOINTS = (5, 25, 100, 1000)
 TOKENS = (1_000, 10_000, 100_000)
-QUESTION_BYTES = 4 * 256
-
-
-def new(tokens: int) -> Iterator[Prompt]:
-    """Prompts that share nothing."""
-    random = Random(1)
-    while True:
-        yield Prompt(b"m", random.randbytes(4 * tokens))
-
-
-def shared(tokens: int) -> Iterator[Prompt]:
-    """One long beginning, and a question of 256 tokens that nobody asked before."""
-    random = Random(1)
-    system = random.randbytes(4 * tokens)
-    while True:
-        yield Prompt(b"m", system + random.randbytes(QUESTION_BYTES))
-
-
-WORKLOADS = {"new": new, "shared": shared}
 
 
 def timed(decide: Callable[[Prompt, Slot], object], prompts: Iterator[Prompt], slots: int, count: int) -> list[float]:
