@@ -130,7 +130,8 @@ class Scraper:
         interval_s = self._pace.slowest(len(self._pool))
         target = _Target(candidate.slot, candidate.address, self._clock(), interval_s)
         self._targets[target.address] = target
-        self._schedule(target, self._jitter() * min(interval_s, len(self._targets) / self._pace.most_per_s))
+        spread_s = min(interval_s, len(self._targets) / self._pace.most_per_s)
+        self._schedule(target, target.began_at + self._jitter() * spread_s)
         self._expect(target)
 
     def endpoint_removed(self, slot: Slot, address: str) -> None:  # noqa: ARG002
@@ -151,14 +152,17 @@ class Scraper:
         if self._clock() + interval_s < target.due_at:
             target.timer.cancel()
             target.interval_s = interval_s
-            self._schedule(target, interval_s)
+            self._schedule_next(target, interval_s)
 
-    def _schedule(self, target: _Target, delay_s: float) -> None:
+    def _schedule_next(self, target: _Target, delay_s: float) -> None:
+        """In about ``delay_s``, at a moment that a few endpoints share."""
         delay_s *= 1 + JITTER * (self._jitter() - 0.5)
         sharing = self._ledger.busy_endpoints() if self._ledger.in_flight(target.address) else len(self._targets)
-        now = self._clock()
-        target.due_at = self._pace.due(now + delay_s, target.interval_s, sharing)
-        target.timer = asyncio.get_running_loop().call_later(max(0.0, target.due_at - now), self._begin, target)
+        self._schedule(target, self._pace.due(self._clock() + delay_s, target.interval_s, sharing))
+
+    def _schedule(self, target: _Target, at: float) -> None:
+        target.due_at = at
+        target.timer = asyncio.get_running_loop().call_later(max(0.0, at - self._clock()), self._begin, target)
 
     def _begin(self, target: _Target) -> None:
         target.timer = None
@@ -175,7 +179,7 @@ class Scraper:
             self._failed(target, "internal", repr(error))
         target.task = None
         if self._targets.get(target.address) is target:
-            self._schedule(target, max(0.0, target.interval_s - (self._clock() - began_at)))
+            self._schedule_next(target, max(0.0, target.interval_s - (self._clock() - began_at)))
 
     async def _read(self, target: _Target, began_at: float) -> None:
         """Fetch one page and pass on what it says. Raises: ScrapeError."""

@@ -151,6 +151,20 @@ def test_an_endpoint_that_goes_and_comes_back_is_stale_meanwhile_and_keeps_its_l
     assert [("no metrics" in w, "read again" in w) for w in words] == [(True, False), (False, True)]
 
 
+@pytest.mark.parametrize("uptime_s", [0.0, 1000.0, 1700.0, 1900.0, 3500.0])
+def test_the_first_reading_comes_at_once_whatever_the_clock_says(uptime_s: float) -> None:
+    async def scenario() -> None:
+        began = time.monotonic()
+        slow = Pace(busy_s=0.01, idle_s=3600)
+        async with (
+            engine() as one,
+            stage(one.address, pace=slow, clock=lambda: time.monotonic() - began + uptime_s) as s,
+        ):
+            await patiently(s.reports)
+
+    asyncio.run(scenario())
+
+
 def test_a_pick_brings_the_next_reading_forward() -> None:
     async def scenario() -> None:
         slow = Pace(busy_s=0.01, idle_s=3600)
