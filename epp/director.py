@@ -8,6 +8,7 @@ before this one is counted.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 import uuid
@@ -21,6 +22,8 @@ from epp.parsers.base import Parsed, Parser
 from epp.pool import Pool
 from epp.scheduler import Profile, Timer
 from scorers.base import Candidate, Request
+
+log = logging.getLogger(__name__)
 
 MODEL_REWRITE = ("x-llm-d-model-name-rewrite", "x-gateway-model-name-rewrite")
 FAIRNESS_ID = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
@@ -161,6 +164,8 @@ class Director:
         now = self._clock()
         pick_id = self._ledger.open(chosen, uncached_tokens(request, chosen), now, story=labels)
         self._profile.picked(request, chosen)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("request %r: %s", request.id, schedule.story())
         self.telemetry.decided(labels, request, chosen, self._clock() - began)
         return Decision(
             pick_id=pick_id,

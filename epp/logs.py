@@ -24,6 +24,7 @@ def set_up(options: LogOptions) -> None:
     ours = logging.DEBUG if debugging else logging.INFO if options.verbosity > 0 else logging.WARNING
     for package in ("epp", "scorers", "tierwise"):
         logging.getLogger(package).setLevel(ours)
+    logging.getLogger("hpack").setLevel(logging.WARNING)  # else a line for every header of every request
 
 
 class Console(logging.Formatter):

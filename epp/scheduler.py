@@ -42,6 +42,14 @@ class Schedule(msgspec.Struct, frozen=True):
     scores: Mapping[str, tuple[float, list[float]]]
     """By scorer name: its weight and its score of each of ``candidates``."""
 
+    def story(self, shown: int = 8) -> str:
+        """Where the request goes, and what each scorer said of the first candidates; for people who debug."""
+        lines = []
+        for i, candidate in enumerate(self.candidates[:shown]):
+            parts = [f"{name} {weight:g} x {column[i]:.3f}" for name, (weight, column) in self.scores.items()]
+            lines.append(f"{candidate.address} {self.totals[i]:.3f} = {' + '.join(parts)}")
+        return f"to {','.join(c.address for c in self.chosen)}; {'; '.join(lines)}"
+
 
 class Profile:
     """Filters, producers, scorers with weights, and a picker.

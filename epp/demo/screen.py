@@ -68,14 +68,15 @@ class Progress:
     def _bar(self, text: str) -> Table:
         row = Table.grid(padding=(0, 1))
         bar = ProgressBar(total=self._requests, completed=self._done, width=30)
-        row.add_row(Text(self._title, style="bold"), bar, Text(text), Text(self._errors(), style="bold red"))
+        row.add_row(Text(self._title, style="bold"), bar, Text(self._errors(), style="bold red"))
+        row.add_row(Text(text))
         return row
 
 
 def endpoint_table(endpoints: Mapping[str, Counters]) -> Table:
     """Where the requests went, and what was found there."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
-    for name in ("endpoint", "requests", "running", "waiting", "GPU hits", "CPU hits", "misses", "mean TTFT"):
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    for name in ("endpoint", "done", "running", "waiting", "GPU hits", "CPU hits", "misses", "mean TTFT"):
         table.add_column(name, justify="left" if name == "endpoint" else "right", no_wrap=True)
     for endpoint, c in endpoints.items():
         ttft = "-" if c.mean_ttft_s is None else seconds(c.mean_ttft_s)
@@ -87,17 +88,17 @@ def endpoint_table(endpoints: Mapping[str, Counters]) -> Table:
 
 def comparison(results: Sequence[Result]) -> Table:
     """Every run beside the first one."""
-    table = Table(title="the same requests, three ways to choose an endpoint", title_justify="left")
-    table.add_column("", no_wrap=True)
-    for name in ("mean TTFT", "P90 TTFT", "throughput", "GPU hits", "CPU hits", "misses", "errors"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = Table(title="the same requests, three ways to choose an endpoint", title_justify="left", padding=(0, 1))
+    table.add_column("")
+    for name in ("mean TTFT", "P90 TTFT", "throughput", "hits\nGPU", "hits\nCPU", "misses", "errors"):
+        table.add_column(name, justify="right")  # two lines to a cell, so that all fits into 80 columns
     base = results[0]
     for result in results:
         table.add_row(
             result.title,
-            f"{seconds(result.mean_ttft_s)} {ratio(result.mean_ttft_s, base.mean_ttft_s)}",
-            f"{seconds(result.p90_ttft_s)} {ratio(result.p90_ttft_s, base.p90_ttft_s)}",
-            f"{result.requests_per_s:.1f}/s {ratio(result.requests_per_s, base.requests_per_s)}",
+            f"{seconds(result.mean_ttft_s)}\n{ratio(result.mean_ttft_s, base.mean_ttft_s)}",
+            f"{seconds(result.p90_ttft_s)}\n{ratio(result.p90_ttft_s, base.p90_ttft_s)}",
+            f"{result.requests_per_s:.1f}/s\n{ratio(result.requests_per_s, base.requests_per_s)}",
             f"{result.gpu_share:.0%}",
             f"{result.cpu_share:.0%}",
             f"{result.miss_share:.0%}",

@@ -14,7 +14,8 @@ from epp.errors import Saturated
 from epp.scheduler import Profile
 from scorers.base import CachedPrefix, Candidate, Filter, NoParameters, Picker, Producer, Request, Scorer, Slot, Tier
 from scorers.pickers import MaxScorePicker
-from tests.epp.doubles import Only
+from scorers.queue import QueueScorer
+from tests.epp.doubles import Only, candidate
 
 REQUEST = Request(id="1", model="m", target_model="m")
 THREE = tuple(Candidate(Slot(i), f"10.0.0.{i}:80", in_flight=i) for i in range(3))
@@ -209,3 +210,10 @@ def test_every_plugin_is_timed_once_per_extension_point() -> None:
         ("PreRequest", "p", 1.0),
         ("PreRequest", "s", 1.0),
     ]
+
+
+def test_a_schedule_tells_its_story() -> None:
+    profile = Profile([], [], [(QueueScorer(), 2.0)], MaxScorePicker())
+    schedule = profile.schedule(Request(id="r", model="m", target_model="m"), [candidate(0), candidate(1)])
+    assert schedule.story().startswith(f"to {schedule.chosen[0].address}; ")
+    assert f"{candidate(1).address} 2.000 = queue-scorer 2 x 1.000" in schedule.story()

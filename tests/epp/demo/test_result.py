@@ -1,3 +1,4 @@
+import io
 import math
 
 import pytest
@@ -91,12 +92,12 @@ def test_the_comparison_shows_each_run_as_a_multiple_of_the_first() -> None:
     ]
     console = plain_console()
     console.print(comparison(results))
-    (line,) = [line for line in printed(console).splitlines() if "tier-aware" in line]
-    assert "100 ms x0.50" in line
-    assert "1.0/s x2.00" in line
-    assert "20%" in line
-    assert "50%" in line
-    assert "30%" in line
+    lines = printed(console).splitlines()
+    (at,) = [i for i, line in enumerate(lines) if "tier-aware" in line]
+    for figure in ("100 ms", "1.0/s", "20%", "50%", "30%"):
+        assert figure in lines[at]
+    for factor in ("x0.50", "x2.00"):
+        assert factor in lines[at + 1]
 
 
 def test_the_endpoint_table_names_every_endpoint_and_its_hits() -> None:
@@ -135,3 +136,15 @@ def test_on_a_terminal_the_table_is_live() -> None:
 def test_durations_read_well() -> None:
     assert [seconds(value) for value in (0.0124, 0.9, 1.234, math.nan)] == ["12 ms", "900 ms", "1.23 s", "-"]
     assert ratio(1.0, 0.0) == ""
+
+
+def test_the_tables_fit_a_terminal_of_80_columns() -> None:
+    counters = Counters(prompt_tokens=10, gpu_tokens=2, cpu_tokens=5)
+    result = summarise("b", "GPU-only prefix 2:2:2", [Sample(0, 0.4567, 1.0)], 1.0, counters)
+    screen = io.StringIO()
+    console = Console(width=80, file=screen, highlight=False)
+    console.print(comparison([result, result]))
+    console.print(endpoint_table({"127.0.0.1:43773": counters}))
+    text = screen.getvalue()
+    assert "\u2026" not in text, "nothing is cut"
+    assert "GPU-only" in text
