@@ -90,7 +90,7 @@ def comparison(results: Sequence[Result]) -> Table:
     """Every run beside the first one."""
     table = Table(title="the same requests, three ways to choose an endpoint", title_justify="left", padding=(0, 1))
     table.add_column("")
-    for name in ("mean TTFT", "P90 TTFT", "throughput", "hits\nGPU", "hits\nCPU", "misses", "errors"):
+    for name in ("mean\nTTFT", "P90\nTTFT", "through-\nput", "hits\nGPU", "hits\nCPU", "misses", "errors"):
         table.add_column(name, justify="right")  # two lines to a cell, so that all fits into 80 columns
     base = results[0]
     for result in results:
