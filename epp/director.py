@@ -31,6 +31,8 @@ REQUEST_ID = "x-request-id"
 DEFAULT_FAIRNESS_ID = "default-flow"
 UNKNOWN = RequestLabels()
 """Of a request that was not understood."""
+UNREAD = Parsed(model="", target_model="", prompts=(), prompt_tokens=1, streaming=False)
+"""A body that no parser reads, and that passes all the same."""
 
 
 class Telemetry(Protocol):
@@ -95,36 +97,26 @@ class Director:
         """
         labels = UNKNOWN
         try:
-            parsed = self._parser.parse(head.path, body, first(head, MODEL_REWRITE))
+            parsed = self._read(head, body)
             request = request_of(head, parsed)
             labels = RequestLabels(request.model, request.target_model, request.fairness_id, request.priority)
             self.telemetry.request_received(labels, len(body))
             return self._schedule(head, request, labels, parsed.body)
-        except UnknownPath as error:
-            if self._passes_unread:
-                return self._decide_unread(head, len(body))
-            self.telemetry.refused(labels, error.code)
-            raise
         except EppError as error:
             self.telemetry.refused(labels, error.code)
             raise
 
-    def _decide_unread(self, head: RequestHead, size_bytes: int) -> Decision:
-        """Pick by load alone: engines serve more than completions, and a router must not stand in the way."""
-        fairness_id = first(head, FAIRNESS_ID) or DEFAULT_FAIRNESS_ID
-        labels = RequestLabels(fairness_id=fairness_id)
-        request = Request(
-            id=head.headers.get(REQUEST_ID) or str(uuid.uuid4()),
-            model="",
-            target_model="",
-            headers=head.headers,
-            fairness_id=fairness_id,
-        )
-        self.telemetry.request_received(labels, size_bytes)
+    def _read(self, head: RequestHead, body: bytes) -> Parsed:
+        """``body`` as its path's parser reads it. Raises: BadRequest.
+
+        Engines serve more than completions, and a router must not stand in the way: what nobody reads is picked by load
+        alone, unless parsers were named.
+        """
         try:
-            return self._schedule(head, request, labels, None)
-        except EppError as error:
-            self.telemetry.refused(labels, error.code)
+            return self._parser.parse(head.path, body, first(head, MODEL_REWRITE))
+        except UnknownPath:
+            if self._passes_unread:
+                return UNREAD
             raise
 
     def decide_bodiless(self, head: RequestHead) -> Decision:

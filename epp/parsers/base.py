@@ -16,7 +16,7 @@ class Parsed(msgspec.Struct, frozen=True):
     """One request body, understood."""
 
     model: str
-    """The model the client asked for; never empty."""
+    """The model the client asked for; empty only for a body that nobody read."""
     target_model: str
     """The model the engine is asked for."""
     prompts: tuple[Prompt, ...]
