@@ -199,10 +199,13 @@ class _Link(asyncio.Protocol):
         """Close, but read on for a moment: closing with unread input makes the kernel throw our GOAWAY away."""
         if self._linger is None:
             self._linger = self._loop.call_later(self._server.limits.linger_s, self._transport.abort)
-            if self._transport.can_write_eof():
-                self._transport.write_eof()
-            else:
-                self._transport.close()
+            try:
+                if self._transport.can_write_eof():
+                    self._transport.write_eof()
+                else:
+                    self._transport.close()
+            except OSError:  # the client is gone already, and the loop has not said so yet
+                self._transport.abort()
 
     def _set_timer(self, when: float) -> None:
         if self._timer:

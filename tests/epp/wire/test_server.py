@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import socket as sockets
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -88,6 +89,26 @@ def run(test: Test, limits: Limits | None = None) -> None:
         assert server.statistics().connections == 0
 
     uvloop.run(main())
+
+
+@pytest.mark.parametrize("runner", [asyncio.run, uvloop.run])
+def test_a_client_that_has_just_left_does_not_keep_the_server_from_stopping(
+    runner: Callable[[Awaitable[None]], None],
+) -> None:
+    async def main() -> None:
+        server = WireServer({})
+        port = await server.start("127.0.0.1", 0)
+        with sockets.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(PREFACE + settings() + raw(SETTINGS, ACK, 0))
+            client.setblocking(False)
+            greeting = b""
+            while len(greeting) < 18 or greeting[-9:] != raw(SETTINGS, ACK, 0):  # all that the server has to say
+                greeting += await asyncio.get_running_loop().sock_recv(client, 65536)
+        # The client has left, the loop has not read so, and the GOAWAY makes the kernel reset the connection.
+        await server.stop()
+        assert server.statistics().connections == 0
+
+    runner(main())
 
 
 def test_a_fault_reaches_the_client_as_goaway_even_with_its_bytes_unread() -> None:
