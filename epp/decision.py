@@ -53,6 +53,8 @@ class Decision(msgspec.Struct, frozen=True):
     scores: Mapping[str, tuple[float, list[float]]] = {}
     """By scorer name: its weight and its score of each candidate (``candidates`` order)."""
     candidates: tuple[Candidate, ...] = ()
+    response_headers: Mapping[str, str] = {}
+    """To be set on the response, lower-case names; a proxy that keeps responses to itself does not set them."""
     reason: str = ""
 
     @property

@@ -98,7 +98,7 @@ class Director:
         labels = UNKNOWN
         try:
             parsed = self._read(head, body)
-            request = request_of(head, parsed)
+            request = request_of(head, parsed, self._clock())
             labels = RequestLabels(request.model, request.target_model, request.fairness_id, request.priority)
             self.telemetry.request_received(labels, len(body))
             return self._schedule(head, request, labels, parsed.body)
@@ -145,6 +145,10 @@ class Director:
         self.telemetry.ended(labels if isinstance(labels, RequestLabels) else UNKNOWN, outcome)
         return True
 
+    def answering(self, pick_id: int) -> None:
+        """Its answer has begun."""
+        self._ledger.answering(pick_id)
+
     def left(self, pick_id: int, now: float) -> None:
         """A request is over, and the access log is to say how it ended."""
         self._ledger.leave(pick_id, now)
@@ -167,10 +171,11 @@ class Director:
             body=body,
             scores=schedule.scores,
             candidates=schedule.candidates,
+            response_headers=self._profile.response_headers(request, chosen),
         )
 
 
-def request_of(head: RequestHead, parsed: Parsed) -> Request:
+def request_of(head: RequestHead, parsed: Parsed, now: float) -> Request:
     """The request as the plugins see it."""
     return Request(
         id=head.headers.get(REQUEST_ID) or str(uuid.uuid4()),
@@ -181,6 +186,7 @@ def request_of(head: RequestHead, parsed: Parsed) -> Request:
         streaming=parsed.streaming,
         headers=head.headers,
         fairness_id=first(head, FAIRNESS_ID) or DEFAULT_FAIRNESS_ID,
+        received_s=now,
     )
 
 

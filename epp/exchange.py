@@ -254,6 +254,8 @@ class Exchange:
         part = message.response_body.body
         ends = message.response_body.end_of_stream
         if self._pick is not None:
+            if part and not self._pick.answering:
+                self._director.answering(self._pick.pick_id)
             self._pick.body(part, now)
         if ends:
             self._complete(now)

@@ -56,7 +56,8 @@ class _Watch:
 
 
 class Ledger:
-    """Invariant: an endpoint's ``in_flight`` is the number of picks opened at its address and not closed.
+    """Invariant: an endpoint's ``in_flight`` is the number of picks opened at its address and not closed, and its
+    ``in_flight_tokens`` the sum of ``uncached_tokens`` of those whose answer was not seen to begin.
 
     Picks of an endpoint that was removed stay open, for they still run there: they count for no endpoint, until one at
     that address comes back.
@@ -71,6 +72,7 @@ class Ledger:
         self._next_id = first_id
         self._tickets: OrderedDict[int, Ticket] = OrderedDict()  # oldest first, as all dictionaries here
         self._by_address: dict[str, OrderedDict[int, Ticket]] = {}
+        self._answering: set[int] = set()  # picks whose answer was seen to begin
         self._leaving: dict[int, float] = {}  # until when a report is awaited; oldest first
         self._watches: dict[str, _Watch] = {}
         pool.listeners.append(self)
@@ -104,6 +106,13 @@ class Ledger:
         self._pool.pick(address, pick_id, uncached_tokens, now)
         return pick_id
 
+    def answering(self, pick_id: int) -> None:
+        """The answer has begun: the prompt is computed. Does nothing the second time, or for an id that is nobody's."""
+        ticket = self._tickets.get(pick_id)
+        if ticket is not None and pick_id not in self._answering:
+            self._answering.add(pick_id)
+            self._pool.answering(ticket.address, ticket.uncached_tokens)
+
     def close(self, pick_id: int, cause: Cause) -> Ticket | None:
         """Uncount a pick; None when that has already happened, or when the id is nobody's."""
         ticket = self._tickets.pop(pick_id, None)
@@ -115,7 +124,8 @@ class Ledger:
         del book[pick_id]
         if not book:
             del self._by_address[ticket.address]
-        self._pool.end(ticket.address, pick_id)
+        self._pool.end(ticket.address, pick_id, self._uncomputed(pick_id, ticket))
+        self._answering.discard(pick_id)
         return ticket
 
     def leave(self, pick_id: int, now: float) -> None:
@@ -166,12 +176,16 @@ class Ledger:
         """Begin anew with ``address``: a scrape failed, and what its engine counted meanwhile is unknown."""
         self._watches.pop(address, None)
 
+    def _uncomputed(self, pick_id: int, ticket: Ticket) -> int:
+        return 0 if pick_id in self._answering else ticket.uncached_tokens
+
     # PoolListener
 
     def endpoint_added(self, candidate: Candidate) -> None:
         """Perhaps it was away for a moment only."""
-        if before := self.in_flight(candidate.address):
-            self._pool.resume(candidate.address, before)
+        if book := self._by_address.get(candidate.address):
+            tokens = sum(self._uncomputed(pick_id, ticket) for pick_id, ticket in book.items())
+            self._pool.resume(candidate.address, len(book), tokens)
 
     def endpoint_removed(self, slot: Slot, address: str) -> None:  # noqa: ARG002
         """Its picks stay open."""

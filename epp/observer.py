@@ -20,6 +20,11 @@ class Observer:
         self._outcome = Outcome(Cause.DISCONNECTED, streaming=streaming)
         self._usage: UsageReader | None = None
 
+    @property
+    def answering(self) -> bool:
+        """Whether any byte of the body was seen."""
+        return self._outcome.ttft_s is not None
+
     def headers(self, message: ProcessingRequest) -> None:
         """Note what the response headers say."""
         outcome = self._outcome

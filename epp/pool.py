@@ -121,17 +121,24 @@ class Pool:
             for busy in self.on_busy:
                 busy(address)
 
-    def end(self, address: str, pick_id: int) -> None:
-        """Uncount a pick; the ledger's to call, once."""
+    def answering(self, address: str, uncached_tokens: int) -> None:
+        """A pick's answer has begun, so its prompt is computed; the ledger's to call, once."""
         seat = self._seats.get(address)
-        if seat is not None:
-            seat.end(pick_id)
+        if seat is not None and uncached_tokens:
+            seat.in_flight_tokens -= uncached_tokens
             self._changed(seat)
 
-    def resume(self, address: str, in_flight: int) -> None:
+    def end(self, address: str, pick_id: int, uncomputed_tokens: int) -> None:
+        """Uncount a pick, and the prompt tokens that were still to be computed; the ledger's to call, once."""
+        seat = self._seats.get(address)
+        if seat is not None:
+            seat.end(pick_id, uncomputed_tokens)
+            self._changed(seat)
+
+    def resume(self, address: str, in_flight: int, in_flight_tokens: int) -> None:
         """An endpoint came back while requests that we sent there before still run; the ledger's to call."""
         seat = self._seats[address]
-        seat.in_flight = in_flight
+        seat.in_flight, seat.in_flight_tokens = in_flight, in_flight_tokens
         self._changed(seat)
 
     def _add(self, endpoint: Endpoint) -> None:

@@ -80,13 +80,14 @@ class Profile:
         def timed(point: str, plugins: Iterable[PluginT]) -> list[tuple[PluginT, Timer]]:
             return [(plugin, timers(point, plugin.type_name, plugin.name)) for plugin in plugins]
 
-        remembering = [scorer for scorer, _ in self.scorers if type(scorer).picked is not Scorer.picked]
-        learners: list[Producer[Any] | Scorer[Any]] = [*self.producers, *remembering]
+        plugins = (*self.producers, *self.filters, *(scorer for scorer, _ in self.scorers), self.picker)
+        learners = [plugin for plugin in plugins if type(plugin).picked is not Plugin.picked]
         self._producing = timed("DataProducer", self.producers)
         self._filtering = timed("Filter", self.filters)
         self._scoring = [(s, weight, timers("Scorer", s.type_name, s.name)) for s, weight in self.scorers]
         self._picking = timers("Picker", self.picker.type_name, self.picker.name)
         self._learning = timed("PreRequest", learners)
+        self._heading = [p for p in plugins if type(p).response_headers is not Plugin.response_headers]
 
     def schedule(self, request: Request, candidates: Sequence[Candidate]) -> Schedule:
         """Choose among ``candidates`` (at least one). Raises: Saturated when the filters leave none."""
@@ -97,7 +98,7 @@ class Profile:
         return Schedule(self._pick(kept, totals), kept, totals, scores)
 
     def picked(self, request: Request, candidate: Candidate) -> None:
-        """Tell every producer and scorer where ``request`` goes, in the same step as the pick."""
+        """Tell every plugin that remembers where ``request`` goes, in the same step as the pick."""
         clock = self._clock
         began = clock()
         for learner, took in self._learning:
@@ -108,6 +109,21 @@ class Profile:
             now = clock()
             took(now - began)
             began = now
+
+    @property
+    def sets_response_headers(self) -> bool:
+        """Whether any plugin may have something to say to clients."""
+        return bool(self._heading)
+
+    def response_headers(self, request: Request, candidate: Candidate) -> dict[str, str]:
+        """What the plugins want clients to be told in the response; of two that set one header, the later wins."""
+        headers: dict[str, str] = {}
+        for plugin in self._heading:
+            try:
+                headers |= plugin.response_headers(request, candidate)
+            except Exception:
+                self._failed(plugin)
+        return headers
 
     def _produce(self, request: Request, candidates: Sequence[Candidate]) -> None:
         clock = self._clock

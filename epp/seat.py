@@ -44,6 +44,8 @@ class EngineMetrics(msgspec.Struct, frozen=True):
     block_tokens: int | None = None
     gpu_blocks: int | None = None
     lora: LoraState = LoraState()
+    attributes: Mapping[str, float] = {}
+    """Other numbers by name, as the configuration's ``customMetrics`` read them."""
 
 
 class _Unseen(NamedTuple):
@@ -57,7 +59,18 @@ class _Unseen(NamedTuple):
 class Seat:
     """Invariant: ``queued`` and ``unseen_tokens`` are the sums over ``unseen``. Owner: the pool."""
 
-    __slots__ = ("began_at", "endpoint", "engine", "fresh", "in_flight", "queued", "slot", "unseen", "unseen_tokens")
+    __slots__ = (
+        "began_at",
+        "endpoint",
+        "engine",
+        "fresh",
+        "in_flight",
+        "in_flight_tokens",
+        "queued",
+        "slot",
+        "unseen",
+        "unseen_tokens",
+    )
 
     def __init__(self, slot: Slot, endpoint: Endpoint) -> None:
         self.slot = slot
@@ -66,6 +79,7 @@ class Seat:
         self.began_at = float("-inf")
         self.fresh = False
         self.in_flight = 0
+        self.in_flight_tokens = 0
         self.unseen: dict[int, _Unseen] = {}
         self.queued = 0
         """How many of ``unseen`` wait in the engine's queue, by our estimate."""
@@ -86,10 +100,12 @@ class Seat:
             engine.running + len(self.unseen) - queued,
             kv_usage,
             self.in_flight,
+            self.in_flight_tokens,
             self.fresh,
             engine.block_tokens,
             engine.gpu_blocks,
             engine.lora,
+            engine.attributes,
         )
 
     def pick(self, pick_id: int, uncached_tokens: int, now: float) -> None:
@@ -101,13 +117,15 @@ class Seat:
             or self.engine.running + len(self.unseen) >= BATCH_REQUESTS
         )
         self.in_flight += 1
+        self.in_flight_tokens += uncached_tokens
         self.unseen[pick_id] = _Unseen(now, uncached_tokens, queued)
         self.unseen_tokens += uncached_tokens
         self.queued += queued
 
-    def end(self, pick_id: int) -> None:
-        """Uncount a pick."""
+    def end(self, pick_id: int, uncomputed_tokens: int) -> None:
+        """Uncount a pick, and what is left of its tokens."""
         self.in_flight -= 1
+        self.in_flight_tokens -= uncomputed_tokens
         self._see(pick_id)
 
     def observe(self, engine: EngineMetrics, began_at: float) -> bool:

@@ -55,6 +55,8 @@ class Candidate(msgspec.Struct, frozen=True):
     """Share of the engine's GPU KV blocks in use, 0 to 1: as scraped, plus what our unseen picks must compute there."""
     in_flight: int = 0
     """Requests that this picker sent there and that have not ended (exact, counted at the pick)."""
+    in_flight_tokens: int = 0
+    """Prompt tokens of those that the endpoint held in no tier, and whose answer nobody has seen begin."""
     fresh: bool = True
     """False when no scrape succeeded within the staleness threshold; the numbers are then the last known."""
     block_tokens: int | None = None
@@ -62,6 +64,8 @@ class Candidate(msgspec.Struct, frozen=True):
     gpu_blocks: int | None = None
     """KV blocks in GPU memory, as the engine reports it."""
     lora: LoraState = LoraState()
+    attributes: Mapping[str, float] = {}
+    """Numbers of the endpoint by name, as the configuration's ``customMetrics`` read them."""
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -100,8 +104,13 @@ class Request(msgspec.Struct):
     streaming: bool = False
     headers: Mapping[str, str] = {}
     """Lower-case names; the last of repeated ones."""
+    objective: str = ""
+    """The name of the objective the client asked for; empty for none."""
     priority: int = 0
+    """Of that objective; 0 for none. Below 0 the request may be shed."""
     fairness_id: str = "default-flow"
+    received_s: float = 0.0
+    """When it arrived, on a clock that never goes back. Units: seconds."""
     cached: dict[str, CachedPrefix] = {}
     """By producer name, filled in by the producers before scoring."""
     prefix_match: object | None = None
@@ -127,6 +136,14 @@ class Plugin(Generic[P]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.parameters!r})"
+
+    def picked(self, request: Request, candidate: Candidate) -> None:
+        """Note that ``request`` goes to ``candidate``; called once, in the same step as the pick. For those that
+        remember."""
+
+    def response_headers(self, request: Request, candidate: Candidate) -> Mapping[str, str]:  # noqa: ARG002
+        """Headers to set on the response, lower-case names; asked in the same step as the pick."""
+        return {}
 
 
 class Producer(Plugin[P], ABC):
@@ -155,9 +172,6 @@ class Scorer(Plugin[P], ABC):
     @abstractmethod
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
         """One score in [0, 1] per candidate, same order, higher is better; all equal means no opinion."""
-
-    def picked(self, request: Request, candidate: Candidate) -> None:
-        """Note that ``request`` goes to ``candidate``; for scorers that remember."""
 
 
 class Picker(Plugin[P], ABC):

@@ -269,6 +269,15 @@ def test_a_full_duplex_response_is_forwarded_piece_by_piece(world: World) -> Non
     assert not world.ledger
 
 
+def test_a_prompt_is_computed_when_the_first_byte_of_its_answer_passes(world: World) -> None:
+    exchange = placed(world)
+    exchange.received(response_headers(), 11.0)
+    exchange.received(response_body(b"", end_of_stream=False), 11.0)
+    assert [c.in_flight_tokens > 0 for c in world.pool.candidates()] == [True, False]
+    exchange.received(response_body(b"x", end_of_stream=False), 12.0)
+    assert [(c.in_flight, c.in_flight_tokens) for c in world.pool.candidates()] == [(1, 0), (0, 0)]
+
+
 @pytest.mark.parametrize("mode", [STREAMED, BUFFERED])
 def test_other_response_bodies_are_acknowledged_one_by_one(world: World, mode: int) -> None:
     exchange = placed(world, response_mode=mode)

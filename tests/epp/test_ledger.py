@@ -148,6 +148,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.pool = Pool()
         self.ledger = Ledger(self.pool, lease_s=10)
         self.open: dict[int, tuple[str, float]] = {}
+        self.uncomputed: dict[int, int] = {}
         self.closed: list[int] = []
         self.causes: Counter[Cause] = Counter()
         self.now = 0.0
@@ -167,6 +168,14 @@ class AnyHistory(RuleBasedStateMachine):
         pick_id = self.ledger.open(candidate, tokens, self.now, story=self.now)
         assert pick_id not in self.open
         self.open[pick_id] = (candidate.address, self.now)
+        self.uncomputed[pick_id] = tokens
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data())
+    def answering(self, data: st.DataObject) -> None:
+        pick_id = data.draw(st.sampled_from(sorted(self.open) + self.closed[-3:]))
+        self.ledger.answering(pick_id)
+        self.uncomputed.pop(pick_id, None)
 
     @precondition(lambda self: self.open)
     @rule(data=st.data(), cause=st.sampled_from(Cause))
@@ -201,6 +210,7 @@ class AnyHistory(RuleBasedStateMachine):
     def end(self, pick_id: int, cause: Cause) -> None:
         ticket = self.ledger.close(pick_id, cause)
         address, opened_at = self.open.pop(pick_id)
+        self.uncomputed.pop(pick_id, None)
         assert ticket is not None
         assert (ticket.address, ticket.opened_at, ticket.story) == (address, opened_at, opened_at)
         self.closed.append(pick_id)
@@ -214,6 +224,8 @@ class AnyHistory(RuleBasedStateMachine):
         assert self.ledger.released == self.causes
         for candidate in self.pool.candidates():
             assert candidate.in_flight == by_address[candidate.address] == self.ledger.in_flight(candidate.address)
+            tokens = [t for i, t in self.uncomputed.items() if self.open[i][0] == candidate.address]
+            assert candidate.in_flight_tokens == sum(tokens)
             assert candidate.waiting >= 0
             assert candidate.running >= 0
 

@@ -76,7 +76,7 @@ def test_an_observation_that_says_the_same_still_takes_over_the_picks_before_it(
     for began_at in (1, 2):
         pool.observe(Slot(0), EngineMetrics(running=1), began_at)
         pool.pick("a:1", began_at, 10, now=began_at)
-    pool.end("a:1", 1)
+    pool.end("a:1", 1, 10)
     assert pool.candidates()[0].running == 2
     pool.observe(Slot(0), EngineMetrics(running=1), began_at=3)
     assert pool.candidates()[0].running == 1
@@ -156,8 +156,8 @@ def test_the_first_request_in_flight_is_announced_and_no_other() -> None:
     pool.on_busy.append(heard.append)
     pool.pick("a:1", 1, 10, now=0)
     pool.pick("a:1", 2, 10, now=0)
-    pool.end("a:1", 1)
-    pool.end("a:1", 2)
+    pool.end("a:1", 1, 10)
+    pool.end("a:1", 2, 10)
     pool.pick("a:1", 3, 10, now=0)
     assert heard == ["a:1", "a:1"]
 
@@ -226,8 +226,8 @@ def test_a_pick_that_ended_unseen_is_no_longer_counted() -> None:
     pool = pool_of("a:1")
     pool.pick("a:1", 1, 9000, now=1)
     pool.pick("a:1", 2, 10, now=1)
-    pool.end("a:1", 1)
-    pool.end("a:1", 2)
+    pool.end("a:1", 1, 9000)
+    pool.end("a:1", 2, 10)
     assert estimate(pool) == (0, 0, 0)
     pool.pick("a:1", 3, 10, now=1)
     assert estimate(pool) == (0, 1, 1)

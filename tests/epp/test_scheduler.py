@@ -186,6 +186,44 @@ def test_producers_and_scorers_learn_the_pick_even_when_one_of_them_breaks() -> 
     assert tested.failures == {"broken": 1}
 
 
+class Tells(Fixed):
+    """Has something to say to clients."""
+
+    def __init__(self, name: str, headers: dict[str, str]) -> None:
+        super().__init__(name, [])
+        self.headers = headers
+
+    def response_headers(self, request: Request, candidate: Candidate) -> dict[str, str]:
+        return {**self.headers, "x-from": candidate.address}
+
+
+class TellsWrongly(Tells):
+    def response_headers(self, request: Request, candidate: Candidate) -> dict[str, str]:
+        raise LookupError
+
+
+def test_plugins_say_what_clients_are_told_and_one_that_breaks_says_nothing() -> None:
+    assert not profile((Fixed("s", []), 1)).sets_response_headers
+    tested = profile((Tells("a", {"x-a": "1"}), 1), (TellsWrongly("b", {}), 1), (Tells("c", {"x-a": "2"}), 1))
+    assert tested.sets_response_headers
+    assert tested.response_headers(REQUEST, THREE[1]) == {"x-a": "2", "x-from": "10.0.0.1:80"}
+    assert tested.failures == {"b": 1}
+
+
+def test_a_filter_and_a_picker_may_remember_too() -> None:
+    class Remembers(Only):
+        def picked(self, request: Request, candidate: Candidate) -> None:
+            heard.append(candidate.address)
+
+    class RemembersPicks(Picks):
+        def picked(self, request: Request, candidate: Candidate) -> None:
+            heard.append(candidate.address)
+
+    heard: list[str] = []
+    profile(filters=[Remembers(None)], picker=RemembersPicks([0])).picked(REQUEST, THREE[1])
+    assert heard == ["10.0.0.1:80"] * 2
+
+
 def test_a_plugin_that_always_fails_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     tested = profile((Broken(), 1))
     for _ in range(100):
