@@ -30,7 +30,7 @@ HOME = {
     "torch": ("kvengine/",),
     "uvloop": ("epp/serve.py",),
     "vllm": ("kvengine/connector/",),
-    "watchfiles": ("epp/discovery/",),
+    "watchfiles": ("epp/followed_files.py",),
     "xxhash": ("scorers/",),
     "yaml": ("epp/config/", "epp/discovery/"),
 }

@@ -1,26 +1,19 @@
-"""Endpoints from a file, followed as it changes.
-
-Files change in many ways: a rename into place, a symbolic link turned to another folder (Kubernetes' ConfigMaps), a
-rewrite in place, on file systems with and without notifications. So a notification is a hint to look, as is the passing
-of a second; what decides is whether the file behind the path is another one than before. A file that cannot be used
-leaves the endpoints as they are.
-"""
+"""Endpoints from a file, followed as it changes. A file that cannot be used leaves the endpoints as they are."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import stat
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
-from watchfiles import awatch
 
 from epp.discovery.listing import Listing, read_listing
 from epp.errors import ConfigError
+from epp.followed_files import LOOK_EVERY_S, FollowedFiles
 from epp.pool import Endpoint, Pool
 from epp.resolve import resolve
 from epp.telemetry.gauges import Reading
@@ -28,19 +21,6 @@ from epp.telemetry.gauges import Reading
 log = logging.getLogger(__name__)
 
 MAX_FILE_BYTES = 1 << 20
-LOOK_EVERY_S = 1.0
-SETTLE_S, SETTLE_LOOKS = 0.05, 20
-"""A file is read once it has not changed for this long: half of a list is a list, too. It is looked at this often at
-most. A guess."""
-
-
-class _Version(NamedTuple):
-    """Which file lies behind a path; equal only if nothing was written."""
-
-    device: int
-    inode: int
-    size_bytes: int
-    modified_ns: int
 
 
 class FileDiscovery:
@@ -54,11 +34,9 @@ class FileDiscovery:
         self._path = path
         self._pool = pool
         self._watch = watch
-        self._look_every_s = look_every_s
-        self._version: _Version | None = None
+        self._file = FollowedFiles(path, look_every_s=look_every_s)
         self._resolved: dict[str, str] = {}
         self._watcher: asyncio.Task[None] | None = None
-        self._stopping = asyncio.Event()
 
     async def start(self) -> None:
         """Take the file's list, and follow the file if asked to.
@@ -76,7 +54,7 @@ class FileDiscovery:
 
     async def stop(self) -> None:
         """Follow no more."""
-        self._stopping.set()  # what waits for notifications is a thread, and cannot be cancelled
+        self._file.stop()
         if self._watcher is not None:
             self._watcher.cancel()
             with suppress(asyncio.CancelledError):
@@ -92,59 +70,15 @@ class FileDiscovery:
             yield Reading(name, text, (), [((), count)], counter=True)
 
     async def _follow(self) -> None:
-        async for _ in self._hints():
+        async for _ in self._file.changes():
             try:
-                if await self._settled() != self._version:
-                    await self._load()
+                await self._load()
             except Exception as error:  # no file must end the picker
                 self._refused(error)
 
-    async def _hints(self) -> AsyncIterator[None]:
-        """Something may have changed."""
-        while True:
-            try:
-                async with aclosing(self._notifications()) as notifications:
-                    async for _ in notifications:
-                        yield
-            except OSError:  # no such folder, or no more watches to be had
-                await asyncio.sleep(self._look_every_s)
-            yield
-
-    async def _notifications(self) -> AsyncGenerator[None]:
-        """Changes in the folders that lead to the file, until those are others; and every now and then without one."""
-        folders = _folders(self._path)
-        changes = awatch(
-            *folders,
-            watch_filter=None,
-            recursive=False,
-            stop_event=self._stopping,
-            debounce=200,
-            step=20,
-            rust_timeout=int(self._look_every_s * 1000),
-            yield_on_timeout=True,
-            ignore_permission_denied=True,
-        )
-        async with aclosing(changes):
-            async for _ in changes:
-                yield
-                if _folders(self._path) != folders:
-                    return
-
-    async def _settled(self) -> _Version | None:
-        """The file's version once it stays; None while there is no file."""
-        version = _version(self._path)
-        for _ in range(SETTLE_LOOKS):
-            if version == self._version:
-                return version
-            await asyncio.sleep(SETTLE_S)
-            before, version = version, _version(self._path)
-            if version == before:
-                break
-        return version
-
     async def _load(self) -> None:
         """Take the file's list. Raises: ConfigError; the endpoints are as before then."""
-        self._version = _version(self._path)
+        self._file.seen()
         listing = await asyncio.to_thread(self._read)  # a large list takes longer than a decision may wait
         endpoints, skipped = await self._with_addresses(listing)
         if listing.endpoints and not endpoints:
@@ -204,19 +138,3 @@ class FileDiscovery:
         self.errors += 1
         expected = isinstance(error, ConfigError)
         log.error("%s; the endpoints stay as they are", error, exc_info=None if expected else error)
-
-
-def _version(path: Path) -> _Version | None:
-    try:
-        seen = path.stat()
-    except OSError:
-        return None
-    return _Version(seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns)
-
-
-def _folders(path: Path) -> set[Path]:
-    """The folder of ``path``, and that of the file it leads to through symbolic links."""
-    try:
-        return {path.parent, path.resolve(strict=True).parent}
-    except (OSError, RuntimeError):
-        return {path.parent}
