@@ -1,9 +1,10 @@
 """From a request to a decision, and from its end back to the ledger.
 
-    parse ─► candidates (pool, subset) ─► schedule ─► ledger.open ─► producers and scorers learn ─► Decision
+    read: parse ─► Arrival
+    admit: now, later (``epp.admission``), or never
+    place: candidates (pool, subset) ─► schedule ─► ledger.open ─► producers and scorers learn ─► Decision
 
-Everything between the candidates and the ledger happens in one call, so that no other request sees the same numbers
-before this one is counted.
+``place`` is one call, so that no other request sees the same numbers before this one is counted.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from epp.admission import Admission, Arrival, Resume, Wait
 from epp.decision import Decision, Outcome, RequestHead, RequestLabels
 from epp.errors import EppError, NoEndpoints, UnknownPath
 from epp.ledger import Ledger
@@ -75,6 +77,7 @@ class Director:
         telemetry: Telemetry,
         *,
         passes_unread: bool = False,
+        admission: Admission | None = None,
         clock: Callable[[], float] = time.monotonic,
         choose: Callable[[Sequence[Candidate]], Candidate] = random.choice,
     ) -> None:
@@ -86,25 +89,54 @@ class Director:
         self._profile = profile
         self._pool = pool
         self._ledger = ledger
+        self._admission = admission
         self._clock = clock
         self._choose = choose
         profile.time_with(telemetry.plugin)
 
-    def decide(self, head: RequestHead, body: bytes) -> Decision:
-        """Pick an endpoint for a request with a body, and count it there.
-
-        Raises: BadRequest, NoEndpoints, Saturated; nothing is counted then.
-        """
-        labels = UNKNOWN
+    def read(self, head: RequestHead, body: bytes) -> Arrival:
+        """Understand a request with a body. Raises: BadRequest."""
         try:
             parsed = self._read(head, body)
-            request = request_of(head, parsed, self._clock())
-            labels = RequestLabels(request.model, request.target_model, request.fairness_id, request.priority)
-            self.telemetry.request_received(labels, len(body))
-            return self._schedule(head, request, labels, parsed.body)
         except EppError as error:
-            self.telemetry.refused(labels, error.code)
+            self.telemetry.refused(UNKNOWN, error.code)
             raise
+        request = request_of(head, parsed, self._clock())
+        labels = RequestLabels(request.model, request.target_model, request.fairness_id, request.priority)
+        self.telemetry.request_received(labels, len(body))
+        return Arrival(head, request, labels, len(body), parsed.body)
+
+    def admit(self, arrival: Arrival, resume: Resume) -> Wait | None:
+        """None when ``arrival`` is to be placed now; else ``resume`` is called once, unless the wait is cancelled.
+
+        Raises: EppError when it is refused.
+        """
+        if self._admission is None:
+            return None
+        try:
+            return self._admission.admit(arrival, resume)
+        except EppError as error:
+            self.refused(arrival, error)
+            raise
+
+    def place(self, arrival: Arrival) -> Decision:
+        """Pick an endpoint for ``arrival``, and count it there.
+
+        Raises: NoEndpoints, Saturated; nothing is counted then.
+        """
+        try:
+            return self._schedule(arrival)
+        except EppError as error:
+            self.refused(arrival, error)
+            raise
+
+    def refused(self, arrival: Arrival, error: EppError) -> None:
+        """``arrival`` goes nowhere."""
+        self.telemetry.refused(arrival.labels, error.code)
+
+    def decide(self, head: RequestHead, body: bytes) -> Decision:
+        """``read`` and ``place`` at once, whatever the load, for a caller that cannot wait."""
+        return self.place(self.read(head, body))
 
     def _read(self, head: RequestHead, body: bytes) -> Parsed:
         """``body`` as its path's parser reads it. Raises: BadRequest.
@@ -153,9 +185,10 @@ class Director:
         """A request is over, and the access log is to say how it ended."""
         self._ledger.leave(pick_id, now)
 
-    def _schedule(self, head: RequestHead, request: Request, labels: RequestLabels, body: bytes | None) -> Decision:
+    def _schedule(self, arrival: Arrival) -> Decision:
+        request, labels = arrival.request, arrival.labels
         began = self._clock()
-        schedule = self._profile.schedule(request, fresh(allowed(self._pool.candidates(), head.subset)))
+        schedule = self._profile.schedule(request, fresh(allowed(self._pool.candidates(), arrival.head.subset)))
         chosen = schedule.chosen[0]
         now = self._clock()
         pick_id = self._ledger.open(chosen, uncached_tokens(request, chosen), now, story=labels)
@@ -168,7 +201,7 @@ class Director:
             chosen=schedule.chosen,
             labels=labels,
             request=request,
-            body=body,
+            body=arrival.body,
             scores=schedule.scores,
             candidates=schedule.candidates,
             response_headers=self._profile.response_headers(request, chosen),

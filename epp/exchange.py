@@ -12,6 +12,8 @@ endpoint-picker protocol demands.
 | BUFFERED | at once, empty | the decision | empty, or the decision when there was no body |
 | NONE, or headers that end the stream | a decision without a body | | empty |
 
+A decision may have to wait (``epp.admission``): nothing is answered then until ``resumed``.
+
 A response is only watched: headers and trailers are answered empty, bodies forwarded (full duplex) or acknowledged.
 
 Laws, tested as properties: what a client or an engine sent is forwarded byte for byte unless a rewrite applies; a pick
@@ -24,6 +26,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from epp import messages
+from epp.admission import Arrival, Resume, Wait
+from epp.answer import Asked, ExchangeSettings
 from epp.decision import Cause, Decision, RequestHead, RequestLabels
 from epp.director import Director
 from epp.errors import EppError, TooLarge
@@ -31,23 +35,15 @@ from epp.observer import Observer
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.pb.processing_mode_pb2 import ProcessingMode
 
+__all__ = ["Exchange", "ExchangeSettings", "ProtocolViolation"]
+
 
 class ProtocolViolation(Exception):
     """The proxy sent what no order of messages allows, or asks for a mode that cannot work."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExchangeSettings:
-    """What holds for every exchange of a process."""
-
-    access_log: bool = False
-    """Completions arrive by access log when a stream does not see the response's body."""
-    max_request_bytes: int = 64 * 1024 * 1024
-    any_subset: bool = True
-    """Whether the proxy may narrow the choice to some endpoints."""
-    emit_endpoint_scores: bool = False
-    clear_route_cache: bool = True
-    """Let the proxy choose the route again, with the destination header set. Off where a route is drawn by lot."""
+def unheard(error: EppError | None) -> None:
+    """The ``resume`` of an exchange that never waits."""
 
 
 class Side(Enum):
@@ -66,17 +62,30 @@ MODE_NAMES = {number: name for name, number in ProcessingMode.BodySendMode.items
 BUFFERED = (ProcessingMode.BUFFERED, ProcessingMode.BUFFERED_PARTIAL)
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """A request that is not placed yet."""
+
+    wait: Wait
+    arrival: Arrival
+    asked: Asked
+
+
 class Exchange:
     """One stream. Owner: the event loop.
 
-    Invariant: at most one pick is open, and it is ended or left to the access log by the time ``closed`` returns.
+    Invariant: at most one pick is open or one wait under way, never both; by the time ``closed`` returns the pick is
+    ended or left to the access log, and the wait cancelled.
     """
 
-    def __init__(self, director: Director, settings: ExchangeSettings) -> None:
+    def __init__(self, director: Director, settings: ExchangeSettings, resume: Resume = unheard) -> None:
+        """``resume`` is called when a request that waited is to be ``resumed``."""
         self.over = False
         """The picker has nothing more to say: the stream may be closed."""
         self._director = director
         self._settings = settings
+        self._resume = resume
+        self._waiting: _Waiting | None = None
         self._request = Side.UNSEEN
         self._response = Side.UNSEEN
         self._request_mode = FULL_DUPLEX
@@ -110,9 +119,24 @@ class Exchange:
             self._forget_request()
             return [messages.immediate(error)]
 
+    def resumed(self, error: EppError | None, now: float) -> list[bytes]:  # noqa: ARG002
+        """What ``resume`` was told; returns the answers to send, in order. Does nothing unless the request waits."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is None:
+            return []
+        try:
+            if error is not None:
+                self._director.refused(waiting.arrival, error)
+                raise error
+            return self._answers(self._director.place(waiting.arrival), waiting.asked)
+        except EppError as refusal:
+            self.over = True
+            return [messages.immediate(refusal)]
+
     def closed(self, now: float) -> None:
         """The stream has ended, however it did. Does nothing the second time."""
         self.over = True
+        self._resume = unheard  # its owner, which owns this, is not kept alive by it
         self._forget_request()
         if self._pick is not None and self._left_to_log():
             self._director.left(self._pick.pick_id, now)
@@ -133,10 +157,10 @@ class Exchange:
         self._head = messages.request_head(message.request_headers, self._subset(message))
         if message.request_headers.end_of_stream:
             self._request = Side.ENDED
-            return [self._decide(b"", "request_headers")]
+            return self._decide(b"", Asked("request_headers"))
         if self._request_mode == ProcessingMode.NONE:
             self._request = Side.TRAILERS
-            return [self._decide(b"", "request_headers")]
+            return self._decide(b"", Asked("request_headers"))
         self._request = Side.OPEN
         if self._request_mode in BUFFERED:
             return [messages.CONTINUE_REQUEST_HEADERS]
@@ -160,21 +184,24 @@ class Exchange:
         ends = message.request_body.end_of_stream
         if self._request_mode in BUFFERED:
             self._request = Side.ENDED if ends else Side.TRAILERS
-            return [self._decide(part, "request_body")]
+            return self._decide(part, Asked("request_body"))
         if not ends:
             return []
         self._request = Side.ENDED
-        return self._decide_and_forward(ends=True)
+        return self._decide_and_forward()
 
     def _request_trailers(self, message: ProcessingRequest, now: float) -> list[bytes]:  # noqa: ARG002
         if self._request is Side.TRAILERS:
             self._request = Side.ENDED
+            if self._waiting is not None:
+                self._waiting.asked.after.append(messages.CONTINUE_REQUEST_TRAILERS)
+                return []
             return [messages.CONTINUE_REQUEST_TRAILERS]
         self._expect_request(Side.OPEN, message)
         self._request = Side.ENDED
         if self._request_mode in BUFFERED:
-            return [self._decide(b"", "request_trailers")]
-        return [*self._decide_and_forward(ends=False), messages.CONTINUE_REQUEST_TRAILERS]
+            return self._decide(b"", Asked("request_trailers"))
+        return self._decide_and_forward(messages.CONTINUE_REQUEST_TRAILERS)
 
     def _expect_request(self, side: Side, message: ProcessingRequest) -> None:
         if self._request is not side or self.responding:
@@ -191,42 +218,38 @@ class Exchange:
             return messages.subset_in(message.metadata_context)
         return None
 
-    def _decide_and_forward(self, *, ends: bool) -> list[bytes]:
+    def _decide_and_forward(self, *after: bytes) -> list[bytes]:
         body = b"".join(self._parts)
-        any_body = bool(self._parts)
-        decision = self._decision(body)
-        answer = self._answer("request_headers", decision)
-        if not any_body:
-            return [answer]
-        forwarded = body if decision.body is None else decision.body
-        return [answer, *messages.chunks("request_body", forwarded, end_of_stream=ends)]
+        forward = body if self._parts else None
+        return self._decide(body, Asked("request_headers", forward, not after, list(after)))
 
-    def _decide(self, body: bytes, place: messages.Place) -> bytes:
-        return self._answer(place, self._decision(body))
-
-    def _decision(self, body: bytes) -> Decision:
+    def _decide(self, body: bytes, asked: Asked) -> list[bytes]:
         head = self._head
         assert head is not None  # noqa: S101 - every state that decides comes after the headers
         self._forget_request()
-        # An empty body is a request without one, however the proxy says so.
-        decision = self._director.decide(head, body) if body else self._director.decide_bodiless(head)
+        if not body:  # an empty one is a request without, however the proxy says so
+            return self._answers(self._director.decide_bodiless(head), asked)
+        arrival = self._director.read(head, body)
+        if arrival.body is not None and asked.forward is not None:
+            asked.forward = arrival.body
+        wait = self._director.admit(arrival, self._resume)
+        if wait is None:
+            return self._answers(self._director.place(arrival), asked)
+        self._waiting = _Waiting(wait, arrival, asked)
+        return []
+
+    def _answers(self, decision: Decision, asked: Asked) -> list[bytes]:
         streaming = decision.request is not None and decision.request.streaming
         self._pick = Observer(decision.pick_id, self._began, streaming=streaming)
-        return decision
-
-    def _answer(self, place: messages.Place, decision: Decision) -> bytes:
-        settings = self._settings
-        return messages.decided(
-            place,
-            decision,
-            clear_route_cache=settings.clear_route_cache,
-            emit_scores=settings.emit_endpoint_scores,
-        )
+        return asked.answers(decision, self._settings)
 
     def _forget_request(self) -> None:
         """Let go of the prompt: a response may take minutes."""
         self._head = None
         self._parts = []
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.wait.cancel()
 
     # The response.
 

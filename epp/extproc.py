@@ -39,7 +39,7 @@ class ExtProcHandler:
         self._call = call
         self._director = director
         self._clock = clock
-        self._exchange = Exchange(director, settings)
+        self._exchange = Exchange(director, settings, self._resumed)
         self._request_s = 0.0
         self._response_s = 0.0
 
@@ -47,13 +47,23 @@ class ExtProcHandler:
         """Answer one message of the proxy."""
         now = self._clock()
         try:
-            answers = self._exchange.received(ProcessingRequest.FromString(message), now)
+            self._answer(now, lambda: self._exchange.received(ProcessingRequest.FromString(message), now))
         except DecodeError:
             self._end(now, Status.INVALID_ARGUMENT, "not a ProcessingRequest")
-            return
         except ProtocolViolation as error:
             self._end(now, Status.INVALID_ARGUMENT, str(error))
-            return
+
+    def _resumed(self, error: EppError | None) -> None:
+        """Answer the message that had to wait."""
+        now = self._clock()
+        self._answer(now, lambda: self._exchange.resumed(error, now))
+
+    def _answer(self, now: float, work: Callable[[], list[bytes]]) -> None:
+        """Send what ``work`` returns. Raises: DecodeError, ProtocolViolation."""
+        try:
+            answers = work()
+        except (DecodeError, ProtocolViolation):
+            raise
         except Exception:  # one stream must not take the others down
             log.exception("an ext-proc exchange failed; its request gets status 500")
             self._director.telemetry.refused(RequestLabels(), EppError.code)

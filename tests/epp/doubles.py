@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 from typing_extensions import override
 
+from epp.admission import Admission, Arrival, Resume
 from epp.decision import Cause, Outcome, RequestLabels
 from epp.director import Director
+from epp.errors import EppError
 from epp.ledger import Ledger, Ticket
 from epp.parsers import OpenAIParser
 from epp.pb.core_pb2 import HeaderMap
@@ -104,10 +106,43 @@ class Only(Filter[NoParameters]):
         return [c for c in candidates if c.address == self.address]
 
 
+class Held:
+    """A request that waits at a ``Gate``."""
+
+    def __init__(self, gate: Gate, resume: Resume) -> None:
+        self.gate = gate
+        self.resume = resume
+
+    def cancel(self) -> None:
+        if self in self.gate.waiting:
+            self.gate.waiting.remove(self)
+            self.gate.cancelled += 1
+
+
+class Gate:
+    """An admission that lets every request wait until the test says otherwise; or none, while ``open``."""
+
+    def __init__(self) -> None:
+        self.open = False
+        self.waiting: list[Held] = []
+        self.cancelled = 0
+
+    def admit(self, arrival: Arrival, resume: Resume) -> Held | None:
+        if self.open:
+            return None
+        held = Held(self, resume)
+        self.waiting.append(held)
+        return held
+
+    def settle(self, error: EppError | None = None) -> None:
+        """Resume the request that has waited longest."""
+        self.waiting.pop(0).resume(error)
+
+
 class World:
     """A director over endpoints of which the first has no queue and each other one a longer one."""
 
-    def __init__(self, endpoints: int = 2, profile: Profile | None = None) -> None:
+    def __init__(self, endpoints: int = 2, profile: Profile | None = None, admission: Admission | None = None) -> None:
         self.pool = Pool()
         self.ledger = RecordingLedger(self.pool)
         self.telemetry = Telemetry()
@@ -115,7 +150,7 @@ class World:
         for c in self.pool.candidates():
             self.pool.observe(c.slot, EngineMetrics(waiting=1000 * c.slot), began_at=0)
         profile = profile or Profile([], [], [(QueueScorer(), 1.0)], MaxScorePicker())
-        self.director = Director(OpenAIParser(), profile, self.pool, self.ledger, self.telemetry)
+        self.director = Director(OpenAIParser(), profile, self.pool, self.ledger, self.telemetry, admission=admission)
 
 
 def completion(prompt: str = "hello", **more: object) -> bytes:

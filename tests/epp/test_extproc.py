@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 from typing_extensions import override
 
-from epp.decision import Cause, Decision, RequestHead
+from epp.admission import Arrival
+from epp.decision import Cause, RequestHead
 from epp.director import Director
 from epp.extproc import PROCESS, methods
 from epp.pb.ext_proc_pb2 import ProcessingRequest
@@ -110,7 +111,7 @@ def test_a_fault_of_the_picker_is_a_500_of_one_request(
 ) -> None:
     class Broken(Director):
         @override
-        def decide(self, head: RequestHead, body: bytes) -> Decision:
+        def read(self, head: RequestHead, body: bytes) -> Arrival:
             raise ZeroDivisionError("a fault")
 
     world.director.__class__ = Broken

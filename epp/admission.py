@@ -1,0 +1,49 @@
+"""Whether a request that was understood may go on now, must wait, or is refused.
+
+read ─► admit ─► place
+          └─► waits ─► resumed once: placed, or refused
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from epp.decision import RequestHead, RequestLabels
+from epp.errors import EppError
+from scorers.base import Request
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """A request that was read and is to be placed."""
+
+    head: RequestHead
+    request: Request
+    labels: RequestLabels
+    size_bytes: int
+    """Of the body as the client sent it."""
+    body: bytes | None = None
+    """What to send instead of it; None for the same bytes."""
+
+
+Resume: TypeAlias = Callable[[EppError | None], None]
+"""Called once, on the event loop, never inside ``admit`` or ``cancel``: None when the request may go on."""
+
+
+class Wait(Protocol):
+    """A request that waits. Small: a picker may hold a hundred thousand."""
+
+    def cancel(self) -> None:
+        """Nobody waits any more: forget it now. Does nothing once it was resumed."""
+
+
+class Admission(Protocol):
+    """Owner: the event loop."""
+
+    def admit(self, arrival: Arrival, resume: Resume) -> Wait | None:
+        """None when the request may go on now, to be placed before anybody else asks; else it waits for ``resume``.
+
+        Raises: EppError when it is refused; nothing waits then.
+        """

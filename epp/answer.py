@@ -1,0 +1,47 @@
+"""How a decision is answered: which message it answers, and what goes with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from epp import messages
+from epp.decision import Decision
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeSettings:
+    """What holds for every exchange of a process."""
+
+    access_log: bool = False
+    """Completions arrive by access log when a stream does not see the response's body."""
+    max_request_bytes: int = 64 * 1024 * 1024
+    any_subset: bool = True
+    """Whether the proxy may narrow the choice to some endpoints."""
+    emit_endpoint_scores: bool = False
+    clear_route_cache: bool = True
+    """Let the proxy choose the route again, with the destination header set. Off where a route is drawn by lot."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """The question that a decision answers."""
+
+    place: messages.Place
+    forward: bytes | None = None
+    """The body to send on, where the proxy wants it back."""
+    ends: bool = True
+    """Whether that body ends the request."""
+    after: list[bytes] = field(default_factory=list)
+    """Answers that follow."""
+
+    def answers(self, decision: Decision, settings: ExchangeSettings) -> list[bytes]:
+        """All that is to be sent, in order."""
+        answer = messages.decided(
+            self.place,
+            decision,
+            clear_route_cache=settings.clear_route_cache,
+            emit_scores=settings.emit_endpoint_scores,
+        )
+        if self.forward is None:
+            return [answer, *self.after]
+        return [answer, *messages.chunks("request_body", self.forward, end_of_stream=self.ends), *self.after]
