@@ -12,7 +12,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,19 +23,23 @@ from epp.config.plan import Plan, ScrapeParameters
 from epp.decision import Cause, Outcome
 from epp.director import Director
 from epp.discovery.file import FileDiscovery
+from epp.errors import ConfigError
 from epp.exchange import ExchangeSettings
+from epp.followed_files import FollowedFiles
 from epp.health import Health
 from epp.ledger import Ledger
 from epp.options import TlsOptions, Transport
 from epp.pool import Endpoint, Pool
 from epp.ports import refused
 from epp.readings import access_log_readings, director_readings, prefix_readings, profile_readings, wire_readings
+from epp.reload import ConfigReload
 from epp.resolve import resolve
 from epp.scrape.pace import Pace
 from epp.scrape.scraper import Scraper
 from epp.telemetry import Exposition, Source, Telemetry
 from epp.transport import open_server
 from epp.wire.limits import Limits
+from scorers.prefix_cache import PrefixCache
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +69,10 @@ class Settings:
     endpoints_file: Path | None = None
     sample_ratio: float = 1.0
     """Share of responses that the picker sees in full."""
+    config_file: FollowedFiles | None = None
+    """Read again with ``reread`` when it changes; it was ``seen`` before the plan was read."""
+    reread: Callable[..., Plan] | None = None
+    """The plan of the file as it is now; takes the one in use as ``before``. Raises: ConfigError."""
 
 
 class App:
@@ -86,8 +94,7 @@ class App:
         self._plan, self._settings = plan, settings
         self._discovery: FileDiscovery | None = None
         self._closing = AsyncExitStack()
-        if plan.prefix_cache is not None:
-            self.pool.listeners.append(plan.prefix_cache)
+        self._listen(None, plan.prefix_cache)
 
     async def start(self) -> None:
         """Serve. Raises: ConfigError, which names the port that cannot be had; nothing is left open then."""
@@ -98,6 +105,40 @@ class App:
     def expose(self, source: Source) -> None:
         """Show what ``source`` reads among the metrics."""
         self.telemetry.gauge_source(source)
+
+    def use(self, plan: Plan) -> None:
+        """Serve by ``plan`` from the next request on; what is known of the endpoints' caches stays where its tiers do.
+
+        Raises: ConfigError for what takes a restart; nothing has changed then.
+        """
+        before = self._plan
+        for path, old, new in (
+            ("dataLayer.discovery", before.discovery, plan.discovery),
+            ("dataLayer.sources", before.scrape, plan.scrape),
+        ):
+            if old != new:
+                raise ConfigError(f"{path}: has changed, which takes a restart; restart, or put it back")
+        everyone, known = self.pool.candidates(), before.prefix_cache
+        if plan.prefix_cache is not None and known is not None:
+            if known.take_over(plan.prefix_cache.producers, everyone):
+                plan = replace(plan, prefix_cache=known)
+            else:
+                log.warning("the producers' tiers have changed: what the endpoints hold is learned anew")
+        if plan.prefix_cache is not known:
+            self._listen(known, plan.prefix_cache)
+        plan.profile.failures = before.profile.failures
+        self.telemetry.producers = {p.name: p.type_name for p in plan.profile.producers}
+        self.director.use(plan.parser, plan.profile, passes_unread=plan.passes_unread)
+        self._plan = plan
+
+    def _listen(self, known: PrefixCache | None, now: PrefixCache | None) -> None:
+        """Tell ``now`` of the endpoints, and ``known`` no more."""
+        if known is not None:
+            self.pool.listeners.remove(known)
+        if now is not None:
+            self.pool.listeners.append(now)
+            for candidate in self.pool.candidates():
+                now.endpoint_added(candidate)
 
     def drain(self) -> None:
         """Be not ready from now on; requests are served as before."""
@@ -144,6 +185,7 @@ class App:
             stack.push_async_callback(beside.stop)
             self.health_port = await listening(beside.start, settings.host, settings.health_port, "--grpc-health-port")
         self._expose()
+        await self._follow_config(stack)
         exposition = Exposition(self.telemetry, self.pool, self.ledger, build_ref=version("tierwise"))
         admin = Admin(exposition, self.pool, self.ledger, lambda: self.health.serving)
         stack.push_async_callback(admin.stop)
@@ -168,6 +210,15 @@ class App:
         """Whether anybody has said yet where the endpoints are."""
         return self._discovery is None or self._discovery.loaded
 
+    async def _follow_config(self, stack: AsyncExitStack) -> None:
+        file, reread = self._settings.config_file, self._settings.reread
+        if file is None or reread is None:
+            return
+        reload = ConfigReload(file, lambda: reread(before=self._plan), self.use)
+        reload.start()
+        stack.push_async_callback(reload.stop)
+        self.telemetry.gauge_source(reload.readings)
+
     async def _scrape(self, stack: AsyncExitStack, parameters: ScrapeParameters) -> None:
         scraper = Scraper(self.pool, self.ledger, parameters, self._settings.pace, ended=self._ended)
         await scraper.start()
@@ -179,9 +230,8 @@ class App:
         add(wire_readings(self._server.statistics))
         add(director_readings(self.director))
         add(access_log_readings(self.access_log))
-        add(profile_readings(self._plan.profile))
-        if self._plan.prefix_cache is not None:
-            add(prefix_readings(self._plan.prefix_cache, self.pool))
+        add(profile_readings(lambda: self._plan.profile))
+        add(prefix_readings(lambda: self._plan.prefix_cache, self.pool))
 
     async def _expire(self) -> None:
         """Take back the picks whose end nobody reported."""

@@ -84,15 +84,19 @@ class Director:
         self.telemetry = telemetry
         self.served_elsewhere = 0
         """Requests that another endpoint answered than the one picked: a fallback, or the proxy's own choice."""
-        self._parser = parser
-        self._passes_unread = passes_unread
-        self._profile = profile
         self._pool = pool
         self._ledger = ledger
         self._admission = admission
         self._clock = clock
         self._choose = choose
-        profile.time_with(telemetry.plugin)
+        self.use(parser, profile, passes_unread=passes_unread)
+
+    def use(self, parser: Parser[Any], profile: Profile, *, passes_unread: bool) -> None:
+        """Read and schedule by these, from the next request on."""
+        self._parser = parser
+        self._passes_unread = passes_unread
+        self._profile = profile
+        profile.time_with(self.telemetry.plugin)
 
     def read(self, head: RequestHead, body: bytes) -> Arrival:
         """Understand a request with a body. Raises: BadRequest."""

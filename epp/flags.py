@@ -56,6 +56,7 @@ _CONFIG = (
         "config-file", values.path, "config_file", "EndpointPickerConfig to read; none uses the default profile", "FILE"
     ),
     Flag("config-text", values.text, "config_text", "the same, written out; not together with --config-file", "YAML"),
+    Flag("watch-config", _YES, "watch_config", "take changes of --config-file without a restart (default true)"),
 )
 _ENDPOINTS = Flag(
     "endpoint", values.endpoints, "endpoints", "an endpoint; repeat it, or separate several with commas",
@@ -164,8 +165,8 @@ SERVE: tuple[Flag, ...] = (
     _refused("lora-info-metric", values.text, _METRIC, "vllm:lora_requests_info"),
     _refused("cache-info-metric", values.text, _METRIC, "vllm:cache_config_info"),
 )  # fmt: skip
-"""Source: the Go picker's ``pkg/epp/server/options.go``, v0.9.0 and later; ``endpoint``, ``host``, ``transport`` and
-``max-request-bytes`` are ours."""
+"""Source: the Go picker's ``pkg/epp/server/options.go``, v0.9.0 and later; ``endpoint``, ``host``, ``transport``,
+``watch-config`` and ``max-request-bytes`` are ours."""
 
 STANDALONE: tuple[Flag, ...] = (
     *_group(

@@ -40,7 +40,7 @@ class FollowedFiles:
     """
 
     def __init__(self, *paths: Path, look_every_s: float = LOOK_EVERY_S) -> None:
-        self._paths = paths
+        self.paths = paths
         self._look_every_s = look_every_s
         self._seen: _Versions = ()
         self._stopping = asyncio.Event()
@@ -103,12 +103,12 @@ class FollowedFiles:
         return versions
 
     def _versions(self) -> _Versions:
-        return tuple([_version(path) for path in self._paths])
+        return tuple([_version(path) for path in self.paths])
 
     def _folders(self) -> set[Path]:
         """The folder of each path, and that of the file it leads to through symbolic links."""
         folders = set()
-        for path in self._paths:
+        for path in self.paths:
             folders.add(path.parent)
             try:
                 folders.add(path.resolve(strict=True).parent)

@@ -81,6 +81,8 @@ class ServeOptions:
     config_file: Path | None = None
     config_text: str | None = None
     """At most one of the two is set; with neither, the default profile."""
+    watch_config: bool = True
+    """Whether changes of ``config_file`` take effect without a restart."""
     endpoints: tuple[str, ...] = ()
     """Fixed endpoints; empty when the config's discovery says them."""
 
@@ -123,6 +125,7 @@ class StandaloneOptions:
     """In the format of ``file-discovery``, watched. With neither this nor ``endpoints``, the config says where."""
     config_file: Path | None = None
     config_text: str | None = None
+    watch_config: bool = True
 
     host: str = "0.0.0.0"
     port: int = 8081

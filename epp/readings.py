@@ -70,7 +70,7 @@ def director_readings(director: Director) -> Source:
     return read
 
 
-def profile_readings(profile: Profile) -> Source:
+def profile_readings(profile: Callable[[], Profile]) -> Source:
     """Plugins that failed and were skipped."""
 
     def read() -> Iterator[Reading]:
@@ -78,17 +78,20 @@ def profile_readings(profile: Profile) -> Source:
             "tierwise_plugin_failures",
             "Times a plugin raised or answered what it must not, and was skipped.",
             ("plugin_name",),
-            [((name,), count) for name, count in profile.failures.items()],
+            [((name,), count) for name, count in profile().failures.items()],
             counter=True,
         )
 
     return read
 
 
-def prefix_readings(cache: PrefixCache, pool: Pool) -> Source:
+def prefix_readings(in_use: Callable[[], PrefixCache | None], pool: Pool) -> Source:
     """What the prefix index can hold and holds."""
 
     def read() -> Iterator[Reading]:
+        cache = in_use()
+        if cache is None:
+            return
         everyone = pool.candidates()
         held = cache.statistics()
         block_tokens = cache.index.block_tokens

@@ -6,6 +6,9 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import uvloop
 
@@ -16,6 +19,7 @@ from epp.config.build import plan_from
 from epp.config.plan import Plan
 from epp.errors import ConfigError
 from epp.exchange import ExchangeSettings
+from epp.followed_files import FollowedFiles
 from epp.options import ServeOptions
 from epp.scrape.pace import Pace
 from epp.signals import until_signalled
@@ -45,14 +49,17 @@ def run(command: str, work: Callable[[], Awaitable[None]]) -> int:
 
 async def serve(options: ServeOptions) -> None:
     """Serve until a signal, then drain. Raises: ConfigError."""
-    plan = plan_from(options.config_file, options.config_text, metrics_source=options.metrics_source)
+    watched = followed(options.config_file if options.watch_config else None)
+
+    read = partial(plan_from, options.config_file, options.config_text, metrics_source=options.metrics_source)
+    plan = read()
     announce(plan, options.notices)
     if not options.endpoints and plan.discovery is None:
         raise ConfigError(
             "nothing says where the endpoints are: pass --endpoint HOST:PORT, or name a file-discovery plugin "
             "in dataLayer.discovery"
         )
-    app = App(plan, settings(options))
+    app = App(plan, replace(settings(options), config_file=watched, reread=read))
 
     async def work(stop: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
@@ -93,6 +100,15 @@ def settings(options: ServeOptions) -> Settings:
         pace=Pace(busy_s=options.refresh_metrics_interval_s, staleness_s=options.metrics_staleness_threshold_s),
         endpoints=options.endpoints,
     )
+
+
+def followed(path: Path | None) -> FollowedFiles | None:
+    """``path``, as it is before it is read."""
+    if path is None:
+        return None
+    file = FollowedFiles(path)
+    file.seen()
+    return file
 
 
 def announce(plan: Plan, notices: tuple[str, ...]) -> None:

@@ -29,14 +29,29 @@ class PrefixCache:
     ) -> None:
         if not producers:
             raise ValueError("a prefix cache serves at least one producer")
-        self.producers = tuple(producers)
         self.index = PrefixIndex(len(producers), block_tokens, secret)
+        self._capacities: dict[Slot, tuple[int, ...]] = {}
+        self._serve(producers)
+
+    def take_over(self, producers: Sequence[ApproxPrefixProducer], candidates: Sequence[Candidate]) -> bool:
+        """Serve ``producers`` instead, and keep what is known; what does not fit into a smaller capacity is evicted.
+
+        False, and nothing has changed, unless there is one for each tier, in the same order.
+        """
+        if [producer.tier for producer in producers] != [producer.tier for producer in self.producers]:
+            return False
+        self._serve(producers)
+        for candidate in candidates:
+            self.engine_reported(candidate)
+        return True
+
+    def _serve(self, producers: Sequence[ApproxPrefixProducer]) -> None:
+        self.producers = tuple(producers)
         self._tiers = {producer.name: tier for tier, producer in enumerate(producers)}
         self._limits = {producer.name: producer.parameters.limit_tokens for producer in producers}
         if len(self._tiers) != len(producers):
             raise ValueError(f"two producers have one name: {', '.join(producer.name for producer in producers)}")
         self._limit_tokens = max(self._limits.values())
-        self._capacities: dict[Slot, tuple[int, ...]] = {}
         for producer in producers:
             producer.source = self
             if not producer.knows_capacity:

@@ -21,6 +21,7 @@ from epp.config.load import load_file, load_text
 from epp.decision import Cause, Outcome, RequestHead, Usage
 from epp.discovery.listing import read_listing
 from epp.flags import DEMO, SERVE, SIM, STANDALONE
+from epp.followed_files import FollowedFiles
 from scorers.base import Candidate, Prompt, Request, Slot
 
 ROOT = Path(__file__).parents[1]
@@ -175,7 +176,8 @@ async def metrics_page(folder: Path) -> str:
     """What a picker exposes that has seen a request, an answer and a refusal."""
     listing = folder / "endpoints.yaml"
     listing.write_text("endpoints: [{name: vllm-0, address: 127.0.0.1, port: '9'}]")
-    app = App(build(None), Settings(endpoints_file=listing))
+    settings = Settings(endpoints_file=listing, config_file=FollowedFiles(listing), reread=lambda before: before)
+    app = App(build(None), settings)
     await app.start()
     try:
         decision = app.director.decide(RequestHead({":path": "/v1/completions"}), b'{"model": "m", "prompt": "hello"}')

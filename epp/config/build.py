@@ -36,8 +36,9 @@ def plan_from(
     *,
     metrics_source: MetricsSourceOptions = _VLLM_METRICS,
     picks: int = 1,
+    before: Plan | None = None,
 ) -> Plan:
-    """The plan of the flags ``--config-file`` and ``--config-text``, or of neither.
+    """The plan of the flags ``--config-file`` and ``--config-text``, or of neither; ``before`` as for ``build``.
 
     Raises: ConfigError, one sentence that names the source and the key path.
     """
@@ -47,7 +48,7 @@ def plan_from(
     elif config_text is not None:
         source, config = "--config-text", load_text(config_text)
     try:
-        return build(config, metrics_source=metrics_source, picks=picks)
+        return build(config, metrics_source=metrics_source, picks=picks, before=before)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
 
@@ -59,18 +60,25 @@ def build(
     picks: int = 1,
     random: Random | None = None,
     kinds: Mapping[str, Kind] | None = None,
+    before: Plan | None = None,
 ) -> Plan:
     """Instantiate and wire ``config``, the default one if None.
 
     ``metrics_source`` says how metrics are read where the configuration does not; ``picks`` how many endpoints a
-    decision names where it does not.
+    decision names where it does not. Plugins that are as they were ``before`` stay, with all that they remember.
 
     Raises: ConfigError, beginning with the key path.
     """
     config = config or default_config()
     random = random or Random()
     refuse(config)
-    instances = instantiate(config.plugins, kinds if kinds is not None else known_kinds(), random, picks)
+    instances = instantiate(
+        config.plugins,
+        kinds if kinds is not None else known_kinds(),
+        random,
+        picks,
+        {} if before is None else before.instances,
+    )
     wiring = wire_profile(config, instances, random, picks)
     producers, unbound = bind_producers(instances)
     parser = _parser(config, instances)
@@ -81,6 +89,7 @@ def build(
         profile=Profile(wiring.filters, producers, wiring.scorers, wiring.picker),
         parser=parser or OpenAIParser(),
         passes_unread=parser is None,
+        instances={declared.plugin.name: declared.plugin for declared in instances},
         prefix_cache=PrefixCache(approximate) if approximate else None,
         discovery=discovery,
         scrape=scrape,

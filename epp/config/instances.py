@@ -13,6 +13,7 @@ from epp.config.strict import convert, nearest
 from epp.errors import ConfigError
 from scorers.base import Plugin
 from scorers.pickers import MaxScorePicker, RandomPicker
+from scorers.prefix import ApproxPrefixProducer
 
 P = TypeVar("P")
 
@@ -78,8 +79,16 @@ class Instances:
         return [declared for name, declared in self._by_name.items() if name not in self._used]
 
 
-def instantiate(specs: tuple[PluginSpec, ...], kinds: Mapping[str, Kind], random: Random, picks: int) -> Instances:
+def instantiate(
+    specs: tuple[PluginSpec, ...],
+    kinds: Mapping[str, Kind],
+    random: Random,
+    picks: int,
+    before: Mapping[str, Plugin[Any]],
+) -> Instances:
     """Check and make every declared plugin; pickers that do not say how many endpoints they name get ``picks``.
+
+    One that is as it was ``before`` stays, with all that it remembers.
 
     Raises: ConfigError with the key path.
     """
@@ -91,8 +100,18 @@ def instantiate(specs: tuple[PluginSpec, ...], kinds: Mapping[str, Kind], random
         if issubclass(kind, MaxScorePicker | RandomPicker):
             parameters = {"maxNumOfEndpoints": picks, **parameters}
         settings = convert(parameters, kind.Parameters, f"{path}.parameters")
-        instances.add(make(kind, settings, spec.name, random, path), path)
+        instances.add(kept(kind, settings, spec.name, before) or make(kind, settings, spec.name, random, path), path)
     return instances
+
+
+def kept(kind: Kind, parameters: object, name: str, before: Mapping[str, Plugin[Any]]) -> Plugin[Any] | None:
+    """The instance of the same name, if it is of the same kind with the same parameters.
+
+    A producer of the approximate kind remembers nothing: its prefix cache does, which finds it again by its tier.
+    """
+    plugin = before.get(name or kind.type_name)
+    same = type(plugin) is kind and plugin.parameters == parameters and kind is not ApproxPrefixProducer
+    return plugin if same else None
 
 
 def make(kind: Kind, parameters: object, name: str, random: Random, path: str) -> Plugin[Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from epp.config.sources import FileDiscoveryParameters
 from epp.parsers import Parser
 from epp.scheduler import Profile
+from scorers.base import Plugin
 from scorers.prefix_cache import PrefixCache
 
 
@@ -35,6 +37,8 @@ class Plan:
     parser: Parser[Any]
     passes_unread: bool
     """Whether bodies that the parser does not read pass, picked by load alone: yes, unless parsers were named."""
+    instances: Mapping[str, Plugin[Any]]
+    """Every declared plugin by name."""
     prefix_cache: PrefixCache | None
     """To be told of endpoints (``Pool.listeners``); None when nothing asks what is cached."""
     discovery: FileDiscoveryParameters | None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from epp import logs
 from epp.allocator import collect_rarely
 from epp.app import App, Settings
@@ -10,7 +13,7 @@ from epp.errors import ConfigError
 from epp.exchange import ExchangeSettings
 from epp.options import ResponseMode, StandaloneOptions
 from epp.scrape.pace import Pace
-from epp.serve import announce, run
+from epp.serve import announce, followed, run
 from epp.signals import until_signalled
 from epp.standalone.run import LOOPBACK, standalone
 from epp.wire.limits import Limits
@@ -35,11 +38,13 @@ def run_standalone(options: StandaloneOptions) -> int:
 
 async def start_picker(options: StandaloneOptions) -> App:
     """The picker, serving. Raises: ConfigError."""
-    plan = plan_from(options.config_file, options.config_text, picks=ENDPOINTS_NAMED)
+    watched = followed(options.config_file if options.watch_config else None)
+    read = partial(plan_from, options.config_file, options.config_text, picks=ENDPOINTS_NAMED)
+    plan = read()
     announce(plan, options.notices)
     if not options.endpoints and options.endpoints_file is None and plan.discovery is None:
         raise ConfigError("nothing says where the endpoints are: pass --endpoint HOST:PORT, or --endpoints-file FILE")
-    app = App(plan, settings(options))
+    app = App(plan, replace(settings(options), config_file=watched, reread=read))
     await app.start()
     return app
 

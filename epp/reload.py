@@ -1,0 +1,91 @@
+"""The configuration file, followed: a good new one replaces the old as a whole, a bad one changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from epp.config.plan import Plan
+from epp.errors import ConfigError
+from epp.followed_files import FollowedFiles
+from epp.telemetry.gauges import Reading
+
+log = logging.getLogger(__name__)
+
+
+class ConfigReload:
+    """Follows ``file``, which was ``seen`` before the configuration in use was read. Owner: the event loop.
+
+    ``plan`` reads the file as it is now, and raises ConfigError; ``use`` serves by what that returned, from the next
+    request on, and raises ConfigError, having changed nothing, for what takes a restart.
+    """
+
+    def __init__(
+        self,
+        file: FollowedFiles,
+        plan: Callable[[], Plan],
+        use: Callable[[Plan], None],
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.reloads = 0
+        self.errors = 0
+        self.current = True
+        """Whether what is served by is what the file says."""
+        self._path = file.paths[0]
+        self._plan = plan
+        self._use = use
+        self._now = now
+        self._since = now()
+        self._file = file
+        self._follower: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Follow the file."""
+        self._follower = asyncio.get_running_loop().create_task(self._follow(), name="config-reload")
+
+    async def stop(self) -> None:
+        """Follow no more."""
+        self._file.stop()
+        if self._follower is not None:
+            self._follower.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._follower
+            self._follower = None
+
+    def readings(self) -> Iterator[Reading]:
+        """For ``Telemetry.gauge_source``."""
+        for name, text, value, counter in (
+            ("reloads", "Changed configurations that were taken.", self.reloads, True),
+            ("reload_errors", "Changed configurations that were refused.", self.errors, True),
+            ("current", "1 while the configuration in use is what its file says.", int(self.current), False),
+            ("since_timestamp_seconds", "When the configuration in use was taken, in Unix time.", self._since, False),
+        ):
+            yield Reading(f"tierwise_config_{name}", text, (), [((), value)], counter=counter)
+
+    async def _follow(self) -> None:
+        async for _ in self._file.changes():
+            self._file.seen()
+            try:
+                plan = await asyncio.to_thread(self._plan)
+                self._use(plan)
+            except Exception as error:  # no file must end the picker
+                self._refused(error)
+            else:
+                self.reloads += 1
+                self.current, self._since = True, self._now()
+                for line in (*plan.warnings, *plan.describe()):
+                    log.info("%s: %s", self._path, line)
+                log.warning("%s has changed, and is in use from now on", self._path)
+
+    def _refused(self, error: Exception) -> None:
+        self.errors += 1
+        self.current = False
+        expected = isinstance(error, ConfigError)
+        log.error(
+            "%s has changed and is refused, the one before stays in use: %s",
+            self._path, error, exc_info=None if expected else error,
+        )  # fmt: skip

@@ -1,0 +1,228 @@
+"""A configuration that changes while requests are served by it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from epp.app import App, Settings
+from epp.config.build import plan_from
+from epp.decision import RequestHead
+from epp.followed_files import FollowedFiles
+from scorers.base import Tier
+from tests.epp.doubles import completion
+
+PATIENCE_S = 20
+TIERED = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+  - {{type: queue-scorer}}
+  - {{type: no-hit-lru-scorer, parameters: {{lruSize: {lru}}}}}
+  - {{type: approx-prefix-cache-producer, name: gpu, parameters: {{autoTune: false, lruCapacityPerServer: {gpu}}}}}
+  - {{type: approx-prefix-cache-producer, name: cpu, parameters: {{lruCapacityPerServer: {cpu}}}}}
+  - {{type: prefix-cache-scorer, name: on-gpu, parameters: {{prefixMatchInfoProducerName: gpu}}}}
+schedulingProfiles:
+  - name: default
+    plugins:
+      - {{pluginRef: queue-scorer, weight: {weight}}}
+      - {{pluginRef: no-hit-lru-scorer}}
+      - {{pluginRef: on-gpu, weight: 1}}
+"""
+
+
+def tiered(*, weight: float = 2, gpu: int = 1000, cpu: int = 4000, lru: int = 1024) -> str:
+    return TIERED.format(weight=weight, gpu=gpu, cpu=cpu, lru=lru)
+
+
+class Stage:
+    """A picker that follows its configuration."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+
+    def metric(self, name: str) -> float:
+        for source in self.app.telemetry.sources:
+            for reading in source():
+                if reading.name == name:
+                    ((_, value),) = reading.samples
+                    return float(value)
+        raise LookupError(name)
+
+    def weight(self, name: str) -> float:
+        plan = self.app._plan
+        return next(weight for scorer, weight in plan.profile.scorers if scorer.name == name)
+
+    def held(self, prompt: str) -> dict[Tier, int]:
+        """What the first endpoint holds of a prompt, as a decision about it sees it."""
+        decision = self.app.director.decide(RequestHead({":path": "/v1/completions"}), completion(prompt))
+        assert decision.request is not None
+        return {each.tier: sum(each.tokens.values()) for each in decision.request.cached.values()}
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition():  # noqa: ASYNC110 - files announce nothing
+                await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def following(path: Path) -> AsyncIterator[Stage]:
+    file = FollowedFiles(path, look_every_s=0.05)
+    file.seen()
+    read = partial(plan_from, path, None)
+    app = App(read(), Settings(endpoints=("127.0.0.1:9",), config_file=file, reread=read))
+    await app.start()
+    try:
+        yield Stage(app)
+    finally:
+        await app.stop(0.0)
+
+
+def run(path: Path, scenario: Callable[[Stage], object], first: str | None = None) -> None:
+    path.write_text(first or tiered())
+
+    async def main() -> None:
+        async with following(path) as stage:
+            await scenario(stage)  # type: ignore[misc]
+
+    asyncio.run(main())
+
+
+def test_weights_change_without_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "picker.yaml"
+
+    async def scenario(s: Stage) -> None:
+        assert s.weight("queue-scorer") == 2
+        path.write_text(tiered(weight=7))
+        await s.until(lambda: s.weight("queue-scorer") == 7)
+        assert s.metric("tierwise_config_reloads") == 1
+        assert s.metric("tierwise_config_current") == 1
+
+    run(path, scenario)
+
+
+def test_what_is_known_of_the_caches_stays_and_fits_into_the_new_capacity(tmp_path: Path) -> None:
+    path = tmp_path / "picker.yaml"
+    prompt = "hello " * 2000  # 46 blocks of 64 tokens
+
+    async def scenario(s: Stage) -> None:
+        s.held(prompt)
+        assert s.held(prompt) == {Tier.GPU: 46 * 64, Tier.CPU: 46 * 64}
+        path.write_text(tiered(gpu=40))  # 40 blocks of 16 tokens: 10 of 64
+        await s.until(lambda: s.metric("tierwise_config_reloads") == 1)
+        assert s.held(prompt) == {Tier.GPU: 10 * 64, Tier.CPU: 46 * 64}
+
+    run(path, scenario)
+
+
+def test_other_tiers_are_learned_anew_and_the_log_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "picker.yaml"
+    prompt = "hello " * 2000
+
+    async def scenario(s: Stage) -> None:
+        s.held(prompt)
+        path.write_text("\n".join(line for line in tiered().splitlines() if "name: cpu" not in line))
+        await s.until(lambda: s.metric("tierwise_config_reloads") == 1)
+        assert s.held(prompt) == {Tier.GPU: 0}
+        assert s.held(prompt) == {Tier.GPU: 46 * 64}
+
+    run(path, scenario)
+    assert "learned anew" in caplog.text
+
+
+def test_a_plugin_whose_parameters_stay_remembers_and_one_whose_parameters_change_is_new(tmp_path: Path) -> None:
+    path = tmp_path / "picker.yaml"
+
+    async def scenario(s: Stage) -> None:
+        before = s.app._plan.instances
+        path.write_text(tiered(weight=3, lru=99))
+        await s.until(lambda: s.metric("tierwise_config_reloads") == 1)
+        after = s.app._plan.instances
+        assert after["queue-scorer"] is before["queue-scorer"]
+        assert after["no-hit-lru-scorer"] is not before["no-hit-lru-scorer"]
+
+    run(path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        ("plugins: [", "not YAML"),
+        ("", "holds nothing"),
+        (tiered().replace("queue-scorer}", "queue-scorrer}"), "queue-scorer"),
+        (tiered(weight=-1), "finite number, 0 or more"),
+        (tiered() + "dataLayer: {injectDefaults: false}\n", "dataLayer.sources: has changed, which takes a restart"),
+    ],
+    ids=["no YAML", "nothing", "unknown type", "bad weight", "needs a restart"],
+)
+def test_a_bad_one_is_refused_as_a_whole_and_the_old_one_stays(
+    tmp_path: Path, bad: str, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "picker.yaml"
+
+    async def scenario(s: Stage) -> None:
+        plan, prompt = s.app._plan, "hello " * 2000
+        s.held(prompt)
+        path.write_text(bad)
+        await s.until(lambda: s.metric("tierwise_config_reload_errors") == 1)
+        assert s.app._plan is plan
+        assert s.held(prompt)[Tier.GPU] == 46 * 64
+        assert s.metric("tierwise_config_current") == 0
+        path.write_text(tiered(weight=7))
+        await s.until(lambda: s.weight("queue-scorer") == 7)
+        assert s.metric("tierwise_config_current") == 1
+
+    run(path, scenario)
+    (record,) = [r for r in caplog.records if r.levelno >= logging.ERROR]
+    assert says in record.getMessage()
+    assert str(path) in record.getMessage()
+
+
+def test_a_file_that_is_removed_leaves_the_picker_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "picker.yaml"
+
+    async def scenario(s: Stage) -> None:
+        path.unlink()
+        await s.until(lambda: s.metric("tierwise_config_reload_errors") == 1)
+        assert s.weight("queue-scorer") == 2
+        path.write_text(tiered(weight=5))
+        await s.until(lambda: s.weight("queue-scorer") == 5)
+
+    run(path, scenario)
+
+
+def test_a_configmap_that_is_swapped_is_followed(tmp_path: Path) -> None:
+    """Kubernetes turns the link ``..data`` to a new folder; the file's own path never changes."""
+    for name, weight in (("one", 1), ("two", 2)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "picker.yaml").write_text(tiered(weight=weight))
+    data, path = tmp_path / "..data", tmp_path / "picker.yaml"
+    data.symlink_to("one")
+    path.symlink_to("..data/picker.yaml")
+
+    async def main() -> None:
+        async with following(path) as s:
+            assert s.weight("queue-scorer") == 1
+            (tmp_path / "..new").symlink_to("two")
+            (tmp_path / "..new").rename(data)
+            await s.until(lambda: s.weight("queue-scorer") == 2)
+
+    asyncio.run(main())
+
+
+def test_failures_that_were_counted_stay_counted(tmp_path: Path) -> None:
+    path = tmp_path / "picker.yaml"
+
+    async def scenario(s: Stage) -> None:
+        s.app._plan.profile.failures["queue-scorer"] = 3
+        path.write_text(tiered(weight=3))
+        await s.until(lambda: s.weight("queue-scorer") == 3)
+        assert s.app._plan.profile.failures == {"queue-scorer": 3}
+
+    run(path, scenario)
