@@ -31,7 +31,14 @@ from epp.ledger import Ledger
 from epp.options import TlsOptions, Transport
 from epp.pool import Endpoint, Pool
 from epp.ports import refused
-from epp.readings import access_log_readings, director_readings, prefix_readings, profile_readings, wire_readings
+from epp.readings import (
+    access_log_readings,
+    director_readings,
+    prefix_readings,
+    profile_readings,
+    rewrite_readings,
+    wire_readings,
+)
 from epp.reload import ConfigReload
 from epp.resolve import resolve
 from epp.scrape.pace import Pace
@@ -127,6 +134,7 @@ class App:
         if plan.prefix_cache is not known:
             self._listen(known, plan.prefix_cache)
         plan.profile.failures = before.profile.failures
+        plan.rewrites.count_on(before.rewrites)
         self.telemetry.producers = {p.name: p.type_name for p in plan.profile.producers}
         self.director.use(plan.parser, plan.profile, passes_unread=plan.passes_unread)
         self._plan = plan
@@ -231,6 +239,7 @@ class App:
         add(director_readings(self.director))
         add(access_log_readings(self.access_log))
         add(profile_readings(lambda: self._plan.profile))
+        add(rewrite_readings(lambda: self._plan.rewrites))
         add(prefix_readings(lambda: self._plan.prefix_cache, self.pool))
 
     async def _expire(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import asdict, fields
 from epp.accesslog import AccessLog
 from epp.director import Director
 from epp.pool import Pool
+from epp.rewrites import ModelRewrites
 from epp.scheduler import Profile
 from epp.telemetry import Reading, Source
 from epp.wire.counters import Statistics
@@ -64,6 +65,21 @@ def director_readings(director: Director) -> Source:
             "Requests that another endpoint answered than the one picked.",
             (),
             [((), director.served_elsewhere)],
+            counter=True,
+        )
+
+    return read
+
+
+def rewrite_readings(in_use: Callable[[], ModelRewrites]) -> Source:
+    """Which rules were followed."""
+
+    def read() -> Iterator[Reading]:
+        yield Reading(
+            "llm_d_epp_model_rewrite_decisions",
+            "Requests that follow a rewrite rule.",
+            ("model_rewrite_name", "model_name", "target_model"),
+            in_use().decisions.items(),
             counter=True,
         )
 

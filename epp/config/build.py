@@ -16,12 +16,14 @@ from epp.config.kinds import Kind, known_kinds
 from epp.config.load import load_file, load_text
 from epp.config.plan import Plan
 from epp.config.profiles import wire_profile
+from epp.config.rewrites import wire_rewrites
 from epp.config.schema import API_VERSIONS, Config
 from epp.config.sources import FileDiscovery, FileDiscoveryParameters
 from epp.config.unsupported import inert, refuse
 from epp.errors import ConfigError
 from epp.options import MetricsSourceOptions
 from epp.parsers import OpenAIParser, Parser
+from epp.rewrites import following
 from epp.scheduler import Profile
 from scorers.base import Producer
 from scorers.prefix import ApproxPrefixProducer
@@ -82,19 +84,29 @@ def build(
     wiring = wire_profile(config, instances, random, picks)
     producers, unbound = bind_producers(instances)
     parser = _parser(config, instances)
+    rewrites, doubtful = wire_rewrites(config.inference_model_rewrites, random)
     discovery = _discovery(config, instances)
     scrape, unread = wire_scraping(config.data_layer, instances, metrics_source)
     approximate = [producer for producer in producers if isinstance(producer, ApproxPrefixProducer)]
     return Plan(
         profile=Profile(wiring.filters, producers, wiring.scorers, wiring.picker),
-        parser=parser or OpenAIParser(),
+        parser=following(rewrites, parser or OpenAIParser()),
         passes_unread=parser is None,
         instances={declared.plugin.name: declared.plugin for declared in instances},
+        rewrites=rewrites,
         prefix_cache=PrefixCache(approximate) if approximate else None,
         discovery=discovery,
         scrape=scrape,
         summary=tuple(describe(wiring, producers)),
-        warnings=(*_deprecated(config), *inert(config), *wiring.warnings, *unbound, *unread, *_unused(instances)),
+        warnings=(
+            *_deprecated(config),
+            *inert(config),
+            *wiring.warnings,
+            *unbound,
+            *unread,
+            *doubtful,
+            *_unused(instances),
+        ),
     )
 
 

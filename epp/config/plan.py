@@ -8,6 +8,7 @@ from typing import Any
 
 from epp.config.sources import FileDiscoveryParameters
 from epp.parsers import Parser
+from epp.rewrites import ModelRewrites
 from epp.scheduler import Profile
 from scorers.base import Plugin
 from scorers.prefix_cache import PrefixCache
@@ -39,6 +40,8 @@ class Plan:
     """Whether bodies that the parser does not read pass, picked by load alone: yes, unless parsers were named."""
     instances: Mapping[str, Plugin[Any]]
     """Every declared plugin by name."""
+    rewrites: ModelRewrites
+    """The rules that ``parser`` follows, to be counted."""
     prefix_cache: PrefixCache | None
     """To be told of endpoints (``Pool.listeners``); None when nothing asks what is cached."""
     discovery: FileDiscoveryParameters | None

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from epp.config.rewrites import InferenceModelRewrite
 from epp.units import Duration, Quantity
 
 API_VERSIONS = ("llm-d.ai/v1alpha1", "inference.networking.x-k8s.io/v1alpha1")
@@ -108,6 +109,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     data_layer: DataLayer = DataLayer()
     flow_control: FlowControl | None = None
     request_handler: RequestHandler = RequestHandler()
+    inference_model_rewrites: tuple[InferenceModelRewrite, ...] = ()
+    """Ours: what are custom resources to the Go picker."""
     saturation_detector: Reference | None = None
     """Deprecated place of ``flowControl.saturationDetector``."""
     parser: Reference | None = None

@@ -8,13 +8,15 @@ import msgspec
 
 # A string, or a bracket. Everything between them (numbers, literals, commas, colons) says nothing about nesting.
 TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[{}\[\]]', re.DOTALL)
-COLON = re.compile(rb"\s*:")
+COLON = re.compile(rb"\s*:\s*")
+NULL = b"null"
 
 
 def with_model(body: bytes, model: str) -> bytes:
-    """Replace the value of every ``model`` key of the top-level object (of a repeated key, readers use the last).
+    """Replace the value of every ``model`` key of the top-level object (of a repeated key, readers use the last), or
+    add one.
 
-    ``body`` must be valid JSON, an object, whose ``model`` is a string: the caller has parsed it.
+    ``body`` must be valid JSON, an object, whose ``model`` is a string, null or absent: the caller has parsed it.
     """
     value = msgspec.json.encode(model)
     out: list[bytes] = []
@@ -26,14 +28,25 @@ def with_model(body: bytes, model: str) -> bytes:
             depth += 1
         elif first in b"}]":
             depth -= 1
-        elif depth == 1 and COLON.match(body, token.end()) and names_model(token.group()):
-            old = next(tokens)
-            out += (body[copied : old.start()], value)
-            copied = old.end()
+        elif depth == 1 and (colon := COLON.match(body, token.end())) and names_model(token.group()):
+            at = colon.end()
+            end = at + len(NULL) if body.startswith(NULL, at) else next(tokens).end()
+            out += (body[copied:at], value)
+            copied = end
             # The key a second time, in plain letters or with escapes?
             if body.find(b'"model"', copied) < 0 and body.find(b"\\u006", copied) < 0:
                 break
+    if not out:
+        return with_first_key(body, value)
     return b"".join((*out, body[copied:]))
+
+
+def with_first_key(body: bytes, value: bytes) -> bytes:
+    """``body``, an object without ``model``, with one."""
+    at = body.index(b"{") + 1
+    rest = body[at:]
+    comma = b"" if rest.lstrip().startswith(b"}") else b","
+    return b"".join((body[:at], b'"model":', value, comma, rest))
 
 
 def names_model(key: bytes) -> bool:
