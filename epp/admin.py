@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import ssl
 from collections.abc import Callable
 
 import msgspec
@@ -32,6 +33,11 @@ class Admin:
         self._ledger = ledger
         self._ready = ready
         self._runner: web.AppRunner | None = None
+        self._tls: ssl.SSLContext | None = None
+
+    def encrypt(self, context: ssl.SSLContext) -> None:
+        """Speak TLS; before ``start``."""
+        self._tls = context
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port, which is a free one for 0. Raises: OSError when the port cannot be had."""
@@ -47,7 +53,7 @@ class Admin:
         runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await runner.setup()
         try:
-            await web.TCPSite(runner, host, port).start()
+            await web.TCPSite(runner, host, port, ssl_context=self._tls).start()
         except BaseException:
             await runner.cleanup()
             raise

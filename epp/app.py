@@ -19,6 +19,7 @@ from pathlib import Path
 from epp import extproc
 from epp.accesslog import AccessLog
 from epp.admin import Admin
+from epp.certificates import Certificate, certificate_readings
 from epp.config.plan import Plan, ScrapeParameters
 from epp.decision import Cause, Outcome
 from epp.director import Director
@@ -28,7 +29,7 @@ from epp.exchange import ExchangeSettings
 from epp.followed_files import FollowedFiles
 from epp.health import Health
 from epp.ledger import Ledger
-from epp.options import TlsOptions, Transport
+from epp.options import MetricsTlsOptions, TlsOptions, Transport
 from epp.pool import Endpoint, Pool
 from epp.ports import refused
 from epp.readings import (
@@ -44,7 +45,8 @@ from epp.resolve import resolve
 from epp.scrape.pace import Pace
 from epp.scrape.scraper import Scraper
 from epp.telemetry import Exposition, Source, Telemetry
-from epp.transport import open_server
+from epp.tls import ext_proc_certificate, metrics_certificate, metrics_context
+from epp.transport import Tls, open_server
 from epp.wire.limits import Limits
 from scorers.prefix_cache import PrefixCache
 
@@ -68,6 +70,7 @@ class Settings:
     metrics_port: int = 0
     transport: Transport = Transport.WIRE
     tls: TlsOptions | None = None
+    metrics_tls: MetricsTlsOptions | None = None
     exchange: ExchangeSettings = field(default_factory=ExchangeSettings)
     limits: Limits = field(default_factory=Limits)
     pace: Pace = field(default_factory=Pace)
@@ -100,6 +103,7 @@ class App:
         self.grpc_port = self.health_port = self.metrics_port = 0
         self._plan, self._settings = plan, settings
         self._discovery: FileDiscovery | None = None
+        self._certificates: list[Certificate] = []
         self._closing = AsyncExitStack()
         self._listen(None, plan.prefix_cache)
 
@@ -185,7 +189,11 @@ class App:
             **self.access_log.methods(),
             **self.health.methods(),
         }
-        self._server = open_server(settings.transport, methods, settings.limits, settings.tls)
+        tls = None
+        if settings.tls is not None:
+            tls = Tls(settings.tls, ext_proc_certificate(settings.tls))
+            self._show(stack, tls.certificate, reload=settings.tls.reload)
+        self._server = open_server(settings.transport, methods, settings.limits, tls)
         stack.push_async_callback(self._server.stop)
         self.grpc_port = await listening(self._server.start, settings.host, settings.grpc_port, "--grpc-port")
         if settings.health_port is not None:
@@ -197,7 +205,18 @@ class App:
         exposition = Exposition(self.telemetry, self.pool, self.ledger, build_ref=version("tierwise"))
         admin = Admin(exposition, self.pool, self.ledger, lambda: self.health.serving)
         stack.push_async_callback(admin.stop)
+        if settings.metrics_tls is not None:
+            certificate = metrics_certificate(settings.metrics_tls)
+            admin.encrypt(metrics_context(settings.metrics_tls, certificate))
+            self._show(stack, certificate, reload=settings.metrics_tls.tls.reload)
         self.metrics_port = await listening(admin.start, settings.metrics_host, settings.metrics_port, "--metrics-port")
+
+    def _show(self, stack: AsyncExitStack, certificate: Certificate, *, reload: bool) -> None:
+        """Have ``certificate`` among the metrics, and followed if asked to."""
+        self._certificates.append(certificate)
+        if reload and certificate.folder is not None:
+            following = asyncio.create_task(certificate.follow(), name=f"follow {certificate.flag}")
+            stack.push_async_callback(cancelled, following)
 
     async def _list_endpoints(self, stack: AsyncExitStack) -> None:
         settings, found = self._settings, self._plan.discovery
@@ -238,6 +257,7 @@ class App:
         add(wire_readings(self._server.statistics))
         add(director_readings(self.director))
         add(access_log_readings(self.access_log))
+        add(certificate_readings(self._certificates))
         add(profile_readings(lambda: self._plan.profile))
         add(rewrite_readings(lambda: self._plan.rewrites))
         add(prefix_readings(lambda: self._plan.prefix_cache, self.pool))

@@ -8,7 +8,16 @@ from typing import Any, TypeVar
 
 from epp.errors import ConfigError
 from epp.flags import SERVE, Flag
-from epp.options import MIN_REFRESH_S, DemoOptions, LogFormat, ServeOptions, SimOptions, StandaloneOptions
+from epp.options import (
+    MIN_REFRESH_S,
+    DemoOptions,
+    LogFormat,
+    MetricsTlsOptions,
+    ServeOptions,
+    SimOptions,
+    StandaloneOptions,
+    TlsOptions,
+)
 
 T = TypeVar("T")
 
@@ -49,13 +58,8 @@ def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
     """The options of ``tierwise serve``. Raises: ConfigError naming the flag."""
     _refuse(given)
     given = dict(given)
-    notices = [f"--{name} is off: {why}" for name, why in _OFF if name not in given]
-    secure = given.pop("secure-serving", True)
-    for name in ("cert-path", "tls-min-version", "tls-cipher-suites"):
-        if not secure and given.get(name):
-            raise ConfigError(f"--{name} has no meaning with --secure-serving=false; leave out one of the two")
-    if given.get("tls-min-version") == "":
-        del given["tls-min-version"]
+    notices = _off(given)
+    tls, metrics_tls = _encryption(given, notices)
     _log_flags(given)
     _one_config(given)
     _clamp_refresh(given, notices)
@@ -64,8 +68,8 @@ def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
         del given[name]
     if given.get("model-server-metrics-port") == 0:
         del given["model-server-metrics-port"]
-    options = _set(ServeOptions(notices=tuple(notices), endpoints=_endpoints(given)), given, SERVE)
-    return options if secure else replace(options, tls=None)
+    options = ServeOptions(notices=tuple(notices), endpoints=_endpoints(given), tls=tls, metrics_tls=metrics_tls)
+    return _set(options, given, SERVE)
 
 
 def standalone_options(given: Given, flags: Sequence[Flag]) -> StandaloneOptions:
@@ -98,6 +102,37 @@ def sim_options(given: Given, flags: Sequence[Flag]) -> SimOptions:
 def demo_options(given: Given, flags: Sequence[Flag]) -> DemoOptions:
     """The options of ``tierwise demo``."""
     return _set(DemoOptions(endpoints=_endpoints(given)), given, flags)
+
+
+def _off(given: Given) -> list[str]:
+    """One line for all that the Go picker does unless told otherwise, and that is not done here."""
+    off = [f"--{name} ({why})" for name, why in _OFF if name not in given]
+    return [f"on by default in the Go picker and off here: {', '.join(off)}"] if off else []
+
+
+def _encryption(given: dict[str, Any], notices: list[str]) -> tuple[TlsOptions | None, MetricsTlsOptions | None]:
+    """Both ports' encryption; takes its flags out of ``given``. Raises: ConfigError for one without a meaning."""
+    secure = given.pop("secure-serving", True)
+    cert_path, cert_dir = given.pop("cert-path", None), given.pop("metrics-cert-dir", None)
+    client_ca_file = given.pop("metrics-client-ca-file", None)
+    asked = {flag: given.pop(flag, None) for flag in ("tls-min-version", "tls-cipher-suites", "enable-cert-reload")}
+    if client_ca_file and not cert_dir:
+        raise ConfigError("--metrics-client-ca-file has no meaning without --metrics-cert-dir; give both, or neither")
+    if not secure:
+        without_meaning = {"cert-path": cert_path} | ({} if cert_dir else asked)
+        for flag, value in without_meaning.items():
+            if value:
+                raise ConfigError(f"--{flag} has no meaning with --secure-serving=false; leave out one of the two")
+    elif asked["enable-cert-reload"] and not (cert_path or cert_dir):
+        notices.append("--enable-cert-reload has nothing to follow: the certificate is self-signed and in no file")
+    both = TlsOptions(
+        cert_path=cert_path,
+        min_version=asked["tls-min-version"] or TlsOptions().min_version,
+        cipher_suites=asked["tls-cipher-suites"] or (),
+        reload=bool(asked["enable-cert-reload"]),
+    )
+    metrics_tls = MetricsTlsOptions(cert_dir=cert_dir, client_ca_file=client_ca_file, tls=both) if cert_dir else None
+    return both if secure else None, metrics_tls
 
 
 def _refuse(given: Given) -> None:

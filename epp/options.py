@@ -61,6 +61,20 @@ class TlsOptions:
     """``VersionTLS12`` or ``VersionTLS13``."""
     cipher_suites: tuple[str, ...] = ()
     """IANA names of TLS 1.2 suites in order of preference; empty leaves the choice to the library."""
+    reload: bool = False
+    """Whether the files are followed (``--enable-cert-reload``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsTlsOptions:
+    """How the metrics port is encrypted, where it is."""
+
+    cert_dir: Path
+    """Folder with ``tls.crt`` and ``tls.key``."""
+    client_ca_file: Path | None = None
+    """Authorities of which a client must have a certificate; None lets everybody in."""
+    tls: TlsOptions = TlsOptions()
+    """Of the ext-proc port; the lowest version, the suites and the reloading hold for both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +112,8 @@ class ServeOptions:
     transport: Transport = Transport.WIRE
     tls: TlsOptions | None = TlsOptions()  # frozen, so one default value may be shared
     """None serves plaintext (``--secure-serving=false``)."""
+    metrics_tls: MetricsTlsOptions | None = None
+    """None serves /metrics in plaintext."""
     grpc_max_recv_bytes: int = 4 << 20
     max_request_bytes: int = 32 << 20
     """A request body beyond this is answered with 413."""

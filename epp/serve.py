@@ -91,6 +91,7 @@ def settings(options: ServeOptions) -> Settings:
         metrics_port=options.metrics_port,
         transport=options.transport,
         tls=options.tls,
+        metrics_tls=options.metrics_tls,
         exchange=ExchangeSettings(
             max_request_bytes=options.max_request_bytes,
             any_subset=not options.disable_endpoint_subset_filter,

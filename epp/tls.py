@@ -1,4 +1,4 @@
-"""Encryption of the ext-proc port: the operator's certificate, or a self-signed one made at start.
+"""Encryption of a port: the operator's certificate, or a self-signed one made at start.
 
 A proxy that talks to a picker in the same pod does not verify it, so a certificate made at start will do there; it
 lives as long as the process.
@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import ipaddress
 import ssl
-import tempfile
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from epp.certificates import Certificate, Pair, load
 from epp.errors import ConfigError
-from epp.options import TlsOptions
-
-if TYPE_CHECKING:
-    from epp.wire.aio import Certificate
+from epp.options import MetricsTlsOptions, TlsOptions
 
 _VERSIONS = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVersion.TLSv1_3}
 
@@ -33,6 +30,7 @@ _SUITES = {
         ("AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
         ("AES_256_GCM_SHA384", "AES256-GCM-SHA384"),
         ("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305"),
+        ("CHACHA20_POLY1305", "CHACHA20-POLY1305"),  # the older spelling
     )
 }
 """TLS 1.2 suites that HTTP/2 allows (RFC 9113, appendix A), by IANA name; the value is OpenSSL's."""
@@ -40,48 +38,74 @@ _SUITES = {
 _VALID = timedelta(days=3650)
 
 
-def server_context(options: TlsOptions) -> ssl.SSLContext:
+def ext_proc_certificate(options: TlsOptions) -> Certificate:
+    """What the ext-proc port shows. Raises: ConfigError naming the file that cannot be used."""
+    if options.cert_path is None:
+        return Certificate(self_signed())
+    return Certificate.from_folder(options.cert_path)
+
+
+def metrics_certificate(options: MetricsTlsOptions) -> Certificate:
+    """What the metrics port shows. Raises: ConfigError naming the file that cannot be used."""
+    return Certificate.from_folder(options.cert_dir, "--metrics-cert-dir")
+
+
+def server_context(options: TlsOptions, certificate: Certificate) -> ssl.SSLContext:
     """A context for our own HTTP/2 server: ALPN ``h2``, TLS 1.2 or later.
 
     Raises: ConfigError naming the flag, or the file that cannot be used.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = _VERSIONS[options.min_version]
-    context.set_alpn_protocols(["h2"])
-    if options.cipher_suites:
-        context.set_ciphers(":".join(_openssl(name) for name in options.cipher_suites))
-    if options.cert_path is None:
-        with tempfile.TemporaryDirectory() as folder:  # the library reads certificates from files only
-            write_self_signed(Path(folder))
-            _load(context, Path(folder))
-    else:
-        _load(context, options.cert_path)
+    return _following(certificate, lambda pair: _context(options, pair, "h2"))
+
+
+def metrics_context(options: MetricsTlsOptions, certificate: Certificate) -> ssl.SSLContext:
+    """The same for HTTP/1.1, and for clients that may have to show a certificate.
+
+    Raises: ConfigError naming the flag, or the file that cannot be used.
+    """
+
+    def make(pair: Pair) -> ssl.SSLContext:
+        context = _context(options.tls, pair, "http/1.1")
+        if options.client_ca_file is not None:
+            _ask_for_certificates(context, options.client_ca_file)
+        return context
+
+    return _following(certificate, make)
+
+
+def _following(certificate: Certificate, make: Callable[[Pair], ssl.SSLContext]) -> ssl.SSLContext:
+    """A context that shows ``certificate`` as it is when a connection comes."""
+    current = context = make(certificate.pair)
+
+    def renew(pair: Pair) -> None:
+        # A new context rather than another certificate in the old one: that keeps one for each kind of key.
+        nonlocal current
+        current = make(pair)
+
+    def answer(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:  # noqa: ARG001
+        if current is not context:
+            connection.context = current
+
+    certificate.listeners.append(renew)
+    context.sni_callback = answer  # called for every connection, also of a client that names no server
     return context
 
 
-def certificate(options: TlsOptions) -> Certificate:
-    """The same for ``grpc.aio``, which takes the PEM texts and speaks TLS 1.2 or later with its own choice of suites.
+def refuse_for_grpcio(options: TlsOptions) -> None:
+    """grpcio takes the PEM texts and speaks TLS 1.2 or later with its own choice of suites.
 
-    Raises: ConfigError naming the flag that grpcio cannot honour, or the file that cannot be used.
+    Raises: ConfigError naming the flag that it cannot honour.
     """
-    from epp.wire.aio import Certificate
-
     for flag, asked in (
         ("--tls-min-version=VersionTLS13", options.min_version == "VersionTLS13"),
         ("--tls-cipher-suites", bool(options.cipher_suites)),
     ):
         if asked:
             raise ConfigError(f"{flag} cannot be honoured with --transport=grpcio; leave out one of the two")
-    server_context(options)  # refuses what cannot be used: grpcio would say so at the first handshake only
-    with tempfile.TemporaryDirectory() as name:
-        folder = options.cert_path or Path(name)
-        if options.cert_path is None:
-            write_self_signed(folder)
-        return Certificate((folder / "tls.crt").read_bytes(), (folder / "tls.key").read_bytes())
 
 
-def write_self_signed(folder: Path) -> None:
-    """Write a new ``tls.crt`` and ``tls.key`` (owner only) for localhost into ``folder``."""
+def self_signed() -> Pair:
+    """A new pair for localhost. The key is on no disk."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tierwise")])
     now = datetime.now(UTC)
@@ -107,22 +131,38 @@ def write_self_signed(folder: Path) -> None:
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .sign(key, hashes.SHA256())
     )
+    return Pair(
+        certificate.public_bytes(serialization.Encoding.PEM),
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    )
+
+
+def write_self_signed(folder: Path) -> None:
+    """Write a new ``tls.crt`` and ``tls.key`` (owner only) for localhost into ``folder``."""
+    pair = self_signed()
     private = folder / "tls.key"
     private.touch(mode=0o600)
-    private.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    (folder / "tls.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    private.write_bytes(pair.private_key)
+    (folder / "tls.crt").write_bytes(pair.chain)
 
 
-def _load(context: ssl.SSLContext, folder: Path) -> None:
-    for file in (folder / "tls.crt", folder / "tls.key"):
-        if not file.is_file():
-            raise ConfigError(f"--cert-path={folder}: there is no file {file.name} in it")
+def _context(options: TlsOptions, pair: Pair, protocol: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[options.min_version]
+    if options.cipher_suites:
+        context.set_ciphers(":".join(_openssl(name) for name in options.cipher_suites))
+    context.set_alpn_protocols([protocol])
+    load(context, pair)
+    return context
+
+
+def _ask_for_certificates(context: ssl.SSLContext, client_ca_file: Path) -> None:
+    """Let only clients in that have a certificate of ``client_ca_file``."""
     try:
-        context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+        context.load_verify_locations(client_ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"--cert-path={folder}: tls.crt and tls.key cannot be used: {error}") from error
+        raise ConfigError(f"--metrics-client-ca-file={client_ca_file}: cannot be used: {error}") from error
+    context.verify_mode = ssl.CERT_REQUIRED
 
 
 def _openssl(name: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from epp.certificates import Certificate
 from epp.options import TlsOptions, Transport
-from epp.tls import certificate, server_context
+from epp.tls import refuse_for_grpcio, server_context
 from epp.wire.counters import Statistics
 from epp.wire.limits import Limits
 from epp.wire.server import WireServer
@@ -28,13 +29,24 @@ class Server(Protocol):
         """What it has done."""
 
 
-def open_server(transport: Transport, methods: Methods, limits: Limits, tls: TlsOptions | None) -> Server:
+class Tls(NamedTuple):
+    """How a port is encrypted, and what it shows."""
+
+    options: TlsOptions
+    certificate: Certificate
+
+
+def open_server(transport: Transport, methods: Methods, limits: Limits, tls: Tls | None) -> Server:
     """A server of ``methods`` that has not been started; grpcio is imported only where it is asked for.
 
-    Raises: ConfigError for certificates that cannot be used.
+    Raises: ConfigError for certificates or flags that cannot be used.
     """
     if transport is Transport.WIRE:
-        return WireServer(methods, limits=limits, tls=server_context(tls) if tls is not None else None)
+        return WireServer(methods, limits=limits, tls=server_context(*tls) if tls is not None else None)
     from epp.wire.aio import GrpcioServer
 
-    return GrpcioServer(methods, limits=limits, tls=certificate(tls) if tls is not None else None)
+    if tls is None:
+        return GrpcioServer(methods, limits=limits)
+    refuse_for_grpcio(tls.options)
+    certificate = tls.certificate
+    return GrpcioServer(methods, limits=limits, tls=lambda: certificate.pair)

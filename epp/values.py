@@ -11,6 +11,7 @@ from typing import TypeVar
 from epp.units import parse_bytes, parse_duration
 
 E = TypeVar("E", bound=Enum)
+T = TypeVar("T")
 
 _BOOLEANS = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
@@ -85,6 +86,11 @@ def size(low_bytes: int, high_bytes: int) -> Callable[[str], int]:
         return amount
 
     return read
+
+
+def unless_empty(read: Callable[[str], T]) -> Callable[[str], T | None]:
+    """A reader as ``read`` that takes the empty text for a flag that was not given, as the Go picker does."""
+    return lambda value: read(value) if value else None
 
 
 def one_of(choices: type[E]) -> Callable[[str], E]:

@@ -8,7 +8,6 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 from urllib.parse import unquote
 
 import grpc
@@ -27,17 +26,14 @@ three turns of the loop, all within ten (grpcio 1.85, 2026-11). What comes later
 _Context = aio.ServicerContext[bytes, bytes]
 
 
-class Certificate(NamedTuple):
-    """What grpcio needs to serve TLS, both as PEM."""
-
-    chain: bytes
-    private_key: bytes
+Certificates = Callable[[], tuple[bytes, bytes]]
+"""The chain and the private key as they are now; asked at each handshake, by a thread of grpcio's."""
 
 
 class GrpcioServer:
     """Serves ``methods`` with ``grpc.aio``. Owned by the event loop that starts it."""
 
-    def __init__(self, methods: Methods, *, limits: Limits | None = None, tls: Certificate | None = None) -> None:
+    def __init__(self, methods: Methods, *, limits: Limits | None = None, tls: Certificates | None = None) -> None:
         self._methods = methods
         self._limits = limits or Limits()
         self._counters = Counters()
@@ -57,8 +53,7 @@ class GrpcioServer:
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             if self._tls:
-                credentials = grpc.ssl_server_credentials([(self._tls.private_key, self._tls.chain)])
-                bound = self._server.add_secure_port(address, credentials)
+                bound = self._server.add_secure_port(address, _credentials(self._tls))
             else:
                 bound = self._server.add_insecure_port(address)
         except RuntimeError as error:  # grpcio's word for a failed bind
@@ -79,6 +74,16 @@ class GrpcioServer:
     def statistics(self) -> Statistics:
         """Return what this server has done; grpcio keeps connections, frames and bytes to itself."""
         return self._counters.snapshot()
+
+
+def _credentials(certificates: Certificates) -> grpc.ServerCredentials:
+    """Credentials that follow ``certificates``."""
+
+    def configuration() -> grpc.ServerCertificateConfiguration:
+        chain, private_key = certificates()
+        return grpc.ssl_server_certificate_configuration([(private_key, chain)])
+
+    return grpc.dynamic_ssl_server_credentials(configuration(), configuration)
 
 
 class _Methods(grpc.GenericRpcHandler):  # type: ignore[type-arg]

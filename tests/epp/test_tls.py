@@ -7,7 +7,12 @@ import pytest
 
 from epp.errors import ConfigError
 from epp.options import TlsOptions
-from epp.tls import certificate, server_context, write_self_signed
+from epp.tls import ext_proc_certificate, refuse_for_grpcio, write_self_signed
+from epp.tls import server_context as context_of
+
+
+def server_context(options: TlsOptions) -> ssl.SSLContext:
+    return context_of(options, ext_proc_certificate(options))
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObject:
@@ -89,18 +94,6 @@ def test_a_file_that_is_no_certificate_is_refused(tmp_path: Path) -> None:
         server_context(TlsOptions(cert_path=tmp_path))
 
 
-def test_grpcio_gets_the_texts_of_the_given_certificate(tmp_path: Path) -> None:
-    write_self_signed(tmp_path)
-    given = certificate(TlsOptions(cert_path=tmp_path))
-    assert given == ((tmp_path / "tls.crt").read_bytes(), (tmp_path / "tls.key").read_bytes())
-
-
-def test_grpcio_gets_a_certificate_where_none_is_given() -> None:
-    made = certificate(TlsOptions())
-    assert made.chain.startswith(b"-----BEGIN CERTIFICATE-----")
-    assert made.private_key.startswith(b"-----BEGIN PRIVATE KEY-----")
-
-
 @pytest.mark.parametrize(
     ("options", "flag"),
     [
@@ -110,11 +103,4 @@ def test_grpcio_gets_a_certificate_where_none_is_given() -> None:
 )
 def test_what_grpcio_cannot_honour_is_refused_by_name(options: TlsOptions, flag: str) -> None:
     with pytest.raises(ConfigError, match=f"^{flag} cannot be honoured with --transport=grpcio"):
-        certificate(options)
-
-
-def test_grpcio_too_refuses_files_that_are_no_certificate(tmp_path: Path) -> None:
-    for name in ("tls.crt", "tls.key"):
-        (tmp_path / name).write_text("hello")
-    with pytest.raises(ConfigError, match=r"tls\.crt and tls\.key cannot be used"):
-        certificate(TlsOptions(cert_path=tmp_path))
+        refuse_for_grpcio(options)

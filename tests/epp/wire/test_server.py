@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 from grpc import aio
 from hyperframe.frame import Frame, GoAwayFrame
 
-from epp.wire.aio import Certificate, GrpcioServer
+from epp.wire.aio import GrpcioServer
 from epp.wire.errors import ErrorCode
 from epp.wire.floods import Flood
 from epp.wire.limits import Limits
@@ -307,7 +307,8 @@ def test_tls_serves_grpc_clients(kind: str, certificate: tuple[Path, Path]) -> N
             context.load_cert_chain(*certificate)
             server = WireServer(methods, tls=context)
         else:
-            server = GrpcioServer(methods, tls=Certificate(*(path.read_bytes() for path in certificate)))
+            chain, key = [path.read_bytes() for path in certificate]
+            server = GrpcioServer(methods, tls=lambda: (chain, key))
         port = await server.start("127.0.0.1", 0)
         credentials = grpc.ssl_channel_credentials(certificate[0].read_bytes())
         async with aio.secure_channel(f"localhost:{port}", credentials) as channel:
