@@ -95,9 +95,7 @@ class App:
         self.telemetry = Telemetry(
             sample_ratio=settings.sample_ratio, producers={p.name: p.type_name for p in plan.profile.producers}
         )
-        self.director = Director(
-            plan.parser, plan.profile, self.pool, self.ledger, self.telemetry, passes_unread=plan.passes_unread
-        )
+        self.director = Director(plan.parser, plan.profile, self.pool, self.ledger, self.telemetry)
         self.access_log = AccessLog(self.director)
         self.health = Health(self._listed)
         self.grpc_port = self.health_port = self.metrics_port = 0
@@ -140,7 +138,7 @@ class App:
         plan.profile.failures = before.profile.failures
         plan.rewrites.count_on(before.rewrites)
         self.telemetry.producers = {p.name: p.type_name for p in plan.profile.producers}
-        self.director.use(plan.parser, plan.profile, passes_unread=plan.passes_unread)
+        self.director.use(plan.parser, plan.profile)
         self._plan = plan
 
     def _listen(self, known: PrefixCache | None, now: PrefixCache | None) -> None:

@@ -14,13 +14,13 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from epp.admission import Admission, Arrival, Resume, Wait
 from epp.decision import Decision, Outcome, RequestHead, RequestLabels
-from epp.errors import EppError, NoEndpoints, UnknownPath
+from epp.errors import EppError, NoEndpoints
 from epp.ledger import Ledger
-from epp.parsers.base import Parsed, Parser
+from epp.parsers.base import Parsed, Reader
 from epp.pool import Pool
 from epp.scheduler import Profile, Timer
 from scorers.base import Candidate, Request
@@ -33,8 +33,6 @@ REQUEST_ID = "x-request-id"
 DEFAULT_FAIRNESS_ID = "default-flow"
 UNKNOWN = RequestLabels()
 """Of a request that was not understood."""
-UNREAD = Parsed(model="", target_model="", prompts=(), prompt_tokens=1, streaming=False)
-"""A body that no parser reads, and that passes all the same."""
 
 
 class Telemetry(Protocol):
@@ -70,13 +68,12 @@ class Director:
 
     def __init__(
         self,
-        parser: Parser[Any],
+        parser: Reader,
         profile: Profile,
         pool: Pool,
         ledger: Ledger,
         telemetry: Telemetry,
         *,
-        passes_unread: bool = False,
         admission: Admission | None = None,
         clock: Callable[[], float] = time.monotonic,
         choose: Callable[[Sequence[Candidate]], Candidate] = random.choice,
@@ -89,19 +86,18 @@ class Director:
         self._admission = admission
         self._clock = clock
         self._choose = choose
-        self.use(parser, profile, passes_unread=passes_unread)
+        self.use(parser, profile)
 
-    def use(self, parser: Parser[Any], profile: Profile, *, passes_unread: bool) -> None:
+    def use(self, parser: Reader, profile: Profile) -> None:
         """Read and schedule by these, from the next request on."""
         self._parser = parser
-        self._passes_unread = passes_unread
         self._profile = profile
         profile.time_with(self.telemetry.plugin)
 
     def read(self, head: RequestHead, body: bytes) -> Arrival:
         """Understand a request with a body. Raises: BadRequest."""
         try:
-            parsed = self._read(head, body)
+            parsed = self._parser.parse(head.path, body, first(head, MODEL_REWRITE))
         except EppError as error:
             self.telemetry.refused(UNKNOWN, error.code)
             raise
@@ -141,19 +137,6 @@ class Director:
     def decide(self, head: RequestHead, body: bytes) -> Decision:
         """``read`` and ``place`` at once, whatever the load, for a caller that cannot wait."""
         return self.place(self.read(head, body))
-
-    def _read(self, head: RequestHead, body: bytes) -> Parsed:
-        """``body`` as its path's parser reads it. Raises: BadRequest.
-
-        Engines serve more than completions, and a router must not stand in the way: what nobody reads is picked by load
-        alone, unless parsers were named.
-        """
-        try:
-            return self._parser.parse(head.path, body, first(head, MODEL_REWRITE))
-        except UnknownPath:
-            if self._passes_unread:
-                return UNREAD
-            raise
 
     def decide_bodiless(self, head: RequestHead) -> Decision:
         """Pick any endpoint that the subset allows: nothing is known of the request that could be scored.

@@ -32,10 +32,6 @@ class BadRequest(EppError):
     http_status, code = 400, "BadRequest"
 
 
-class UnknownPath(BadRequest):
-    """No parser reads bodies sent to this path."""
-
-
 class NoEndpoints(EppError):
     """No endpoint may serve the request: the pool is empty, or the subset names none of it."""
 

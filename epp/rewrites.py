@@ -11,15 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
-from typing import Any
 
 import msgspec
-from typing_extensions import override
 
-from epp.parsers.base import Parsed, Parser
+from epp.parsers.base import Parsed, Reader
 from epp.parsers.rewrite import with_model
 from epp.telemetry.series import Names
-from scorers.base import NoParameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +80,15 @@ class ModelRewrites:
         self.decisions[rule.rewrite, self._names.bounded(model), target] += 1
 
 
-class RewritingParser(Parser[NoParameters]):
-    """Another parser, whose requests follow ``rewrites``. Bodies that are not JSON objects are left to it alone."""
+class RewritingParser:
+    """Another reader, whose requests follow ``rewrites``. Bodies that are not JSON objects are left to it alone."""
 
-    type_name = "model-rewrites"
-
-    def __init__(self, parser: Parser[Any], rewrites: ModelRewrites) -> None:
-        super().__init__()
+    def __init__(self, parser: Reader, rewrites: ModelRewrites) -> None:
         self.rewrites = rewrites
         self._parser = parser
 
-    @override
     def parse(self, path: str, body: bytes, target_model: str | None = None) -> Parsed:
+        """As the reader below does, with the model that a rule names. Raises: BadRequest."""
         try:
             model = NAMED.decode(body).model or ""
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -103,15 +97,16 @@ class RewritingParser(Parser[NoParameters]):
         if rule is None:
             return self._parser.parse(path, body, target_model)
         target = rule()
-        if model:
-            parsed = self._parser.parse(path, body, target)
-        else:
-            named = with_model(body, target)
-            parsed = msgspec.structs.replace(self._parser.parse(path, named), model="", body=named)
+        named = body if model else with_model(body, target)
+        parsed = self._parser.parse(path, named, target)
+        if not parsed.target_model:  # read by nobody, or by an API without models: to be left as it is
+            return parsed
+        if not model:
+            parsed = msgspec.structs.replace(parsed, model="", body=named)
         self.rewrites.followed(rule, model, target)
         return parsed
 
 
-def following(rewrites: ModelRewrites, parser: Parser[Any]) -> Parser[Any]:
+def following(rewrites: ModelRewrites, parser: Reader) -> Reader:
     """``parser``, following ``rewrites`` where there are any."""
     return RewritingParser(parser, rewrites) if rewrites else parser

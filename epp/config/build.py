@@ -22,7 +22,7 @@ from epp.config.sources import FileDiscovery, FileDiscoveryParameters
 from epp.config.unsupported import inert, refuse
 from epp.errors import ConfigError
 from epp.options import MetricsSourceOptions
-from epp.parsers import OpenAIParser, Parser
+from epp.parsers import DEFAULT_PARSERS, ByPath, Parser
 from epp.rewrites import following
 from epp.scheduler import Profile
 from scorers.base import Producer
@@ -83,15 +83,14 @@ def build(
     )
     wiring = wire_profile(config, instances, random, picks)
     producers, unbound = bind_producers(instances)
-    parser = _parser(config, instances)
+    parsers = _parsers(config, instances)
     rewrites, doubtful = wire_rewrites(config.inference_model_rewrites, random)
     discovery = _discovery(config, instances)
     scrape, unread = wire_scraping(config.data_layer, instances, metrics_source)
     approximate = [producer for producer in producers if isinstance(producer, ApproxPrefixProducer)]
     return Plan(
         profile=Profile(wiring.filters, producers, wiring.scorers, wiring.picker),
-        parser=following(rewrites, parser or OpenAIParser()),
-        passes_unread=parser is None,
+        parser=following(rewrites, ByPath(parsers)),
         instances={declared.plugin.name: declared.plugin for declared in instances},
         rewrites=rewrites,
         prefix_cache=PrefixCache(approximate) if approximate else None,
@@ -110,8 +109,8 @@ def build(
     )
 
 
-def _parser(config: Config, instances: Instances) -> Parser[Any] | None:
-    """The one that was named, if any."""
+def _parsers(config: Config, instances: Instances) -> list[Parser[Any]]:
+    """Those that were named, else those that were declared, else all that most engines need."""
     references = [
         (parser.plugin_ref, f"requestHandler.parsers[{i}].pluginRef")
         for i, parser in enumerate(config.request_handler.parsers)
@@ -122,12 +121,9 @@ def _parser(config: Config, instances: Instances) -> Parser[Any] | None:
         references = [(config.parser.plugin_ref, "parser.pluginRef")]
     kind: type[Parser[Any]] = Parser  # type: ignore[type-abstract]
     parsers = [instances.resolve_as(kind, name, path) for name, path in references] or instances.of(kind)
-    if len(parsers) > 1:
-        raise ConfigError("requestHandler.parsers: lists two parsers, and there is one format here yet; keep one")
     for parser in parsers:
         instances.use(parser)
-        return parser
-    return None
+    return parsers or [default() for default in DEFAULT_PARSERS]
 
 
 def _discovery(config: Config, instances: Instances) -> FileDiscoveryParameters | None:

@@ -20,7 +20,7 @@ Kind = type[Plugin[Any]]
 NOT_BUILT = frozenset(
     """
     active-request-scorer agent-identity always-disagg-multimodal-decider always-disagg-pd-decider
-    anthropic-parser burst-prefix-cache-producer by-label by-label-selector concurrency-detector
+    burst-prefix-cache-producer by-label by-label-selector concurrency-detector
     context-length-aware data-parallel-profile-handler dcgm-data-source dcgm-extractor decode-filter
     disagg-headers-handler disagg-profile-handler disaggregatedset-rollout-screener edf-ordering-policy
     encode-filter endpoint-attribute-filter endpoint-attribute-scorer endpoint-notification-source
@@ -29,15 +29,15 @@ NOT_BUILT = frozenset(
     latency-slo-admitter load-aware-scorer mm-embeddings-cache-producer mm-embeddings-cache-scorer
     models-data-extractor models-data-source multicluster-approx-prefix-cache-producer
     multicluster-file-discovery multicluster-kv-cache-utilization-scorer multicluster-prefix-cache-scorer
-    multicluster-queue-scorer p2p-source-producer passthrough-parser pd-profile-handler
+    multicluster-queue-scorer p2p-source-producer pd-profile-handler
     precise-prefix-cache-producer precise-prefix-cache-scorer predicted-latency-producer prefill-filter
     prefill-header-handler prefix-based-pd-decider prefix-cache-affinity-filter priority-holdback-policy
     priority-then-time-eviction-order-policy probabilistic-admitter program-aware-fairness
     request-attribute-reporter round-robin-fairness-policy session-affinity-filter session-affinity-scorer
-    session-id-producer sglanghttp-parser sheddable-eviction-filter slo-deadline-ordering-policy
+    session-id-producer sheddable-eviction-filter slo-deadline-ordering-policy
     slo-headroom-tier-filter soft-reflective-ceiling-policy static-usage-limit-policy token-load-scorer
     token-producer tokenizer topology-affinity-filter topology-affinity-scorer topology-extractor
-    utilization-detector utilization-filter vertexai-parser vllmgrpc-parser vllmhttp-parser
+    utilization-detector utilization-filter vertexai-parser vllmgrpc-parser
     weighted-random-picker
     """.split()  # noqa: SIM905 - one name a line would be longer than all the rest
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epp.config.sources import FileDiscoveryParameters
-from epp.parsers import Parser
+from epp.parsers import Reader
 from epp.rewrites import ModelRewrites
 from epp.scheduler import Profile
 from scorers.base import Plugin
@@ -35,9 +35,7 @@ class Plan:
     """Everything that the configuration decides. The shells add sockets, clocks and tasks."""
 
     profile: Profile
-    parser: Parser[Any]
-    passes_unread: bool
-    """Whether bodies that the parser does not read pass, picked by load alone: yes, unless parsers were named."""
+    parser: Reader
     instances: Mapping[str, Plugin[Any]]
     """Every declared plugin by name."""
     rewrites: ModelRewrites

@@ -1,8 +1,28 @@
 """Readers of request bodies, one file per family of APIs; ``PARSERS`` lists them."""
 
-from epp.parsers.base import Parsed, Parser
+from epp.parsers.anthropic import AnthropicParser
+from epp.parsers.base import Parsed, Parser, Reader
+from epp.parsers.by_path import ByPath
 from epp.parsers.openai import OpenAIParser
+from epp.parsers.passthrough import PassthroughParser
+from epp.parsers.sglanghttp import SGLangHttpParser
+from epp.parsers.vllmhttp import VllmHttpParser
 
-PARSERS = (OpenAIParser,)
+DEFAULT_PARSERS = (OpenAIParser, AnthropicParser, VllmHttpParser, PassthroughParser)
+"""Those that read when the configuration names none."""
 
-__all__ = ["PARSERS", "OpenAIParser", "Parsed", "Parser"]
+PARSERS = (*DEFAULT_PARSERS, SGLangHttpParser)
+
+__all__ = [
+    "DEFAULT_PARSERS",
+    "PARSERS",
+    "AnthropicParser",
+    "ByPath",
+    "OpenAIParser",
+    "Parsed",
+    "Parser",
+    "PassthroughParser",
+    "Reader",
+    "SGLangHttpParser",
+    "VllmHttpParser",
+]

@@ -31,6 +31,10 @@ ABSENT = msgspec.Raw(b"")
 """The default of raw fields: not sent."""
 
 
+class Unfamiliar(Exception):
+    """Something of unknown kind belongs to the prompt, and nobody has said what to write for it."""
+
+
 class Rendered(NamedTuple):
     """One prompt's bytes, and what kind of prompt it is."""
 
@@ -53,6 +57,9 @@ class Part(msgspec.Struct):
     audio_url: msgspec.Raw = ABSENT
     video_url: msgspec.Raw = ABSENT
     image_embeds: msgspec.Raw = ABSENT
+    audio_embeds: msgspec.Raw = ABSENT
+    uuid: msgspec.Raw = ABSENT
+    thinking: msgspec.Raw = ABSENT
     file: msgspec.Raw = ABSENT
     file_data: msgspec.Raw = ABSENT
     file_url: msgspec.Raw = ABSENT
@@ -65,11 +72,18 @@ MEDIA = (
     ("audio_url", b"U"),
     ("video_url", b"V"),
     ("image_embeds", b"E"),
+    ("audio_embeds", b"B"),
+    ("uuid", b"W"),
+    ("thinking", b"H"),
     ("file", b"F"),
     ("file_data", b"D"),
     ("file_url", b"L"),
     ("file_id", b"J"),
 )
+
+
+ITEMS = frozenset(("message", "function_call", "function_call_output", "reasoning"))
+"""The items of a Responses request that ``Message`` knows all fields of."""
 
 
 class Message(msgspec.Struct):
@@ -82,6 +96,9 @@ class Message(msgspec.Struct):
     reasoning: str | None = None
     reasoning_content: str | None = None
     refusal: str | None = None
+    audio: msgspec.Raw = ABSENT
+    tools: msgspec.Raw = ABSENT
+    function_call: msgspec.Raw = ABSENT
     tool_calls: msgspec.Raw = ABSENT
     tool_call_id: str | None = None
     arguments: str | None = None
@@ -107,21 +124,36 @@ def render_tokens(ids: Sequence[int], field: str) -> Rendered:
     return Rendered(b"tokens", packed.tobytes())
 
 
-def render_chat(head: Iterable[tuple[bytes, msgspec.Raw]], messages: Iterable[Message]) -> Rendered:
-    """A conversation: what holds for the whole of it, then its messages.
+def apart(kind: bytes, *values: msgspec.Raw) -> bytes:
+    """A kind of prompt of its own for those who sent these values; ``kind`` itself when all are absent or null."""
+    given = [raw if is_given(raw) else b"" for raw in values]
+    if not any(given):
+        return kind
+    digest = blake2b(digest_size=16)
+    for raw in given:
+        digest.update(len(raw).to_bytes(8, "little"))
+        digest.update(raw)
+    return kind + digest.digest()
 
-    Raises: UnicodeDecodeError when a raw value is not UTF-8 (it could contain a separator).
+
+def render_chat(
+    head: Iterable[tuple[bytes, msgspec.Raw]], messages: Iterable[Message], stranger: bytes = b""
+) -> Rendered:
+    """A conversation: what holds for the whole of it, then its messages; ``stranger`` in place of what is unknown.
+
+    Raises: UnicodeDecodeError when a raw value is not UTF-8 (it could contain a separator). Unfamiliar when
+    ``stranger`` is needed and empty.
     """
     out: list[bytes | msgspec.Raw] = []
     for tag, raw in head:
         if raw is not ABSENT:
             add_raw(out, tag, raw)
     for message in messages:
-        add_message(out, message)
+        add_message(out, message, stranger)
     return Rendered(b"chat", b"".join(out))
 
 
-def add_message(out: list[bytes | msgspec.Raw], message: Message) -> None:
+def add_message(out: list[bytes | msgspec.Raw], message: Message, stranger: bytes) -> None:
     """Append one message. (Fields are tried one by one, not in a loop: a conversation has hundreds of messages.)"""
     out += (MESSAGE, encoded(message.role or message.type or ""))
     if message.name:
@@ -133,19 +165,27 @@ def add_message(out: list[bytes | msgspec.Raw], message: Message) -> None:
         out += (FIELD, b"c", encoded(content))
     elif content is not None:
         for part in content:
-            add_part(out, part)
+            add_part(out, part, stranger)
     if message.refusal:
         out += (FIELD, b"x", encoded(message.refusal))
     if message.tool_calls is not ABSENT:
         add_raw(out, b"t", message.tool_calls)
+    if message.function_call is not ABSENT:
+        add_raw(out, b"f", message.function_call)
+    if message.audio is not ABSENT:
+        add_raw(out, b"u", message.audio)
+    if message.tools is not ABSENT:
+        add_raw(out, b"l", message.tools)
     if call := message.tool_call_id or message.call_id:
         out += (FIELD, b"i", encoded(call))
     if message.type:
-        add_item(out, message)
+        add_item(out, message, stranger)
 
 
-def add_item(out: list[bytes | msgspec.Raw], item: Message) -> None:
+def add_item(out: list[bytes | msgspec.Raw], item: Message, stranger: bytes) -> None:
     """Append what only the items of a Responses request have."""
+    if item.type not in ITEMS:
+        add_stranger(out, stranger)
     if item.arguments:
         out += (FIELD, b"a", encoded(item.arguments))
     if item.encrypted_content:
@@ -154,19 +194,34 @@ def add_item(out: list[bytes | msgspec.Raw], item: Message) -> None:
     add_raw(out, b"s", item.summary)
 
 
-def add_part(out: list[bytes | msgspec.Raw], part: str | Part) -> None:
+def add_part(out: list[bytes | msgspec.Raw], part: str | Part, stranger: bytes) -> None:
     """Append one content part. A lone text part is the same prompt as a plain string, and gives the same bytes."""
     text = part if isinstance(part, str) else part.text
     if text is not None:
         out += (FIELD, b"c", encoded(text))
     if isinstance(part, str):
         return
+    before = len(out)
     if part.refusal is not None:
         out += (FIELD, b"x", encoded(part.refusal))
     for field, tag in MEDIA:
         raw = getattr(part, field)
         if is_given(raw):
-            out += (FIELD, tag, blake2b(raw, digest_size=16).hexdigest().encode())
+            out += (FIELD, tag, digest_of(raw))
+    if text is None and len(out) == before:
+        add_stranger(out, stranger)
+
+
+def add_stranger(out: list[bytes | msgspec.Raw], stranger: bytes) -> None:
+    """Append what stands for something unknown. Raises: Unfamiliar when there is nothing to stand for it."""
+    if not stranger:
+        raise Unfamiliar
+    out += (FIELD, b"?", stranger)
+
+
+def digest_of(raw: bytes | msgspec.Raw) -> bytes:
+    """A name for large or binary content, in letters."""
+    return blake2b(raw, digest_size=16).hexdigest().encode()
 
 
 def add_raw(out: list[bytes | msgspec.Raw], tag: bytes, raw: msgspec.Raw) -> None:

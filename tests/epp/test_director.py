@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from epp.decision import Cause, Outcome, RequestHead, RequestLabels
 from epp.director import Director, allowed, fresh
 from epp.errors import BadRequest, NoEndpoints, Saturated
-from epp.parsers import OpenAIParser
+from epp.parsers import ByPath, OpenAIParser, PassthroughParser
 from epp.pool import EngineMetrics
 from epp.scheduler import Profile
 from scorers.base import CachedPrefix, Candidate, NoParameters, Producer, Request, Slot, Tier
@@ -200,14 +200,16 @@ def test_an_answer_from_another_endpoint_than_the_pick_is_counted() -> None:
     assert world.director.served_elsewhere == 1
 
 
-def test_a_path_that_nobody_reads_passes_by_load_alone_unless_parsers_are_named() -> None:
+def test_what_the_passthrough_parser_reads_is_picked_by_load_alone() -> None:
     world = World()
     rerank = RequestHead({":path": "/v1/rerank"})
     with pytest.raises(BadRequest, match="no parser for path"):
         world.director.decide(rerank, b"whatever")
     by_load = Profile([], [], [(QueueScorer(), 1.0)], MaxScorePicker())
-    open_to_all = Director(OpenAIParser(), by_load, world.pool, world.ledger, world.telemetry, passes_unread=True)
+    parsers = ByPath([PassthroughParser(), OpenAIParser()])
+    open_to_all = Director(parsers, by_load, world.pool, world.ledger, world.telemetry)
     decision = open_to_all.decide(rerank, b"\xff not JSON")
     assert (decision.destination, decision.body) == ("10.0.0.1:8000", None), "the one without a queue"
+    assert (decision.labels.model_name, decision.labels.target_model_name) == ("", "")
     with pytest.raises(BadRequest):
         open_to_all.decide(head(), b"\xff not JSON")

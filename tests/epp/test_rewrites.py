@@ -7,8 +7,9 @@ from random import Random
 
 import pytest
 
-from epp.errors import BadRequest, UnknownPath
-from epp.parsers import OpenAIParser
+from epp.errors import BadRequest
+from epp.parsers import OpenAIParser, PassthroughParser, SGLangHttpParser
+from epp.parsers.base import UNREAD
 from epp.rewrites import ModelRewrites, RewritingParser, Rule
 
 PATH = "/v1/completions"
@@ -63,8 +64,18 @@ def test_what_the_parser_refuses_is_refused_and_not_counted(broken: bytes) -> No
 
 def test_a_body_that_nobody_reads_is_not_rewritten() -> None:
     rewriting = parser()
-    with pytest.raises(UnknownPath):
+    with pytest.raises(BadRequest, match="no parser for path"):
         rewriting.parse("/tokenize", body(model="m"))
+    assert not rewriting.rewrites.decisions
+    passing = RewritingParser(PassthroughParser(), rewriting.rewrites)
+    for unread in (body(model="m"), body(), b"\xff"):
+        assert passing.parse("/tokenize", unread) is UNREAD
+    assert not rewriting.rewrites.decisions
+
+
+def test_a_body_whose_api_has_no_model_is_given_none() -> None:
+    rewriting = RewritingParser(SGLangHttpParser(), parser().rewrites)
+    assert rewriting.parse("/generate", json.dumps({"text": "x"}).encode()).body is None
     assert not rewriting.rewrites.decisions
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from epp.config.plan import Plan, ScrapeParameters
 from epp.config.sources import FileDiscoveryParameters
 from epp.errors import ConfigError
 from epp.options import MetricsSourceOptions
-from epp.parsers import OpenAIParser
+from epp.parsers import ByPath, Parser
 from scorers.pickers import MaxScorePicker, RandomPicker
 from scorers.queue import QueueScorer
 
@@ -31,6 +32,11 @@ def refusal(text: str) -> str:
     return str(caught.value)
 
 
+def parsers(made: Plan) -> tuple[Parser[Any], ...]:
+    assert isinstance(made.parser, ByPath)
+    return made.parser.parsers
+
+
 def weights(made: Plan) -> dict[str, float]:
     return {scorer.name: weight for scorer, weight in made.profile.scorers}
 
@@ -44,7 +50,9 @@ def test_no_configuration_is_the_default_profile() -> None:
         "cpu-prefix-cache-scorer": 1.0,
     }
     assert isinstance(made.profile.picker, MaxScorePicker)
-    assert isinstance(made.parser, OpenAIParser)
+    assert [parser.type_name for parser in parsers(made)] == [
+        "openai-parser", "anthropic-parser", "vllmhttp-parser", "passthrough-parser",
+    ]  # fmt: skip
     assert made.scrape == ScrapeParameters()
     assert (made.discovery, made.warnings) == (None, ())
 
@@ -151,7 +159,7 @@ def test_what_was_hardly_meant_is_accepted_with_a_warning(text: str, warning: st
         ("plugins: [{name: x}]", "plugins[0].type: missing; known: "),
         ("plugins: [{type: queue-scorrer}]",
          "plugins[0].type: unknown plugin type 'queue-scorrer'; did you mean queue-scorer?; known: "),
-        ("plugins: [{type: zzz}]", "plugins[0].type: unknown plugin type 'zzz'; known: approx-prefix-cache-producer, "),
+        ("plugins: [{type: zzz}]", "plugins[0].type: unknown plugin type 'zzz'; known: anthropic-parser, "),
         ("plugins: [{type: session-affinity-scorer}]",
          "plugins[0].type: session-affinity-scorer is a plugin of the Go picker that does not exist here yet; "),
         ("plugins: [{type: queue-scorer, parameters: {threshold: 1}}]",

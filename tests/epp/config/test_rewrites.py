@@ -11,7 +11,7 @@ from epp.config.build import build
 from epp.config.load import load_text
 from epp.config.plan import Plan
 from epp.errors import ConfigError
-from epp.parsers import OpenAIParser
+from epp.parsers import ByPath
 
 HEAD = {"apiVersion": "llm-d.ai/v1alpha1", "kind": "EndpointPickerConfig"}
 
@@ -41,7 +41,7 @@ def target(made: Plan, model: str) -> str | None:
 def test_without_rules_nothing_is_rewritten() -> None:
     made = plan()
     assert not made.rewrites
-    assert isinstance(made.parser, OpenAIParser)
+    assert isinstance(made.parser, ByPath)
 
 
 def test_a_rule_for_the_very_model_beats_a_rule_for_all_whatever_the_order() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from epp.errors import BadRequest
 from epp.parsers import OpenAIParser, Parsed
-from epp.parsers.openai import identity
+from epp.parsers.identity import identity
 
 PARSER = OpenAIParser()
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"

@@ -1,0 +1,197 @@
+"""``anthropic-parser``: the Messages API.
+
+Rendered as the chat that an engine makes of it, so that a conversation shares its prefix whichever API it comes by, as
+long as it holds text: ``system`` is the first message, results of tools are messages of their own before the rest of
+the user's turn, thinking comes before what was said, and calls of tools after it. ``cache_control`` says nothing about
+the prompt: clients move it along with every turn.
+
+Source: Anthropic's API reference; the conversion in vLLM's ``entrypoints/anthropic``, as of version 0.32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+import msgspec
+from typing_extensions import override
+
+from epp.errors import BadRequest
+from epp.parsers.canonical import (
+    ABSENT,
+    FIELD,
+    MESSAGE,
+    Rendered,
+    add_raw,
+    add_stranger,
+    digest_of,
+    encoded,
+    is_given,
+)
+from epp.parsers.json_body import Body, JsonParser
+
+BILLING = "x-anthropic-billing-header"
+"""Begins a system text that Claude Code sends with another value each time; engines take it out."""
+
+Out = list["bytes | msgspec.Raw"]
+
+
+class Block(msgspec.Struct):
+    """One block of content; which fields are set depends on ``type``."""
+
+    type: str | None = None
+    text: str | None = None
+    source: msgspec.Raw = ABSENT
+    title: str | None = None
+    context: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: msgspec.Raw = ABSENT
+    tool_use_id: str | None = None
+    content: str | list[Block] | None = None
+    is_error: bool | None = None
+    thinking: str | None = None
+    data: str | None = None
+
+
+class Turn(msgspec.Struct):
+    """One of ``messages``."""
+
+    role: str | None = None
+    content: str | list[Block] | None = None
+
+
+class CountTokens(Body):
+    """POST /v1/messages/count_tokens: how long a prompt is, computed without a GPU."""
+
+    computes: ClassVar[bool] = False
+
+    messages: list[Turn] | None = None
+    system: str | list[Block] | None = None
+    tools: list[dict[str, msgspec.Raw]] | None = None
+    chat_template_kwargs: msgspec.Raw = ABSENT
+
+    @override
+    def prompts(self, stranger: bytes = b"") -> list[Rendered]:
+        if not self.messages:
+            raise BadRequest("`messages` must hold at least one message")
+        out: Out = []
+        add_raw(out, b"K", self.chat_template_kwargs)
+        if self.tools:
+            add_tools(out, self.tools)
+        if system := joined_text(self.system):
+            out += (MESSAGE, b"system", FIELD, b"c", encoded(system))
+        for turn in self.messages:
+            add_turn(out, turn, stranger)
+        return [Rendered(b"chat", b"".join(out))]
+
+
+class Messages(CountTokens):
+    """POST /v1/messages."""
+
+    computes: ClassVar[bool] = True
+
+
+def joined_text(system: str | list[Block] | None) -> str:
+    """What the system message says, as one text."""
+    if system is None or isinstance(system, str):
+        return system or ""
+    texts = (block.text for block in system if block.text)
+    return "".join(text for text in texts if not text.startswith(BILLING))
+
+
+def add_tools(out: Out, tools: list[dict[str, msgspec.Raw]]) -> None:
+    """Append the tools, in a place of their own: they are described in another way than those of a chat."""
+    for tool in tools:
+        tool.pop("cache_control", None)
+    encoded_tools = msgspec.json.encode(tools)
+    str(encoded_tools, "utf-8")  # raises when what the client wrote is not
+    out += (FIELD, b"Y", encoded_tools)
+
+
+def add_turn(out: Out, turn: Turn, stranger: bytes) -> None:
+    """Append one message, after the results of tools that it brings."""
+    role, content = encoded(turn.role or ""), turn.content
+    if content is None or isinstance(content, str):
+        out += (MESSAGE, role) if content is None else (MESSAGE, role, FIELD, b"c", encoded(content))
+        return
+    rest = []
+    for block in content:
+        if is_result(block):
+            add_result(out, block, stranger)
+        else:
+            rest.append(block)
+    if rest or not content:
+        out += (MESSAGE, role)
+        for block in sorted(rest, key=place):
+            add_block(out, block, stranger)
+
+
+def place(block: Block) -> int:
+    """Where a block stands in its message: thinking, what is said, calls of tools."""
+    return -1 if block.type in THOUGHTS else 1 if is_call(block) else 0
+
+
+THOUGHTS = ("thinking", "redacted_thinking")
+
+
+def is_call(block: Block) -> bool:
+    """Whether it calls a tool, be it the client's or the server's."""
+    return block.type is not None and block.type.endswith("tool_use")
+
+
+def is_result(block: Block) -> bool:
+    """Whether it is what a tool answered."""
+    return block.type is not None and block.type.endswith("tool_result")
+
+
+def add_result(out: Out, block: Block, stranger: bytes) -> None:
+    """Append what a tool answered, as a message of its own."""
+    out += (MESSAGE, b"tool", FIELD, b"i", encoded(block.tool_use_id or ""))
+    if block.is_error:
+        out += (FIELD, b"k")
+    if isinstance(block.content, str):
+        out += (FIELD, b"c", encoded(block.content))
+    elif block.content is not None:
+        for part in block.content:
+            add_block(out, part, stranger)
+
+
+def add_block(out: Out, block: Block, stranger: bytes) -> None:
+    """Append one block. A lone text is the same prompt as a plain string, and gives the same bytes."""
+    kind = block.type
+    if kind == "text" and block.text is not None:
+        if block.text:  # an empty one is nothing
+            out += (FIELD, b"c", encoded(block.text))
+    elif kind == "thinking" and block.thinking is not None:
+        out += (FIELD, b"r", encoded(block.thinking))
+    elif kind == "redacted_thinking" and block.data is not None:
+        out += (FIELD, b"q", digest_of(encoded(block.data)))
+    elif is_call(block) and block.name is not None:
+        out += (FIELD, b"u", encoded(block.id or ""), FIELD, b"m", encoded(block.name))
+        add_raw(out, b"j", block.input)
+    elif kind in ("image", "document") and is_given(block.source):
+        out += (FIELD, b"M" if kind == "image" else b"N", digest_of(block.source))
+        for tag, text in titles(block):
+            out += (FIELD, tag, encoded(text))
+    else:
+        add_stranger(out, stranger)
+
+
+def titles(block: Block) -> Iterator[tuple[bytes, str]]:
+    """What a document says beside its content."""
+    if block.title:
+        yield b"h", block.title
+    if block.context:
+        yield b"w", block.context
+
+
+class AnthropicParser(JsonParser):
+    """Reads ``/messages`` and ``/messages/count_tokens``."""
+
+    type_name = "anthropic-parser"
+    decoders: ClassVar[Mapping[str, msgspec.json.Decoder[Body]]] = {
+        "/messages": msgspec.json.Decoder(Messages),
+        "/messages/count_tokens": msgspec.json.Decoder(CountTokens),
+    }
+    paths = tuple(decoders)

@@ -1,0 +1,30 @@
+"""What makes equal prompts different prefixes: the kind of prompt, the model that serves, the client's salt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import sha256
+
+from epp.parsers.canonical import encoded
+
+LONG_SALT = 256
+"""Characters."""
+
+
+def identity(kind: bytes, model: str, cache_salt: str | None) -> bytes:
+    """What makes equal bytes a different prefix.
+
+    A long salt is told by its digest: what clients send must not decide how much memory the cache of identities takes.
+    """
+    salt = cache_salt or ""
+    if len(salt) <= LONG_SALT:
+        return joined(kind, model, salt, b"")
+    return joined(kind, model, "", sha256(encoded(salt)).digest())
+
+
+@lru_cache(maxsize=1024)
+def joined(kind: bytes, model: str, salt: str, salt_digest: bytes) -> bytes:
+    """Each part after its length, so that no two lists of parts collide."""
+    parts: Sequence[bytes] = (kind, encoded(model), encoded(salt), salt_digest)
+    return b"".join(len(part).to_bytes(4, "little") + part for part in parts)

@@ -1,0 +1,125 @@
+"""JSON request bodies: decoded into typed structs that name only what routing needs; the rest is skipped, not built."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from typing import ClassVar
+
+import msgspec
+from typing_extensions import override
+
+from epp.errors import BadRequest
+from epp.parsers.base import Parsed, Parser
+from epp.parsers.by_path import LONGEST_SHOWN, longest_suffix
+from epp.parsers.canonical import Rendered, Unfamiliar
+from epp.parsers.identity import identity
+from epp.parsers.rewrite import with_model
+from scorers.base import NoParameters, Prompt
+
+LONGEST_MODEL = 1024
+"""Characters."""
+
+
+class Body(msgspec.Struct):
+    """What most APIs have in common."""
+
+    computes: ClassVar[bool] = True
+    """Whether the engine computes KV for it."""
+    names_model: ClassVar[bool] = True
+    """Whether a body without a model is refused; where not, any model that it names is left alone."""
+
+    model: str | None = None
+    stream: bool | None = None
+    cache_salt: str | None = None
+
+    @abstractmethod
+    def prompts(self, stranger: bytes = b"") -> list[Rendered]:
+        """At least one prompt. ``stranger`` is what to write where something unknown stands.
+
+        Raises: BadRequest naming the field that holds none; Unfamiliar when ``stranger`` is needed and empty;
+        UnicodeDecodeError.
+        """
+
+
+class JsonParser(Parser[NoParameters]):
+    """Reads the bodies of ``decoders``: by how the path ends, the shape of what is sent there."""
+
+    decoders: ClassVar[Mapping[str, msgspec.json.Decoder[Body]]]
+
+    def __init__(self, parameters: NoParameters | None = None, name: str = "") -> None:
+        super().__init__(parameters, name)
+        self._decoder_for = lru_cache(maxsize=256)(self._find)
+
+    @override
+    def parse(self, path: str, body: bytes, target_model: str | None = None) -> Parsed:
+        read = decode(self._decoder_for(path), body)
+        model, target = models(read, target_model)
+        try:
+            rendered = rendered_from(read, body)
+        except UnicodeDecodeError as error:
+            raise BadRequest(f"the request body is not UTF-8: {error}") from error
+        if not read.computes:
+            return Parsed(
+                model, target, (), 1, bool(read.stream), with_model(body, target) if target != model else None
+            )
+        salt = read.cache_salt
+        return Parsed(
+            model=model,
+            target_model=target,
+            prompts=tuple([Prompt(identity(one.kind, target, salt), one.data) for one in rendered]),
+            prompt_tokens=max(1, sum([one.tokens for one in rendered])),
+            streaming=bool(read.stream),
+            body=with_model(body, target) if target != model else None,
+        )
+
+    def _find(self, path: str) -> msgspec.json.Decoder[Body]:
+        suffix = longest_suffix(path, self.decoders)
+        if suffix is None:
+            known = ", ".join(self.decoders)
+            raise BadRequest(
+                f"no parser for path {path[:LONGEST_SHOWN]!r}; {self.type_name} reads paths that end in {known}"
+            )
+        return self.decoders[suffix]
+
+
+def decode(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
+    """Decode ``body``. Raises: BadRequest for whatever is wrong with it."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"invalid request body: {error}") from error
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"the request body is not valid JSON: {error}") from error
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"the request body is not UTF-8: {error}") from error
+    except RecursionError as error:
+        raise BadRequest("the request body is nested too deeply") from error
+
+
+def models(read: Body, target_model: str | None) -> tuple[str, str]:
+    """The model asked for and the one to ask the engine for. Raises: BadRequest when there is none, or a long one."""
+    if not read.names_model:
+        return "", ""
+    if not read.model:
+        raise BadRequest("model not found in request body")
+    if len(read.model) > LONGEST_MODEL:
+        raise BadRequest(f"`model` has {len(read.model):,} characters; at most {LONGEST_MODEL:,} are read")
+    target = target_model or read.model
+    if len(target) > LONGEST_MODEL:
+        raise BadRequest(f"the rewritten model has {len(target):,} characters; at most {LONGEST_MODEL:,} are sent")
+    return read.model, target
+
+
+def rendered_from(read: Body, body: bytes) -> list[Rendered]:
+    """The prompts of ``read``.
+
+    Where something unknown stands, a digest of the whole body does: who may know it is the engine, and two prompts that
+    differ in nothing else must not look alike.
+    """
+    try:
+        return read.prompts()
+    except Unfamiliar:
+        return read.prompts(blake2b(body, digest_size=16).hexdigest().encode())

@@ -1,0 +1,50 @@
+"""``sglanghttp-parser``: SGLang's own ``/generate``.
+
+Source: SGLang's ``GenerateReqInput``: a text or token ids, one or a batch; ``extra_key`` is its cache salt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, cast
+
+import msgspec
+from typing_extensions import override
+
+from epp.errors import BadRequest
+from epp.parsers.canonical import ABSENT, Rendered, apart
+from epp.parsers.json_body import Body, JsonParser
+from epp.parsers.texts import Texts, render_texts
+
+
+class Generate(Body):
+    """POST /generate. The API has no model: one server, one model, and adapters by ``lora_path``."""
+
+    names_model: ClassVar[bool] = False
+
+    text: str | list[str] | None = None
+    input_ids: list[int | list[int]] | None = None
+    extra_key: msgspec.Raw = ABSENT
+    lora_path: msgspec.Raw = ABSENT
+    image_data: msgspec.Raw = ABSENT
+    video_data: msgspec.Raw = ABSENT
+    audio_data: msgspec.Raw = ABSENT
+
+    @override
+    def prompts(self, stranger: bytes = b"") -> list[Rendered]:
+        if (self.text is None) == (self.input_ids is None):
+            raise BadRequest("one of `text` and `input_ids` must hold the prompt")
+        given, field = (self.text, "text") if self.input_ids is None else (self.input_ids, "input_ids")
+        media = (self.image_data, self.video_data, self.audio_data)
+        return [
+            Rendered(apart(one.kind, self.extra_key, self.lora_path, *media), one.data)
+            for one in render_texts(cast("Texts", given), field)
+        ]
+
+
+class SGLangHttpParser(JsonParser):
+    """Reads ``/generate``."""
+
+    type_name = "sglanghttp-parser"
+    decoders: ClassVar[Mapping[str, msgspec.json.Decoder[Body]]] = {"/generate": msgspec.json.Decoder(Generate)}
+    paths = tuple(decoders)
