@@ -28,10 +28,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.upstream import metrics_text
 from epp.config.plan import ScrapeParameters
+from epp.engines import VLLM
 from epp.ledger import Ledger
 from epp.pool import Endpoint, Pool
 from epp.scrape import Pace, Scraper
-from epp.scrape.reader import read_engine
+from epp.scrape.reader import EngineReader
 
 SETTLE_S = 2.0
 
@@ -72,7 +73,8 @@ def cpu_us(work: object, times: int) -> float:
 async def measure(addresses: list[str], size: int, seconds: float) -> list[Row]:
     page = metrics_text(size)
     text = page.decode()
-    reading = cpu_us(lambda: read_engine(page), 200)
+    reader = EngineReader(VLLM)
+    reading = cpu_us(lambda: reader.read(page), 200)
     parsing = cpu_us(lambda: list(text_string_to_metric_families(text)), 3)
     pool = Pool()
     ledger = Ledger(pool)

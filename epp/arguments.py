@@ -63,6 +63,7 @@ def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
     _log_flags(given)
     _one_config(given)
     _clamp_refresh(given, notices)
+    _deprecated_names(given, notices)
     given.setdefault("pool-namespace", environment.get("NAMESPACE") or "default")
     for name in [name for name in ("pool-name", "pool-namespace", "pool-group") if given.get(name) == ""]:
         del given[name]
@@ -169,6 +170,13 @@ def _clamp_refresh(given: dict[str, Any], notices: list[str]) -> None:
     if asked is not None and asked < MIN_REFRESH_S:
         notices.append(f"--refresh-metrics-interval={asked * 1000:g}ms is raised to the least, 50ms")
         given["refresh-metrics-interval"] = MIN_REFRESH_S
+
+
+def _deprecated_names(given: Given, notices: list[str]) -> None:
+    deprecated = [flag.name for flag in SERVE if flag.field.startswith("metrics_source.names.")]
+    if names := [f"--{name}" for name in deprecated if name in given]:
+        some = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"
+        notices.append(f"{some} deprecated; write engineConfigs of a core-metrics-extractor into the configuration")
 
 
 def _endpoints(given: Given) -> tuple[str, ...]:

@@ -88,8 +88,6 @@ _VERBOSITY = Flag(
 )
 _ZAP_ENCODER = Flag("zap-encoder", values.one_of(LogFormat), "log.format", "log lines as text or JSON", "console|json")
 
-_METRIC = "names other than vLLM's go into the core-metrics-extractor of a later version"
-
 SERVE: tuple[Flag, ...] = (
     *_group("Configuration", *_CONFIG),
     *_group(
@@ -142,6 +140,12 @@ SERVE: tuple[Flag, ...] = (
         Flag("model-server-metrics-path", values.text, "metrics_source.path", "", "PATH"),
         Flag("model-server-metrics-port", values.port, "metrics_source.port", "0 for the serving port", "PORT"),
         Flag("model-server-metrics-https-insecure-skip-verify", _YES, "metrics_source.insecure_skip_verify", ""),
+        Flag("total-queued-requests-metric", values.metric_spec, "metrics_source.names.waiting",
+             "what vLLM's metric is called; here and below a core-metrics-extractor in the configuration wins", "SPEC"),
+        Flag("total-running-requests-metric", values.metric_spec, "metrics_source.names.running", "", "SPEC"),
+        Flag("kv-cache-usage-percentage-metric", values.metric_spec, "metrics_source.names.kv_usage", "", "SPEC"),
+        Flag("lora-info-metric", values.metric_spec, "metrics_source.names.lora", "", "SPEC"),
+        Flag("cache-info-metric", values.metric_spec, "metrics_source.names.cache_info", "", "SPEC"),
     ),
     *_group(
         "Logging",
@@ -161,11 +165,6 @@ SERVE: tuple[Flag, ...] = (
     _refused("endpoint-target-ports", values.words, "it belongs to --endpoint-selector; give --endpoint HOST:PORT", ()),
     _refused("zap-stacktrace-level", values.text, "tracebacks are logged with every unexpected error"),
     _refused("zap-time-encoding", values.text, "log times are ISO 8601", "iso8601"),
-    _refused("total-queued-requests-metric", values.text, _METRIC, "vllm:num_requests_waiting"),
-    _refused("total-running-requests-metric", values.text, _METRIC, "vllm:num_requests_running"),
-    _refused("kv-cache-usage-percentage-metric", values.text, _METRIC, "vllm:kv_cache_usage_perc"),
-    _refused("lora-info-metric", values.text, _METRIC, "vllm:lora_requests_info"),
-    _refused("cache-info-metric", values.text, _METRIC, "vllm:cache_config_info"),
 )  # fmt: skip
 """Source: the Go picker's ``pkg/epp/server/options.go``, v0.9.0 and later; ``endpoint``, ``host``, ``transport``,
 ``watch-config`` and ``max-request-bytes`` are ours."""

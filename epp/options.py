@@ -78,6 +78,17 @@ class MetricsTlsOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMetricNames:
+    """The older flags ``--*-metric``: what vLLM's metrics are called; None for their usual names, empty for none."""
+
+    waiting: str | None = None
+    running: str | None = None
+    kv_usage: str | None = None
+    lora: str | None = None
+    cache_info: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSourceOptions:
     """The older flags ``--model-server-metrics-*``: how the default metrics source reads an engine's metrics."""
 
@@ -86,6 +97,7 @@ class MetricsSourceOptions:
     port: int | None = None
     """None for the serving port."""
     insecure_skip_verify: bool = True
+    names: EngineMetricNames = EngineMetricNames()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

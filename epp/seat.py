@@ -46,6 +46,8 @@ class EngineMetrics(msgspec.Struct, frozen=True):
     lora: LoraState = LoraState()
     attributes: Mapping[str, float] = {}
     """Other numbers by name, as the configuration's ``customMetrics`` read them."""
+    partial: bool = False
+    """Whether ``waiting`` or ``running`` is not known, so that their sum is not how many requests the engine has."""
 
 
 class _Unseen(NamedTuple):
@@ -88,7 +90,9 @@ class Seat:
     def candidate(self) -> Candidate:
         """The endpoint as a decision sees it."""
         endpoint, engine, queued = self.endpoint, self.engine, self.queued
-        kv_usage = engine.kv_usage
+        kv_usage, running = engine.kv_usage, engine.running + len(self.unseen) - queued
+        if engine.partial:  # what is ours and does not wait runs
+            running = max(running, self.in_flight - engine.waiting - queued)
         if self.unseen_tokens and engine.gpu_blocks and engine.block_tokens:
             kv_usage = min(1.0, kv_usage + self.unseen_tokens / (engine.gpu_blocks * engine.block_tokens))
         return Candidate(
@@ -97,7 +101,7 @@ class Seat:
             endpoint.name,
             endpoint.labels,
             engine.waiting + queued,
-            engine.running + len(self.unseen) - queued,
+            running,
             kv_usage,
             self.in_flight,
             self.in_flight_tokens,

@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
+from epp.engines import parse_spec
 from epp.units import parse_bytes, parse_duration
 
 E = TypeVar("E", bound=Enum)
@@ -31,6 +32,13 @@ def boolean(text: str) -> bool:
 
 def text(value: str) -> str:
     """Any text."""
+    return value
+
+
+def metric_spec(value: str) -> str:
+    """``name`` or ``name{label=value,...}``; empty for no metric."""
+    if value:
+        parse_spec(value)
     return value
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from epp.config.engines import engines_named_by_flags, engines_of
 from epp.config.instances import Instances
 from epp.config.plan import ScrapeParameters
 from epp.config.schema import DataLayer
 from epp.config.sources import CoreMetricsExtractor, MetricsDataSource
-from epp.config.unsupported import refuse_engines
+from epp.engines import Engines
 from epp.errors import ConfigError
 from epp.options import MIN_REFRESH_S, MetricsSourceOptions
 
@@ -20,27 +22,52 @@ def wire_scraping(
 
     Raises: ConfigError with the key path.
     """
-    for declared in instances:
-        if isinstance(declared.plugin, CoreMetricsExtractor):
-            refuse_engines(declared.plugin.parameters, f"{declared.path}.parameters")
     if len(layer.sources) > 1:
-        raise ConfigError(f"dataLayer.sources: lists {len(layer.sources)} sources, and one is read here yet; keep one")
+        raise ConfigError(
+            f"dataLayer.sources: lists {len(layer.sources)} sources, and one page of each endpoint is read; keep the "
+            "one with the engine's metrics"
+        )
     for i, source in enumerate(layer.sources):
         path = f"dataLayer.sources[{i}]"
         plugin = instances.resolve_as(MetricsDataSource, source.plugin_ref, f"{path}.pluginRef")
-        for j, extractor in enumerate(source.extractors):
+        extractors = [
             instances.resolve_as(CoreMetricsExtractor, extractor.plugin_ref, f"{path}.extractors[{j}].pluginRef")
-        if not source.extractors:
+            for j, extractor in enumerate(source.extractors)
+        ]
+        if not extractors:
             return None, [f"{path}.extractors: none, so nothing is read; add one that is a core-metrics-extractor"]
-        return _declared(plugin, instances)
+        if len(extractors) > 1:
+            raise ConfigError(
+                f"{path}.extractors: lists {len(extractors)}, and a page is read once; put the engineConfigs of all "
+                "into one core-metrics-extractor"
+            )
+        return _read(_declared(plugin, instances), extractors[0], instances, metrics_source)
     if not layer.inject_defaults:
         return None, ["dataLayer.injectDefaults: false and no source, so no endpoint's load is known"]
-    return _implied(instances, metrics_source)
+    extractor = next(iter(instances.of(CoreMetricsExtractor)), None)
+    return _read(_implied(instances, metrics_source), extractor, instances, metrics_source)
+
+
+def _read(
+    source: tuple[ScrapeParameters, list[str]],
+    extractor: CoreMetricsExtractor | None,
+    instances: Instances,
+    metrics_source: MetricsSourceOptions,
+) -> tuple[ScrapeParameters, list[str]]:
+    """``source`` with the engines of ``extractor``, or with those of the older flags where there is none."""
+    parameters, warnings = source
+    by_flags = engines_named_by_flags(metrics_source.names)
+    if extractor is None:
+        return replace(parameters, engines=by_flags), warnings
+    instances.use(extractor)
+    path = _path(extractor, instances)
+    engines = engines_of(extractor.parameters, path)
+    if by_flags != Engines() and by_flags.default != engines.by_name[by_flags.default.name]:
+        warnings = [*warnings, f"{path}: says which metrics are read, so the flags --*-metric have no effect"]
+    return replace(parameters, engines=engines), warnings
 
 
 def _implied(instances: Instances, metrics_source: MetricsSourceOptions) -> tuple[ScrapeParameters, list[str]]:
-    for extractor in instances.of(CoreMetricsExtractor):
-        instances.use(extractor)
     for source in instances.of(MetricsDataSource):
         instances.use(source)
         return _declared(source, instances)
@@ -53,9 +80,13 @@ def _implied(instances: Instances, metrics_source: MetricsSourceOptions) -> tupl
     return implied, []
 
 
+def _path(plugin: object, instances: Instances) -> str:
+    return next(f"{declared.path}.parameters" for declared in instances if declared.plugin is plugin)
+
+
 def _declared(source: MetricsDataSource, instances: Instances) -> tuple[ScrapeParameters, list[str]]:
     parameters = source.parameters
-    path = next(f"{declared.path}.parameters" for declared in instances if declared.plugin is source)
+    path = _path(source, instances)
     if bool(parameters.client_cert_path) != bool(parameters.client_key_path):
         raise ConfigError(f"{path}: clientCertPath and clientKeyPath go together; give both or neither")
     for key, file in (

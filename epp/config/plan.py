@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from epp.config.sources import FileDiscoveryParameters
+from epp.engines import Engines
 from epp.parsers import Reader
 from epp.rewrites import ModelRewrites
 from epp.scheduler import Profile
@@ -28,6 +29,8 @@ class ScrapeParameters:
     client_key_path: str = ""
     interval_s: float | None = None
     """Between two reads of a busy endpoint; None for ``--refresh-metrics-interval``."""
+    engines: Engines = field(default_factory=Engines)
+    """What is read of a page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,39 +45,39 @@ class MetricsDataSource(Plugin[MetricsDataSourceParameters]):
     Parameters = MetricsDataSourceParameters
 
 
-class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The metric names of one kind of engine; empty ones are left to the engine's defaults."""
+class CustomMetric(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A metric that plugins read as an attribute of the endpoint."""
 
-    name: str = ""
-    queued_requests_spec: str = ""
-    running_requests_spec: str = ""
-    kv_usage_spec: str = ""
-    lora_spec: str = ""
-    cache_info_spec: str = ""
+    attribute_key: Annotated[str, msgspec.Meta(min_length=1)]
+    metric_spec: Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The metrics of one kind of engine, each as ``name`` or ``name{label=value,...}``.
+
+    Absent ones are as built in, for the engines that are; empty ones are not read.
+    """
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    queued_requests_spec: str | None = None
+    running_requests_spec: str | None = None
+    kv_usage_spec: str | None = None
+    lora_spec: str | None = None
+    cache_info_spec: str | None = None
     cache_block_size_label_name: str = ""
     cache_num_blocks_label_name: str = ""
-    cache_block_size_spec: str = ""
-    cache_num_blocks_spec: str = ""
-    custom_metrics: tuple[dict[str, str], ...] = ()
-
-
-VLLM = EngineConfig(
-    name="vllm",
-    queued_requests_spec="vllm:num_requests_waiting",
-    running_requests_spec="vllm:num_requests_running",
-    kv_usage_spec="vllm:kv_cache_usage_perc",
-    lora_spec="vllm:lora_requests_info",
-    cache_info_spec="vllm:cache_config_info",
-    cache_block_size_label_name="block_size",
-    cache_num_blocks_label_name="num_gpu_blocks",
-)
-"""What is read today."""
+    cache_block_size_spec: str | None = None
+    cache_num_blocks_spec: str | None = None
+    custom_metrics: tuple[CustomMetric, ...] = ()
 
 
 class CoreMetricsExtractorParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """Which metrics of an engine mean what."""
 
+    engine_label_key: str = ""
+    """Of the endpoint's label that names its engine; empty for ``llm-d.ai/engine-type``, then the older one."""
     default_engine: str = "vllm"
+    """Of endpoints without that label."""
     engine_configs: tuple[EngineConfig, ...] = ()
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from difflib import get_close_matches
 
-import msgspec
-
 from epp.config.schema import Config
-from epp.config.sources import VLLM, CoreMetricsExtractorParameters
 from epp.errors import ConfigError
 
 _GATES = ("flowControl", "haPopulateNonLeaderDatastore", "dataLayer")
@@ -60,24 +57,3 @@ def _gate(path: str, gate: str) -> Iterator[tuple[str, str]]:
         yield path, f"{gate!r} must end in =true or =false"
     elif name == "flowControl" and value not in _FALSE:
         yield path, "flow control (queues by priority and fairness) does not exist here yet; take the gate out"
-
-
-def refuse_engines(parameters: CoreMetricsExtractorParameters, path: str) -> None:
-    """Raises: ConfigError for engines and metric names other than vLLM's."""
-    if parameters.default_engine != VLLM.name:
-        raise ConfigError(
-            f"{path}.defaultEngine: the metrics of {parameters.default_engine!r} cannot be read yet; only vllm's can"
-        )
-    for i, engine in enumerate(parameters.engine_configs):
-        where = f"{path}.engineConfigs[{i}]"
-        if engine.name != VLLM.name:
-            raise ConfigError(f"{where}.name: the metrics of {engine.name!r} cannot be read yet; only vllm's can")
-        for field, value, known in _differing(engine, VLLM):
-            raise ConfigError(f"{where}.{field}: {value!r} cannot be read yet; leave it out, or write {known!r}")
-
-
-def _differing(engine: msgspec.Struct, standard: msgspec.Struct) -> Iterable[tuple[str, object, object]]:
-    for field in msgspec.structs.fields(type(engine)):
-        value, known = getattr(engine, field.name), getattr(standard, field.name)
-        if value and value != known:
-            yield field.encode_name, value, known

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from epp.scrape.error import ScrapeError
 from epp.scrape.page import MAX_PAGE_BYTES
-from epp.scrape.reader import ScrapeError
 
 MAX_HEAD_BYTES = 1 << 16
 _FRAMING = (b"content-length", b"transfer-encoding")

@@ -10,9 +10,9 @@ from yarl import URL
 from epp.config.plan import ScrapeParameters
 from epp.errors import ConfigError
 from epp.pool import Endpoint
+from epp.scrape.error import ScrapeError
 from epp.scrape.page import Page
 from epp.scrape.plain import PlainPage
-from epp.scrape.reader import ScrapeError
 from epp.scrape.session import SessionPage, session
 
 

@@ -12,8 +12,8 @@ from typing_extensions import override
 from yarl import URL
 
 from epp.scrape.answer import Answers, Unanswered
+from epp.scrape.error import ScrapeError
 from epp.scrape.page import HEADERS, Page
-from epp.scrape.reader import ScrapeError
 
 
 class PlainPage(Page):

@@ -1,170 +1,155 @@
 """What the picker needs out of an engine's metrics page, and nothing else.
 
-A page of vLLM is a hundred kilobytes of histograms around five gauges. Those are found by their names; the rest is
-never split into lines, let alone parsed.
-
-Source: Prometheus' text format 0.0.4; vLLM's metric names.
+A page of vLLM is a hundred kilobytes of histograms around five gauges. Several series of a metric are several engines
+behind one address (data parallel, or several models): counts are added up, shares averaged.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
+from epp.engines import ENGINE_LABELS, EngineSpec, MetricSpec
+from epp.scrape.error import ScrapeError
+from epp.scrape.samples import MAX_SERIES, Sample, labels_of, samples
 from epp.seat import EngineMetrics
 from scorers.base import LoraState
 
-WAITING, RUNNING = b"vllm:num_requests_waiting", b"vllm:num_requests_running"
-KV_USAGE = (b"vllm:kv_cache_usage_perc", b"vllm:gpu_cache_usage_perc")
-"""Today's name, and the one before vLLM 0.10."""
-CACHE_INFO, LORA_INFO = b"vllm:cache_config_info", b"vllm:lora_requests_info"
 MAX_REQUESTS = 10**9
-MAX_LINE_BYTES = 1 << 20
-"""A thousand LoRA adapters are one line of 64 KiB or more."""
-
-_LABEL = re.compile(rb'[ \t]*([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*"((?:[^"\\\n]|\\.)*)"[ \t]*(,|(?=\}))')
-_ESCAPE = re.compile(r"\\(.)")
+MAX_BLOCK_TOKENS, MAX_BLOCKS = 1 << 20, 10**9
+"""More than this is not believed: it would make room in the prefix index."""
+_REMEMBERED_LABELS_BYTES = 4096
 
 
-class ScrapeError(Exception):
-    """An endpoint's metrics could not be read; the message says what was met and, where it helps, what to do.
+class EngineReader:
+    """Reads the pages of one kind of engine."""
 
-    ``reason`` is the word under which it is counted: connection, timeout, status, size, or page.
-    """
+    def __init__(self, spec: EngineSpec) -> None:
+        self.spec = spec
+        self._waiting, self._running = _metric(spec.waiting), _metric(spec.running)
+        self._kv_usage = tuple(_Metric(kv_usage) for kv_usage in spec.kv_usage)
+        self._lora, self._cache_info = _metric(spec.lora), _metric(spec.cache_info)
+        self._block_tokens, self._gpu_blocks = _metric(spec.block_tokens), _metric(spec.gpu_blocks)
+        self._attributes = tuple((key, _Metric(metric)) for key, metric in spec.attributes)
 
-    def __init__(self, message: str, *, reason: str = "page") -> None:
-        super().__init__(message)
-        self.reason = reason
+    def read(self, page: bytes) -> EngineMetrics:
+        """What ``page`` says of its engine: finite numbers, in range.
 
-
-class Sample(NamedTuple):
-    """One line of a page."""
-
-    labels: bytes
-    """As written between the braces, and the closing brace; empty without any."""
-    value: float
-
-
-def read_engine(page: bytes) -> EngineMetrics:
-    """What ``page`` says of its engine. Several engines behind one address (data parallel) are added up.
-
-    Raises: ScrapeError when a needed line is malformed, or when the page is not vLLM's.
-    """
-    waiting, running = _requests(page, WAITING), _requests(page, RUNNING)
-    if waiting is None and running is None:
-        raise ScrapeError(
-            f"the page has neither {WAITING.decode()} nor {RUNNING.decode()}; point the scraper at a vLLM server"
+        Raises: ScrapeError when a needed line is malformed, or when the page is not that engine's.
+        """
+        waiting, running = _requests(page, self._waiting), _requests(page, self._running)
+        if waiting is None and running is None and (self._waiting or self._running):
+            names = " nor ".join(metric.spec.name for metric in (self._waiting, self._running) if metric)
+            raise ScrapeError(
+                f"the page has neither {names}, so it is not from {self.spec.name}; label the endpoint "
+                f"{ENGINE_LABELS[0]} if it is another engine"
+            )
+        block_tokens, gpu_blocks = self._cache(page)
+        return EngineMetrics(
+            waiting=waiting or 0,
+            running=running or 0,
+            kv_usage=self._usage(page),
+            block_tokens=block_tokens,
+            gpu_blocks=gpu_blocks,
+            lora=_lora(page, self._lora) if self._lora else _NO_LORA,
+            attributes=_sums(page, self._attributes) if self._attributes else _NO_ATTRIBUTES,
+            partial=waiting is None or running is None,
         )
-    block_tokens, gpu_blocks = _cache(page)
-    return EngineMetrics(
-        waiting=waiting or 0,
-        running=running or 0,
-        kv_usage=_kv_usage(page),
-        block_tokens=block_tokens,
-        gpu_blocks=gpu_blocks,
-        lora=_lora(page),
-    )
+
+    def missing(self, page: bytes) -> list[str]:
+        """The metrics that a decision needs of every engine and that ``page`` does not have, as they are written."""
+        needed = [metric for metric in (self._waiting, self._running) if metric and not metric.samples(page)]
+        if self._kv_usage and not any(metric.samples(page) for metric in self._kv_usage):
+            needed.append(self._kv_usage[0])
+        return [str(metric.spec) for metric in needed]
+
+    def _usage(self, page: bytes) -> float:
+        for metric in self._kv_usage:
+            if values := metric.values(page):
+                return sum([min(1.0, max(0.0, value)) for value in values]) / len(values)
+        return 0.0
+
+    def _cache(self, page: bytes) -> tuple[int | None, int | None]:
+        """Tokens per block, and blocks of all engines; None for what is not said, or said to be None."""
+        block_tokens: int | None = None
+        gpu_blocks: int | None = None
+        if self._block_tokens is not None:
+            sizes = [_whole(value, MAX_BLOCK_TOKENS) for value in self._block_tokens.values(page)]
+            block_tokens = next((size for size in sizes if size), None)
+        if self._gpu_blocks is not None:
+            gpu_blocks = _limited(_whole(value, MAX_BLOCKS) for value in self._gpu_blocks.values(page))
+        if self._cache_info is None or (block_tokens and gpu_blocks):
+            return block_tokens, gpu_blocks
+        spec = self.spec
+        said = [
+            _cache_of(sample.labels, spec.block_tokens_label, spec.gpu_blocks_label)
+            for sample in self._cache_info.samples(page)
+        ]
+        return (
+            block_tokens or next((size for size, _ in said if size), None),
+            gpu_blocks or _limited(blocks for _, blocks in said),
+        )
 
 
-def samples(page: bytes, name: bytes) -> list[Sample]:
-    """Every sample of the metric ``name``, in order. Raises: ScrapeError for one that cannot be read."""
-    found = []
-    at = page.rfind(name)  # from the end, which CPython searches twice as fast as from the beginning
-    while at >= 0:
-        after = at + len(name)
-        if page[after : after + 1] in _AFTER_A_NAME and _begins_a_line(page, at):
-            end = page.find(b"\n", after)
-            found.append(_sample(name, page[after : end if end >= 0 else len(page)]))
-        at = page.rfind(name, 0, at)
-    found.reverse()
+class _Metric:
+    """One spec, ready to be looked for."""
+
+    def __init__(self, spec: MetricSpec) -> None:
+        self.spec = spec
+        self._name = spec.name.encode()
+        self._labels = dict(spec.labels).items()
+
+    def samples(self, page: bytes) -> list[Sample]:
+        """Raises: ScrapeError."""
+        found = samples(page, self._name)
+        return [s for s in found if self._labels <= _labels(s.labels).items()] if self._labels else found
+
+    def values(self, page: bytes) -> list[float]:
+        """Finite ones; of a series that is there twice the last. Raises: ScrapeError."""
+        found = self.samples(page) if self._labels else samples(page, self._name)
+        if len(found) == 1:
+            value = found[0].value
+            return [value] if math.isfinite(value) else []
+        if len(found) > MAX_SERIES:
+            raise ScrapeError(f"the page has more than {MAX_SERIES} series of {self.spec.name}")
+        return list({labels: value for labels, value in found if math.isfinite(value)}.values())
+
+
+_NO_LORA = LoraState()
+_NO_ATTRIBUTES: Mapping[str, float] = {}
+
+
+def _metric(spec: MetricSpec | None) -> _Metric | None:
+    return None if spec is None else _Metric(spec)
+
+
+def _requests(page: bytes, metric: _Metric | None) -> int | None:
+    values = metric.values(page) if metric else []
+    return min(MAX_REQUESTS, round(sum([min(MAX_REQUESTS, max(0.0, value)) for value in values]))) if values else None
+
+
+def _sums(page: bytes, metrics: Iterable[tuple[str, _Metric]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for key, metric in metrics:
+        values = metric.values(page)
+        if values and math.isfinite(total := sum(values)):
+            found[key] = total
     return found
 
 
-_AFTER_A_NAME = (b"{", b" ", b"\t")
-
-
-def labels_of(text: bytes) -> dict[str, str]:
-    """The labels of a sample by name. Raises: ScrapeError."""
-    at, found = 0, dict[str, str]()
-    while at < len(text):
-        if not text[at:].strip(b" \t}"):
-            return found
-        match = _LABEL.match(text, at)
-        if match is None:
-            raise ScrapeError(f"labels {_shown(text)} are malformed")
-        value = match[2].decode("utf-8", "replace")
-        found[match[1].decode()] = _ESCAPE.sub(_unescaped, value) if "\\" in value else value
-        at = match.end()
-    return found
-
-
-def _begins_a_line(page: bytes, at: int) -> bool:
-    while at > 0 and page[at - 1] in b" \t":
-        at -= 1
-    return at == 0 or page[at - 1] == 10
-
-
-def _sample(name: bytes, line: bytes) -> Sample:
-    if len(line) > MAX_LINE_BYTES:
-        raise ScrapeError(f"a line of {name.decode()} has {len(line)} bytes, and {MAX_LINE_BYTES} are read")
-    line = line.strip()
-    labels, brace, rest = b"", b"", line
-    if line.startswith(b"{"):
-        labels, brace, rest = line[1:].rpartition(b"}")  # neither a value nor a timestamp has a brace
-    fields = rest.split()
-    try:
-        if len(fields) not in (1, 2) or b"_" in fields[0] or (line.startswith(b"{") and not brace):
-            raise ValueError  # noqa: TRY301 - the same message
-        return Sample(labels + brace, float(fields[0]))
-    except ValueError:
-        raise ScrapeError(f"the line {_shown(name + line)} is malformed") from None
-
-
-def _requests(page: bytes, name: bytes) -> int | None:
-    values = [sample.value for sample in samples(page, name) if math.isfinite(sample.value)]
-    return min(MAX_REQUESTS, max(0, round(math.fsum(values)))) if values else None
-
-
-def _kv_usage(page: bytes) -> float:
-    for name in KV_USAGE:
-        values = [sample.value for sample in samples(page, name) if math.isfinite(sample.value)]
-        if values:
-            return min(1.0, max(0.0, math.fsum(values) / len(values)))
-    return 0.0
-
-
-def _cache(page: bytes) -> tuple[int | None, int | None]:
-    """Tokens per block, and blocks of all engines; None for what is not said, or said to be None."""
-    block_tokens: int | None = None
-    gpu_blocks: int | None = None
-    for sample in samples(page, CACHE_INFO):
-        size, blocks = _cache_of(sample.labels)
-        block_tokens = block_tokens or size
-        if blocks:
-            gpu_blocks = (gpu_blocks or 0) + blocks
-    return block_tokens, gpu_blocks
-
-
-@lru_cache(maxsize=128)
-def _cache_of(labels: bytes) -> tuple[int | None, int | None]:
-    """Remembered, since an engine says the same every time, and so do all that are set up alike."""
-    found = labels_of(labels)
-    return _count(found, "block_size"), _count(found, "num_gpu_blocks")
-
-
-def _lora(page: bytes) -> LoraState:
+def _lora(page: bytes, metric: _Metric) -> LoraState:
     """Of the newest sample: its value is the time it was written at, and older ones stay on the page."""
-    newest = max(samples(page, LORA_INFO), key=lambda sample: sample.value, default=None)
-    if newest is None:
-        return LoraState()
-    labels = labels_of(newest.labels)
+    dated = [sample for sample in metric.samples(page) if math.isfinite(sample.value)]
+    return _lora_of(max(dated, key=lambda sample: sample.value).labels) if dated else _NO_LORA
+
+
+def _lora_of(text: bytes) -> LoraState:
+    labels = labels_of(text)
     return LoraState(
         running=_names(labels.get("running_lora_adapters", "")),
         waiting=_names(labels.get("waiting_lora_adapters", "")),
-        max_loras=_count(labels, "max_lora") or 0,
+        max_loras=_count(labels, "max_lora", MAX_REQUESTS) or 0,
     )
 
 
@@ -172,15 +157,33 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(name for part in text.split(",") if (name := part.strip()))
 
 
-def _count(labels: Mapping[str, str], name: str) -> int | None:
-    """A positive number of at most 15 digits."""
-    text = labels.get(name, "")
-    return (int(text) or None) if text.isascii() and text.isdigit() and len(text) <= 15 else None
+def _labels(text: bytes) -> Mapping[str, str]:
+    return _short_labels(text) if len(text) <= _REMEMBERED_LABELS_BYTES else labels_of(text)
 
 
-def _unescaped(match: re.Match[str]) -> str:
-    return "\n" if match[1] == "n" else match[1]
+@lru_cache(maxsize=1024)
+def _short_labels(text: bytes) -> Mapping[str, str]:
+    """Remembered, since an engine says the same every time, and so do all that are set up alike."""
+    return labels_of(text)
 
 
-def _shown(text: bytes) -> str:
-    return repr(text[:120].decode("utf-8", "replace"))
+@lru_cache(maxsize=128)
+def _cache_of(text: bytes, size: str, blocks: str) -> tuple[int | None, int | None]:
+    """Remembered, too."""
+    labels = labels_of(text)
+    return _count(labels, size, MAX_BLOCK_TOKENS), _count(labels, blocks, MAX_BLOCKS)
+
+
+def _count(found: Mapping[str, str], name: str, most: int) -> int | None:
+    """A positive number of at most 15 digits, and at most ``most``."""
+    text = found.get(name, "")
+    return _whole(int(text), most) if text.isascii() and text.isdigit() and len(text) <= 15 else None
+
+
+def _whole(value: float, most: int) -> int | None:
+    return int(value) if 1 <= value <= most else None
+
+
+def _limited(counts: Iterable[int | None]) -> int | None:
+    total = sum(count for count in counts if count)
+    return total if 1 <= total <= MAX_BLOCKS else None

@@ -21,9 +21,11 @@ from epp.decision import Cause
 from epp.ledger import Ledger
 from epp.pool import Endpoint, Pool
 from epp.scrape.client import Client
+from epp.scrape.error import ScrapeError
 from epp.scrape.pace import Pace
 from epp.scrape.page import Page
-from epp.scrape.reader import ScrapeError, read_engine
+from epp.scrape.reader import EngineReader
+from epp.scrape.readers import Readers
 from epp.telemetry.gauges import Reading
 from scorers.base import Candidate, Slot
 
@@ -43,6 +45,9 @@ class _Target:
         self.endpoint: Endpoint | None = None
         """Whose ``page`` it is; another one when the pool was given another ``metrics_url``."""
         self.page: Page | None = None
+        self.reader: EngineReader  # of the same endpoint
+        self.lacks: list[str] = []
+        """Metrics that its page did not have."""
         self.began_at = now
         """When the last reading that succeeded began; at first, when the endpoint was added."""
         self.due_at = now
@@ -76,6 +81,7 @@ class Scraper:
         self._pace = pace
         self._parameters = parameters
         self._client: Client  # from start to stop
+        self._readers = Readers(parameters.engines)
         self._ended = ended or ledger.close
         self._clock = clock
         self._jitter = jitter
@@ -186,13 +192,15 @@ class Scraper:
         endpoint = self._pool.endpoint(target.address)
         if endpoint is None:
             return
-        text = await self._page(target, endpoint).fetch()
-        engine = read_engine(text)
+        page = self._page(target, endpoint)
+        text = await page.fetch()
+        engine = target.reader.read(text)
         self._scrapes += 1
         self._bytes += len(text)
         self._pool.observe(target.slot, engine, began_at)
-        for pick_id, cause in self._ledger.reconcile(target.address, engine.waiting + engine.running, began_at):
-            self._ended(pick_id, cause)
+        if not engine.partial:
+            for pick_id, cause in self._ledger.reconcile(target.address, engine.waiting + engine.running, began_at):
+                self._ended(pick_id, cause)
         target.began_at, target.fails = began_at, None
         target.interval_s = self._pace.after_success(
             target.interval_s,
@@ -204,6 +212,7 @@ class Scraper:
             if target.stale:
                 log.info("endpoint %s: its metrics are read again", target.address)
             target.stale = False
+            self._look_for_gaps(target, text)
 
     def _page(self, target: _Target, endpoint: Endpoint) -> Page:
         """The page of ``endpoint``, kept while it stays the same. Raises: ScrapeError."""
@@ -212,8 +221,16 @@ class Scraper:
                 target.page.close()
                 target.page = None
             target.page = self._client.page(endpoint)
+            target.reader = self._readers.reader_of(endpoint)
             target.endpoint = endpoint
         return target.page
+
+    def _look_for_gaps(self, target: _Target, text: bytes) -> None:
+        lacks = target.reader.missing(text)
+        if lacks and lacks != target.lacks:
+            engine = target.reader.spec.name
+            log.warning("endpoint %s: read as %s, its page lacks %s", target.address, engine, ", ".join(lacks))
+        target.lacks = lacks
 
     def _failed(self, target: _Target, reason: str, message: str) -> None:
         target.errors[reason] += 1

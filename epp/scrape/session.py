@@ -8,8 +8,8 @@ import aiohttp
 from typing_extensions import override
 from yarl import URL
 
+from epp.scrape.error import ScrapeError
 from epp.scrape.page import HEADERS, MAX_PAGE_BYTES, Page
-from epp.scrape.reader import ScrapeError
 
 
 def session(tls: ssl.SSLContext | bool, timeout_s: float) -> aiohttp.ClientSession:

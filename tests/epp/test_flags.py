@@ -15,6 +15,7 @@ from epp import arguments, cli, flags
 from epp.errors import ConfigError
 from epp.options import (
     DemoOptions,
+    EngineMetricNames,
     LogFormat,
     LogOptions,
     MetricsSourceOptions,
@@ -86,8 +87,36 @@ def test_the_arguments_of_the_no_kubernetes_guide_are_understood(run: Callable[.
     )
 
 
-def test_the_flag_of_the_v04_guide_names_what_is_read_anyway(run: Callable[..., ServeOptions]) -> None:
-    assert run("serve", "--kv-cache-usage-percentage-metric", "vllm:kv_cache_usage_perc") == ServeOptions(notices=OFF)
+def test_the_arguments_of_the_v04_guide_are_understood(run: Callable[..., ServeOptions]) -> None:
+    """As its chart passes them: those of the chart, and the values file's one flag."""
+    options = run(
+        "serve", "--pool-name", "llm-d-infpool", "--pool-namespace", "llm-d-pfc-cpu", "--zap-encoder", "json",
+        "--config-file", "/config/tiered-prefix-cache-plugins.yaml",
+        "--kv-cache-usage-percentage-metric", "vllm:kv_cache_usage_perc", "--tracing=false",
+    )  # fmt: skip
+    assert (options.pool_name, options.pool_namespace) == ("llm-d-infpool", "llm-d-pfc-cpu")
+    assert options.metrics_source.names == EngineMetricNames(kv_usage="vllm:kv_cache_usage_perc")
+    [notice] = [notice for notice in options.notices if "deprecated" in notice]
+    assert notice.startswith("--kv-cache-usage-percentage-metric is deprecated; write engineConfigs of a core-metrics-")
+
+
+def test_the_metrics_of_triton_are_named_as_charts_name_them_with_one_notice(run: Callable[..., ServeOptions]) -> None:
+    options = run(
+        "serve", "--total-queued-requests-metric", "nv_trt_llm_request_metrics{request_type=waiting}",
+        "--kv-cache-usage-percentage-metric=nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=fraction}",
+        "--lora-info-metric", "",
+    )  # fmt: skip
+    assert options.metrics_source.names == EngineMetricNames(
+        waiting="nv_trt_llm_request_metrics{request_type=waiting}",
+        kv_usage="nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=fraction}",
+        lora="",
+    )
+    assert len(options.notices) == len(OFF) + 1
+
+
+def test_a_metric_name_that_is_none_is_refused_by_its_flag(refused: Callable[..., str]) -> None:
+    message = refused("serve", "--cache-info-metric", "a b")
+    assert "--cache-info-metric=a b: 'a b' has 'b' behind the name" in message
 
 
 @pytest.mark.parametrize(

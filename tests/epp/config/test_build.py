@@ -228,12 +228,6 @@ def test_a_wrong_use_of_a_plugin_is_refused_with_its_key_path(uses: str, message
         ("flowControl: {enableEviction: true}", "flowControl.enableEviction: requests in flight are never"),
         ("dataLayer: {peerDiscovery: {pluginRef: x}}", "dataLayer.peerDiscovery: replicas do not find"),
         ("dataLayer: {crossReplicaSyncerPluginRef: x}", "dataLayer.crossReplicaSyncerPluginRef: replicas share"),
-        ("plugins: [{type: core-metrics-extractor, parameters: {defaultEngine: sglang}}]",
-         "plugins[0].parameters.defaultEngine: the metrics of 'sglang' cannot be read yet; only vllm's can"),
-        ("plugins: [{type: core-metrics-extractor, parameters: {engineConfigs: [{name: sglang}]}}]",
-         "plugins[0].parameters.engineConfigs[0].name: the metrics of 'sglang' cannot be read yet; only vllm's can"),
-        ("plugins: [{type: core-metrics-extractor, parameters: {engineConfigs: [{name: vllm, kvUsageSpec: x}]}}]",
-         "plugins[0].parameters.engineConfigs[0].kvUsageSpec: 'x' cannot be read yet; "),
     ],
 )  # fmt: skip
 def test_what_does_not_exist_yet_is_refused_by_name(text: str, begins: str) -> None:
@@ -247,7 +241,7 @@ def test_what_does_not_exist_yet_is_refused_by_name(text: str, begins: str) -> N
          "dataLayer.discovery.pluginRef: 'queue-scorer' is of type queue-scorer; a file-discovery belongs here"),
         ("dataLayer: {discovery: {pluginRef: files}}", "dataLayer.discovery.pluginRef: no plugin is named 'files'"),
         ("dataLayer: {sources: [{pluginRef: a}, {pluginRef: b}]}",
-         "dataLayer.sources: lists 2 sources, and one is read here yet; keep one"),
+         "dataLayer.sources: lists 2 sources, and one page of each endpoint is read; keep the one with "),
         ("plugins: [{type: metrics-data-source, parameters: {clientCertPath: /c}}]",
          "plugins[0].parameters: clientCertPath and clientKeyPath go together; give both or neither"),
         ("plugins: [{type: metrics-data-source, parameters: {caCertPath: /nowhere}}]",

@@ -17,6 +17,7 @@ from scorers.base import Candidate, Slot
 def page(running: int = 0, waiting: int = 0, gpu_blocks: int = 100) -> str:
     return (
         f'vllm:num_requests_running{{engine="0"}} {running}\nvllm:num_requests_waiting{{engine="0"}} {waiting}\n'
+        f'vllm:kv_cache_usage_perc{{engine="0"}} 0.5\n'
         f'vllm:cache_config_info{{block_size="16",num_gpu_blocks="{gpu_blocks}"}} 1\n'
     )
 

@@ -11,9 +11,9 @@ import pytest
 import uvloop
 from yarl import URL
 
+from epp.scrape.error import ScrapeError
 from epp.scrape.page import Page
 from epp.scrape.plain import PlainPage
-from epp.scrape.reader import ScrapeError
 from epp.scrape.session import SessionPage, session
 from tests.epp.scrape.engines import mute
 from tests.epp.scrape.servers import Script, Server, repeating, sending, server

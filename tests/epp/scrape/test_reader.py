@@ -10,7 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from epp.scrape.reader import ScrapeError, labels_of, read_engine, samples
+from epp.engines import VLLM as VLLM_SPEC
+from epp.scrape.error import ScrapeError
+from epp.scrape.reader import EngineReader
+from epp.scrape.samples import labels_of, samples
 from epp.seat import EngineMetrics
 from scorers.base import LoraState
 
@@ -33,6 +36,8 @@ vllm:cache_config_info{block_size="16",num_cpu_blocks="None",num_gpu_blocks="270
 """
 
 RUNNING = b"vllm:num_requests_running"
+
+read_engine = EngineReader(VLLM_SPEC).read
 
 
 def test_a_page_of_vllm() -> None:
@@ -114,7 +119,7 @@ def test_the_newest_lora_sample_counts_wherever_it_stands() -> None:
 
 
 def test_a_page_of_something_else_is_refused_with_a_hint() -> None:
-    with pytest.raises(ScrapeError, match=r"neither vllm:num_requests_waiting nor .*; point the scraper at a vLLM"):
+    with pytest.raises(ScrapeError, match=r"neither vllm:num_requests_waiting nor .*; label the endpoint llm-d.ai/eng"):
         read_engine(b"<html>hello</html>")
 
 

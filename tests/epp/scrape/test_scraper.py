@@ -28,6 +28,7 @@ from tests.epp.scrape.servers import server
 
 FAST = Pace(busy_s=0.005, idle_s=0.02, staleness_s=0.03, timeout_s=0.1)
 PATIENCE_S = 20
+PATIENT = Pace(busy_s=0.005, idle_s=0.02, staleness_s=0.03, timeout_s=10)
 
 
 @dataclass
@@ -232,7 +233,12 @@ async def one_page(writer: asyncio.StreamWriter, _: int) -> bool:
 
 def test_a_removed_endpoint_has_no_connection_and_one_that_is_read_elsewhere_only_there() -> None:
     async def scenario() -> None:
-        async with asyncio.timeout(PATIENCE_S), server(one_page) as one, server(one_page) as two, stage() as s:
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            server(one_page) as one,
+            server(one_page) as two,
+            stage(pace=PATIENT) as s,
+        ):
             s.pool.replace([Endpoint(one.address)])
             await s.until(lambda: len(one.heads) > 3)
             s.pool.replace([Endpoint(one.address, metrics_url=two.url)])
@@ -279,8 +285,7 @@ def test_a_metrics_url_that_is_none_is_counted() -> None:
 )
 def test_pages_that_cannot_be_used_are_counted_by_reason(answer: Callable[[int], object], reason: str) -> None:
     async def scenario() -> None:
-        patient = Pace(busy_s=0.005, idle_s=0.02, staleness_s=0.03, timeout_s=10)
-        async with engine(answer) as one, stage(one.address, pace=patient) as s:  # type: ignore[arg-type]
+        async with engine(answer) as one, stage(one.address, pace=PATIENT) as s:  # type: ignore[arg-type]
             await s.until(lambda: (one.address, reason) in s.errors())
             assert not s.candidate(one.address).fresh
 
@@ -322,12 +327,11 @@ def test_pages_over_tls_with_a_certificate_that_is_not_checked_trusted_or_refuse
         insecure_skip_verify=trusted is None,
         ca_cert_path=str(tmp_path / "tls.crt") if trusted else "",
     )
-    patient = Pace(busy_s=0.005, idle_s=0.02, staleness_s=0.03, timeout_s=10)
 
     async def scenario() -> None:
         async with engine(tls=tls) as one:
             address = one.address.replace("127.0.0.1", "localhost")
-            async with stage(address, parameters=parameters, pace=patient) as s:
+            async with stage(address, parameters=parameters, pace=PATIENT) as s:
                 if reason is None:
                     assert (await patiently(s.reports)).address == address
                 else:
@@ -342,5 +346,77 @@ def test_certificates_that_cannot_be_read_are_refused_at_start() -> None:
         pool = Pool()
         with pytest.raises(ConfigError, match="certificates for reading metrics"):
             await Scraper(pool, Ledger(pool), parameters, FAST).start()
+
+    asyncio.run(scenario())
+
+
+SGLANG = "sglang:num_queue_reqs 4\nsglang:num_running_reqs 5\nsglang:token_usage 0.5\nsglang:page_size 8\n"
+
+
+async def sglang(_: int) -> web.StreamResponse:
+    return web.Response(text=SGLANG)
+
+
+def test_every_endpoint_is_read_as_the_engine_that_its_label_names_and_may_change_it() -> None:
+    async def scenario() -> None:
+        async with engine(sglang) as one, engine() as two, stage() as s:
+            s.pool.replace([Endpoint(one.address, labels={"llm-d.ai/engine-type": "sglang"}), Endpoint(two.address)])
+            await s.until(lambda: s.candidate(one.address).fresh and s.candidate(two.address).fresh)
+            first = s.candidate(one.address)
+            assert (first.waiting, first.running, first.kv_usage, first.block_tokens) == (4, 5, 0.5, 8)
+            s.pool.replace([Endpoint(one.address), Endpoint(two.address)])
+            await s.until(lambda: (one.address, "page") in s.errors())
+            s.pool.replace([Endpoint(one.address, labels={"inference.networking.k8s.io/engine-type": "sglang"})])
+            await s.until(lambda: s.candidate(one.address).fresh)
+
+    asyncio.run(scenario())
+
+
+def test_a_label_that_names_no_known_engine_is_one_warning_and_the_default_engine(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        async with engine() as one, engine() as two, stage() as s:
+            labels = {"llm-d.ai/engine-type": "vlllm"}
+            s.pool.replace([Endpoint(one.address, labels=labels), Endpoint(two.address, labels=labels)])
+            await s.until(lambda: min(one.reads, two.reads) > 3)
+            assert s.candidate(one.address).fresh
+            assert s.candidate(two.address).fresh
+
+    asyncio.run(scenario())
+    warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert len(warnings) == 1
+    assert "names the engine 'vlllm', which is not known, so it is read as vllm" in warnings[0]
+
+
+def test_a_metric_that_a_page_lacks_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async def half(_: int) -> web.StreamResponse:
+        return web.Response(text="vllm:num_requests_waiting 1\n")
+
+    async def scenario() -> None:
+        async with engine(half) as one, stage(one.address) as s:
+            await s.until(lambda: one.reads > 5)
+            assert s.candidate(one.address).fresh
+
+    asyncio.run(scenario())
+    assert [r.getMessage().partition(": ")[2] for r in caplog.records if r.levelno == logging.WARNING] == [
+        "read as vllm, its page lacks vllm:num_requests_running, vllm:kv_cache_usage_perc"
+    ]
+
+
+def test_picks_are_not_given_back_when_the_engine_does_not_say_how_many_run() -> None:
+    async def waiting_only(_: int) -> web.StreamResponse:
+        return web.Response(text="vllm:num_requests_waiting 0\n")
+
+    async def scenario() -> None:
+        began = time.monotonic()
+        hundredfold = lambda: began + 100 * (time.monotonic() - began)  # noqa: E731
+        async with engine(waiting_only) as one, stage(one.address, clock=hundredfold) as s:
+            await s.until(lambda: s.candidate(one.address).fresh)
+            s.ledger.open(s.candidate(one.address), 10, hundredfold())
+            reads = one.reads
+            await s.until(lambda: one.reads > reads + 30)
+            assert s.ended == []
+            assert s.candidate(one.address).running == 1
 
     asyncio.run(scenario())
