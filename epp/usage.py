@@ -1,7 +1,9 @@
 """Read ``usage`` from a response as it passes by, in pieces of any size.
 
-Source: OpenAI's API reference and vLLM's answers: a JSON object with ``usage``, or server-sent events, of which one
-carries it (the last chunk, or ``response.completed``). Memory is bounded; bytes that make no sense are skipped.
+Source: the API references of OpenAI and Anthropic, vLLM's and SGLang's answers: a JSON object with ``usage`` (SGLang:
+``meta_info``), or server-sent events, of which some carry it: the last chunk, ``response.completed``, ``message_start``
+and ``message_delta``. What a later event says replaces what an earlier one said, field by field. Memory is bounded;
+bytes that make no sense are skipped.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ class Details(msgspec.Struct):
 
 
 class Reported(msgspec.Struct):
-    """``usage`` under either API's names."""
+    """``usage`` under each API's names."""
 
     prompt_tokens: int | None = None
     input_tokens: int | None = None
@@ -34,19 +36,32 @@ class Reported(msgspec.Struct):
     output_tokens: int | None = None
     prompt_tokens_details: Details | None = None
     input_tokens_details: Details | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cached_tokens: int | None = None
 
     def usage(self) -> Usage:
         """The same, under one name each; what was not said is 0."""
         details = self.prompt_tokens_details or self.input_tokens_details or Details()
+        # Anthropic counts apart what was read from a cache and what was written to one.
+        read, written = self.cache_read_input_tokens or 0, self.cache_creation_input_tokens or 0
         return Usage(
-            prompt_tokens=self.prompt_tokens or self.input_tokens or 0,
+            prompt_tokens=(self.prompt_tokens or self.input_tokens or 0) + read + written,
             completion_tokens=self.completion_tokens or self.output_tokens or 0,
-            cached_tokens=details.cached_tokens or 0,
+            cached_tokens=details.cached_tokens or self.cached_tokens or read,
         )
+
+    def after(self, earlier: Reported | None) -> Reported:
+        """This one, and what only the ``earlier`` one said."""
+        if earlier is not None:
+            for field in self.__struct_fields__:
+                if getattr(self, field) is None:
+                    setattr(self, field, getattr(earlier, field))
+        return self
 
 
 class Inner(msgspec.Struct):
-    """The ``response`` of a ``response.completed`` event."""
+    """The ``response`` of a ``response.completed`` event, the ``message`` of a ``message_start``."""
 
     usage: Reported | None = None
 
@@ -56,6 +71,8 @@ class Answer(msgspec.Struct):
 
     usage: Reported | None = None
     response: Inner | None = None
+    message: Inner | None = None
+    meta_info: Reported | None = None
 
 
 ANSWER = msgspec.json.Decoder(Answer)
@@ -64,8 +81,9 @@ ANSWER = msgspec.json.Decoder(Answer)
 class UsageReader(Protocol):
     """Is fed a response body in order."""
 
-    usage: Usage | None
-    """The last one seen so far."""
+    @property
+    def usage(self) -> Usage | None:
+        """What was said so far."""
 
     def feed(self, chunk: bytes) -> None:
         """Look at the next bytes. Never raises."""
@@ -78,9 +96,14 @@ class EventUsage:
     """Reads server-sent events. Keeps at most one unfinished line, and of a longer one nothing."""
 
     def __init__(self) -> None:
-        self.usage: Usage | None = None
+        self._reported: Reported | None = None
         self._rest = bytearray()
         self._skipping = False
+
+    @property
+    def usage(self) -> Usage | None:
+        """What was said so far."""
+        return self._reported.usage() if self._reported else None
 
     def feed(self, chunk: bytes) -> None:
         """Look at the lines that end in ``chunk``."""
@@ -95,7 +118,7 @@ class EventUsage:
             lines = bytes(self._rest) + chunk[:last] if self._rest else chunk[:last]
         self._rest.clear()
         # Of the many events of a stream, few or one name it: the others are never split into lines.
-        if b'"usage"' in lines:
+        if names_usage(lines):
             for line in lines.splitlines():
                 self._read(line)
         self._keep(chunk[last + 1 :])
@@ -113,8 +136,10 @@ class EventUsage:
             self._rest += rest
 
     def _read(self, line: bytes) -> None:
-        if line.startswith(b"data:") and b'"usage"' in line and len(line) <= LINE_BYTES:
-            self.usage = usage_in(line[5:]) or self.usage
+        if line.startswith(b"data:") and names_usage(line) and len(line) <= LINE_BYTES:
+            reported = reported_in(line[5:])
+            if reported is not None:
+                self._reported = reported.after(self._reported)
 
 
 class DocumentUsage:
@@ -136,15 +161,21 @@ class DocumentUsage:
     def end(self) -> None:
         """Read what was kept."""
         if self._pieces:
-            self.usage = usage_in(b"".join(self._pieces))
+            reported = reported_in(b"".join(self._pieces))
+            self.usage = reported.usage() if reported else None
         self._pieces.clear()
 
 
-def usage_in(document: bytes) -> Usage | None:
+def names_usage(line: bytes) -> bool:
+    """Whether the words are there at all."""
+    return b'"usage"' in line or b'"meta_info"' in line
+
+
+def reported_in(document: bytes) -> Reported | None:
     """The usage that one JSON object reports, if it is one and does."""
     try:
         answer = ANSWER.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    reported = answer.usage or (answer.response and answer.response.usage)
-    return reported.usage() if reported else None
+    inner = answer.response or answer.message
+    return answer.usage or (inner and inner.usage) or answer.meta_info

@@ -38,6 +38,22 @@ STREAMS = {
     b'"prompt_tokens_details":{"cached_tokens":8}}}',
     "noise around": b'\n: comment "usage"\nevent: usage\nid: 3\ndata: "usage"\ndata: {"usage": 3}\n'
     + stream({"usage": SAID}),
+    "anthropic": stream(
+        {"type": "message_start", "message": {"usage": {"input_tokens": 3, "cache_read_input_tokens": 8}}},
+        {"type": "content_block_delta", "delta": {"text": '"usage"'}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}},
+        {"type": "message_stop"},
+        done=False,
+    ),
+    "anthropic, cumulative": stream(
+        {"message": {"usage": {"input_tokens": 2, "output_tokens": 1, "cache_creation_input_tokens": 0}}},
+        {"usage": {"output_tokens": 2}},
+        {"usage": {"input_tokens": 3, "cache_read_input_tokens": 8, "output_tokens": 5}},
+    ),
+    "sglang": stream(
+        {"text": "x", "meta_info": {"prompt_tokens": 11, "completion_tokens": 1, "cached_tokens": 8}},
+        {"text": "xy", "meta_info": {"prompt_tokens": 11, "completion_tokens": 5, "cached_tokens": 8}},
+    ),
     "quoted in the text": stream({"usage": SAID}, {"choices": [{"text": '"usage": {"prompt_tokens": 99}'}]}),
 }
 
@@ -54,9 +70,17 @@ def test_any_split_of_a_stream_gives_the_same_usage(name: str, data: st.DataObje
     assert reader.usage == MEANT
 
 
-@given(st.lists(st.integers(0, 60), max_size=6))
-def test_any_split_of_a_document_gives_the_same_usage(cuts: list[int]) -> None:
-    body = json.dumps({"choices": [{"text": "x"}], "usage": SAID}).encode()
+DOCUMENTS: list[dict[str, object]] = [
+    {"choices": [{"text": "x"}], "usage": SAID},
+    {"content": [], "usage": {"input_tokens": 1, "cache_read_input_tokens": 8, "cache_creation_input_tokens": 2,
+                              "output_tokens": 5}},
+    {"text": "x", "meta_info": {"prompt_tokens": 11, "completion_tokens": 5, "cached_tokens": 8}},
+]  # fmt: skip
+
+
+@given(st.sampled_from(DOCUMENTS), st.lists(st.integers(0, 60), max_size=6))
+def test_any_split_of_a_document_gives_the_same_usage(document: dict[str, object], cuts: list[int]) -> None:
+    body = json.dumps(document).encode()
     cuts = sorted(min(cut, len(body)) for cut in cuts)
     reader = DocumentUsage()
     for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
