@@ -1,7 +1,8 @@
 """Every refusal of the picker; each class fixes the HTTP status its client sees.
 
 Source: the status table of the Go picker (code word, status, dropped reason), kept so that clients and dashboards of
-either can be used with both.
+either can be used with both. Each also fixes the gRPC status, for clients that speak gRPC: the one whose meaning is
+nearest.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ class EppError(Exception):
     goes into the header of the same name.
     """
 
-    http_status = 500
+    http_status, grpc_status = 500, 13
     code = "Internal"
     dropped_reason: str | None = None
 
@@ -29,25 +30,31 @@ class EppError(Exception):
 class BadRequest(EppError):
     """The request cannot be understood: bad JSON, wrong shape, no parser for its path, no model."""
 
-    http_status, code = 400, "BadRequest"
+    http_status, grpc_status, code = 400, 3, "BadRequest"
+
+
+class UnsupportedEncoding(BadRequest):
+    """The request is packed in a way that the picker does not read."""
+
+    grpc_status = 12
 
 
 class NoEndpoints(EppError):
     """No endpoint may serve the request: the pool is empty, or the subset names none of it."""
 
-    http_status, code, dropped_reason = 503, "ServiceUnavailable", "rejected-no-endpoints"
+    http_status, grpc_status, code, dropped_reason = 503, 14, "ServiceUnavailable", "rejected-no-endpoints"
 
 
 class Saturated(EppError):
     """The filters left no candidate."""
 
-    http_status, code, dropped_reason = 429, "ResourceExhausted", "rejected-saturated"
+    http_status, grpc_status, code, dropped_reason = 429, 8, "ResourceExhausted", "rejected-saturated"
 
 
 class TooLarge(EppError):
     """The request body is larger than the picker reads."""
 
-    http_status, code = 413, "RequestTooLarge"
+    http_status, grpc_status, code = 413, 8, "RequestTooLarge"
 
 
 class ConfigError(Exception):

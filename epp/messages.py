@@ -133,11 +133,13 @@ def chunks(side: Side, body: bytes, *, end_of_stream: bool) -> list[bytes]:
 
 
 def immediate(error: EppError) -> bytes:
-    """End the request with the status and body of ``error``."""
+    """End the request with the status and body of ``error``; the proxy takes the gRPC status where the client speaks
+    gRPC, and leaves it out elsewhere."""
     answer = ProcessingResponse()
     refusal = answer.immediate_response
     refusal.status.code = error.http_status  # type: ignore[assignment]  # the enum names only the usual ones
     refusal.body = error.body.encode("utf-8", "replace")
+    refusal.grpc_status.status = error.grpc_status
     refusal.details = error.code
     if error.dropped_reason:
         set_header(refusal.headers, DROPPED_REASON_HEADER, error.dropped_reason)

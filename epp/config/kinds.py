@@ -37,7 +37,7 @@ NOT_BUILT = frozenset(
     session-id-producer sheddable-eviction-filter slo-deadline-ordering-policy
     slo-headroom-tier-filter soft-reflective-ceiling-policy static-usage-limit-policy token-load-scorer
     token-producer tokenizer topology-affinity-filter topology-affinity-scorer topology-extractor
-    utilization-detector utilization-filter vertexai-parser vllmgrpc-parser
+    utilization-detector utilization-filter
     weighted-random-picker
     """.split()  # noqa: SIM905 - one name a line would be longer than all the rest
 )

@@ -6,12 +6,14 @@ from epp.parsers.by_path import ByPath
 from epp.parsers.openai import OpenAIParser
 from epp.parsers.passthrough import PassthroughParser
 from epp.parsers.sglanghttp import SGLangHttpParser
+from epp.parsers.vertexai import VertexAIParser
+from epp.parsers.vllmgrpc import VllmGrpcParser
 from epp.parsers.vllmhttp import VllmHttpParser
 
 DEFAULT_PARSERS = (OpenAIParser, AnthropicParser, VllmHttpParser, PassthroughParser)
 """Those that read when the configuration names none."""
 
-PARSERS = (*DEFAULT_PARSERS, SGLangHttpParser)
+PARSERS = (*DEFAULT_PARSERS, SGLangHttpParser, VertexAIParser, VllmGrpcParser)
 
 __all__ = [
     "DEFAULT_PARSERS",
@@ -24,5 +26,7 @@ __all__ = [
     "PassthroughParser",
     "Reader",
     "SGLangHttpParser",
+    "VertexAIParser",
+    "VllmGrpcParser",
     "VllmHttpParser",
 ]

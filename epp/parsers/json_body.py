@@ -48,6 +48,7 @@ class JsonParser(Parser[NoParameters]):
     """Reads the bodies of ``decoders``: by how the path ends, the shape of what is sent there."""
 
     decoders: ClassVar[Mapping[str, msgspec.json.Decoder[Body]]]
+    requires_model: ClassVar[bool] = True
 
     def __init__(self, parameters: NoParameters | None = None, name: str = "") -> None:
         super().__init__(parameters, name)
@@ -56,7 +57,7 @@ class JsonParser(Parser[NoParameters]):
     @override
     def parse(self, path: str, body: bytes, target_model: str | None = None) -> Parsed:
         read = decode(self._decoder_for(path), body)
-        model, target = models(read, target_model)
+        model, target = models(read, target_model, required=self.requires_model)
         try:
             rendered = rendered_from(read, body)
         except UnicodeDecodeError as error:
@@ -99,11 +100,13 @@ def decode(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
         raise BadRequest("the request body is nested too deeply") from error
 
 
-def models(read: Body, target_model: str | None) -> tuple[str, str]:
+def models(read: Body, target_model: str | None, *, required: bool) -> tuple[str, str]:
     """The model asked for and the one to ask the engine for. Raises: BadRequest when there is none, or a long one."""
     if not read.names_model:
         return "", ""
     if not read.model:
+        if not required:
+            return "", ""
         raise BadRequest("model not found in request body")
     if len(read.model) > LONGEST_MODEL:
         raise BadRequest(f"`model` has {len(read.model):,} characters; at most {LONGEST_MODEL:,} are read")

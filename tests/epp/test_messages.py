@@ -54,6 +54,7 @@ def test_a_refusal_carries_status_text_and_reason() -> None:
     assert refusal.status.code == 429
     assert refusal.body == "inference error: ResourceExhausted - é ?".encode()
     assert refusal.headers.set_headers[0].header.raw_value == b"rejected-saturated"
+    assert refusal.grpc_status.status == 8, "RESOURCE_EXHAUSTED"
     (answer,) = read([messages.immediate(BadRequest("no"))])
     assert not answer.immediate_response.HasField("headers")
 

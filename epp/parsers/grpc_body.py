@@ -1,0 +1,46 @@
+"""The one message in the body of a unary gRPC request.
+
+Source: gRPC over HTTP/2: a byte that says whether the message is compressed, its length in four bytes, the message.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from epp.errors import BadRequest, UnsupportedEncoding
+
+HEADER_BYTES = 5
+
+M = TypeVar("M", bound=Message)
+
+
+def message_bytes(body: bytes) -> bytes:
+    """The message in ``body``. Raises: BadRequest when there is not just one; UnsupportedEncoding."""
+    if len(body) < HEADER_BYTES:
+        raise BadRequest(f"the gRPC request ends within a frame: {len(body)} bytes, and its header has {HEADER_BYTES}")
+    if body[0] == 1:
+        raise UnsupportedEncoding("the gRPC message is compressed, and the picker reads plain ones; send it so")
+    if body[0] != 0:
+        raise BadRequest(f"the body is no gRPC request: its first byte is {body[0]}, where 0 or 1 belongs")
+    said, held = int.from_bytes(body[1:HEADER_BYTES], "big"), len(body) - HEADER_BYTES
+    if said > held:
+        raise BadRequest(f"the gRPC request ends within a frame: {held:,} bytes of a message of {said:,}")
+    if said < held:
+        raise BadRequest(f"{held - said:,} bytes follow the gRPC message of {said:,}; a unary request has one message")
+    return body[HEADER_BYTES:]
+
+
+def frame(message: bytes) -> bytes:
+    """``message`` as the body of a request."""
+    return b"\x00" + len(message).to_bytes(4, "big") + message
+
+
+def read(body: bytes, message: M) -> M:
+    """``message``, filled with what ``body`` holds. Raises: BadRequest for whatever is wrong with it."""
+    try:
+        message.ParseFromString(message_bytes(body))
+    except DecodeError as error:
+        raise BadRequest(f"the gRPC message is not a {message.DESCRIPTOR.full_name}: {error}") from error
+    return message

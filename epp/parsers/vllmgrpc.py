@@ -1,0 +1,86 @@
+"""``vllmgrpc-parser``: vLLM's gRPC API (h2c).
+
+A request names no model, and no salt: one server, one model. Source: vLLM's vllm_engine.proto, as of version 0.32.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from typing_extensions import override
+
+from epp.errors import BadRequest
+from epp.parsers.base import UNREAD, Parsed, Parser
+from epp.parsers.by_path import longest_suffix
+from epp.parsers.canonical import Rendered, render_text, render_tokens
+from epp.parsers.grpc_body import read
+from epp.parsers.identity import identity
+from epp.pb.vllm_engine_pb2 import EmbedRequest, GenerateRequest, MultimodalInputs, TokenizedInput
+from scorers.base import NoParameters, Prompt
+
+SERVICE = "vllm.grpc.engine.VllmEngine"
+GENERATE, EMBED = f"/{SERVICE}/Generate", f"/{SERVICE}/Embed"
+OTHERS = tuple(
+    f"/{SERVICE}/{method}"
+    for method in (
+        "Abort", "GetLoads", "GetModelInfo", "GetServerInfo", "GetTokenizer", "HealthCheck", "SubscribeKvEvents",
+    )
+)  # fmt: skip
+"""Methods without a prompt; their requests pass unread."""
+
+
+class VllmGrpcParser(Parser[NoParameters]):
+    """Reads ``Generate`` and ``Embed``; lets the service's other methods pass."""
+
+    type_name = "vllmgrpc-parser"
+    paths = (GENERATE, EMBED, *OTHERS)
+
+    @override
+    def parse(self, path: str, body: bytes, target_model: str | None = None) -> Parsed:
+        method = longest_suffix(path, self.paths)
+        if method == GENERATE:
+            request = read(body, GenerateRequest())
+            return parsed(generated(request), streaming=request.stream)
+        if method == EMBED:
+            return parsed(tokens(read(body, EmbedRequest()).tokenized), streaming=False)
+        return UNREAD
+
+
+def generated(request: GenerateRequest) -> Rendered:
+    """The prompt of a Generate. Raises: BadRequest when there is none."""
+    kind = request.WhichOneof("input")
+    if kind == "text" and request.text:
+        rendered = render_text(request.text)
+    elif kind == "tokenized":
+        rendered = tokens(request.tokenized)
+    else:
+        raise BadRequest("one of `text` and `tokenized` must hold the prompt")
+    if request.HasField("mm_inputs"):
+        # The placeholders' ids are the same for every picture, so these prompts share with none but their likes.
+        return Rendered(rendered.kind + media(request.mm_inputs), rendered.data)
+    return rendered
+
+
+def tokens(given: TokenizedInput) -> Rendered:
+    """The prompt of token ids. Raises: BadRequest when it is empty."""
+    if not given.input_ids:
+        raise BadRequest("`tokenized.input_ids` must hold at least one token id")
+    return render_tokens(given.input_ids, "tokenized.input_ids")
+
+
+def media(given: MultimodalInputs) -> bytes:
+    """A name for the media of a prompt: by their hashes where the client says them, else by all that it sends."""
+    if given.mm_hashes:
+        given = MultimodalInputs(mm_hashes=given.mm_hashes, mm_placeholders=given.mm_placeholders)
+    return blake2b(given.SerializeToString(deterministic=True), digest_size=16).digest()
+
+
+def parsed(rendered: Rendered, *, streaming: bool) -> Parsed:
+    """The answer about one prompt."""
+    return Parsed(
+        model="",
+        target_model="",
+        prompts=(Prompt(identity(rendered.kind, "", None), rendered.data),),
+        prompt_tokens=max(1, rendered.tokens),
+        streaming=streaming,
+    )
