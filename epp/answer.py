@@ -18,6 +18,9 @@ class ExchangeSettings:
     any_subset: bool = True
     """Whether the proxy may narrow the choice to some endpoints."""
     emit_endpoint_scores: bool = False
+    may_ask: bool = False
+    """The proxy sends more of a response than it would when an answer overrides its mode; only ever set for one that
+    does (``allow_mode_override``)."""
     clear_route_cache: bool = True
     """Let the proxy choose the route again, with the destination header set. Off where a route is drawn by lot."""
 

@@ -100,6 +100,7 @@ class App:
         self.health = Health(self._listed)
         self.grpc_port = self.health_port = self.metrics_port = 0
         self._plan, self._settings = plan, settings
+        self._sees_response_headers = plan.changes_responses
         self._discovery: FileDiscovery | None = None
         self._certificates: list[Certificate] = []
         self._closing = AsyncExitStack()
@@ -110,6 +111,11 @@ class App:
         async with AsyncExitStack() as stack:
             await self._start(stack)
             self._closing = stack.pop_all()
+
+    @property
+    def changes_responses(self) -> bool:
+        """Whether it may have something to change in any response."""
+        return self._plan.changes_responses
 
     def expose(self, source: Source) -> None:
         """Show what ``source`` reads among the metrics."""
@@ -127,6 +133,11 @@ class App:
         ):
             if old != new:
                 raise ConfigError(f"{path}: has changed, which takes a restart; restart, or put it back")
+        if self._settings.exchange.may_ask and plan.changes_responses and not self._sees_response_headers:
+            raise ConfigError(
+                "inferenceModelRewrites, or a plugin that sets response headers: the first of them takes a restart, "
+                "after which the proxy sends the headers of responses; restart, or take it out"
+            )
         everyone, known = self.pool.candidates(), before.prefix_cache
         if plan.prefix_cache is not None and known is not None:
             if known.take_over(plan.prefix_cache.producers, everyone):

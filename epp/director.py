@@ -81,6 +81,8 @@ class Director:
         self.telemetry = telemetry
         self.served_elsewhere = 0
         """Requests that another endpoint answered than the one picked: a fallback, or the proxy's own choice."""
+        self.names_kept = 0
+        """Responses that keep the engine's name of the model, for they are compressed."""
         self._pool = pool
         self._ledger = ledger
         self._admission = admission

@@ -14,7 +14,8 @@ endpoint-picker protocol demands.
 
 A decision may have to wait (``epp.admission``): nothing is answered then until ``resumed``.
 
-A response is only watched: headers and trailers are answered empty, bodies forwarded (full duplex) or acknowledged.
+A response is watched, and changed where a plugin sets headers or the model was rewritten (``epp.reply``); else headers
+and trailers are answered empty, bodies forwarded (full duplex) or acknowledged.
 
 Laws, tested as properties: what a client or an engine sent is forwarded byte for byte unless a rewrite applies; a pick
 is ended exactly once whatever the order of events, or left to the access log when that is expected to tell more.
@@ -29,11 +30,12 @@ from epp import messages
 from epp.admission import Arrival, Resume, Wait
 from epp.answer import Asked, ExchangeSettings
 from epp.decision import Cause, Decision, RequestHead, RequestLabels
-from epp.director import Director
+from epp.director import MODEL_REWRITE, Director, first
 from epp.errors import EppError, TooLarge
 from epp.observer import Observer
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.pb.processing_mode_pb2 import ProcessingMode
+from epp.reply import Reply, reply_to
 
 __all__ = ["Exchange", "ExchangeSettings", "ProtocolViolation"]
 
@@ -95,6 +97,7 @@ class Exchange:
         self._held_bytes = 0
         self._began = 0.0
         self._pick: Observer | None = None
+        self._reply: Reply | None = None
 
     @property
     def responding(self) -> bool:
@@ -163,6 +166,12 @@ class Exchange:
             return self._decide(b"", Asked("request_headers"))
         self._request = Side.OPEN
         if self._request_mode in BUFFERED:
+            if (
+                self._settings.may_ask
+                and self._response_mode == ProcessingMode.NONE
+                and first(self._head, MODEL_REWRITE)
+            ):
+                return [messages.ASK_FOR_RESPONSE_HEADERS]
             return [messages.CONTINUE_REQUEST_HEADERS]
         if self._request_mode == FULL_DUPLEX:
             return []
@@ -241,6 +250,7 @@ class Exchange:
     def _answers(self, decision: Decision, asked: Asked) -> list[bytes]:
         streaming = decision.request is not None and decision.request.streaming
         self._pick = Observer(decision.pick_id, self._began, streaming=streaming)
+        self._reply = reply_to(decision)
         return asked.answers(decision, self._settings)
 
     def _forget_request(self) -> None:
@@ -260,13 +270,18 @@ class Exchange:
         self._forget_request()
         self._response = Side.OPEN
         ends = message.response_headers.end_of_stream
+        answer, reply = messages.CONTINUE_RESPONSE_HEADERS, self._reply
+        if reply is not None:
+            may_ask = self._settings.may_ask
+            answer, self._response_mode = reply.answer_headers(message, self._response_mode, may_ask=may_ask)
+            self._director.names_kept += reply.compressed
         if self._pick is not None and (ends or not self._left_to_log()):
             self._pick.headers(message)
         if ends:
             if self._pick is not None:
                 self._pick.no_body()
             self._complete(now)
-        return [messages.CONTINUE_RESPONSE_HEADERS]
+        return [answer]
 
     def _left_to_log(self) -> bool:
         """Whether the access log will tell when the response ended, and more of it than this stream."""
@@ -282,6 +297,8 @@ class Exchange:
             self._pick.body(part, now)
         if ends:
             self._complete(now)
+        if self._reply is not None:
+            return self._reply.answer_body(part, self._response_mode, ends=ends)
         if self._response_mode != FULL_DUPLEX:
             return [messages.CONTINUE_RESPONSE_BODY]
         return messages.chunks("response_body", part, end_of_stream=ends)
@@ -289,6 +306,8 @@ class Exchange:
     def _response_trailers(self, message: ProcessingRequest, now: float) -> list[bytes]:
         self._expect_open_response(message)
         self._complete(now)
+        if self._reply is not None:
+            return self._reply.answer_trailers(self._response_mode)
         return [messages.CONTINUE_RESPONSE_TRAILERS]
 
     def _expect_open_response(self, message: ProcessingRequest) -> None:

@@ -24,6 +24,7 @@ from epp.pb.ext_proc_pb2 import (
     ProcessingResponse,
     TrailersResponse,
 )
+from epp.pb.processing_mode_pb2 import ProcessingMode
 
 DESTINATION = "x-gateway-destination-endpoint"
 SCORES = "x-gateway-destination-endpoint-scores"
@@ -37,7 +38,23 @@ Place: TypeAlias = Literal["request_headers", "request_body", "request_trailers"
 """Which of the proxy's messages a decision answers."""
 Side: TypeAlias = Literal["request_body", "response_body"]
 
+HEADERS_OF_RESPONSE = ProcessingMode(
+    request_body_mode=ProcessingMode.BUFFERED,
+    response_header_mode=ProcessingMode.SEND,
+    response_trailer_mode=ProcessingMode.SEND,  # keeps the stream open until the response has ended
+)
+WHOLE_RESPONSE = ProcessingMode(
+    request_body_mode=ProcessingMode.BUFFERED,
+    response_header_mode=ProcessingMode.SEND,
+    response_body_mode=ProcessingMode.FULL_DUPLEX_STREAMED,
+    response_trailer_mode=ProcessingMode.SEND,
+)
+
 CONTINUE_REQUEST_HEADERS = ProcessingResponse(request_headers=HeadersResponse()).SerializeToString()
+ASK_FOR_RESPONSE_HEADERS = ProcessingResponse(
+    request_headers=HeadersResponse(), mode_override=HEADERS_OF_RESPONSE
+).SerializeToString()
+"""Let the request's headers pass, and have the response's sent, too."""
 CONTINUE_REQUEST_TRAILERS = ProcessingResponse(request_trailers=TrailersResponse()).SerializeToString()
 CONTINUE_RESPONSE_HEADERS = ProcessingResponse(response_headers=HeadersResponse()).SerializeToString()
 CONTINUE_RESPONSE_BODY = ProcessingResponse(response_body=BodyResponse()).SerializeToString()
@@ -130,6 +147,34 @@ def chunks(side: Side, body: bytes, *, end_of_stream: bool) -> list[bytes]:
     full = around_chunk(side, CHUNK_BYTES, False)
     pieces = [full.before + body[at : at + CHUNK_BYTES] + full.after for at in range(0, last, CHUNK_BYTES)]
     return pieces + chunks(side, body[last:], end_of_stream=end_of_stream)
+
+
+def response_headers(
+    set_headers: Mapping[str, str], *, unknown_length: bool = False, asks_for: ProcessingMode | None = None
+) -> bytes:
+    """Let response headers pass with ``set_headers``; without the length where the body's may change; and have more of
+    the response sent than the proxy would."""
+    answer = ProcessingResponse()
+    answer.response_headers.SetInParent()  # or there is no answer where there is nothing to change
+    mutation = answer.response_headers.response.header_mutation
+    for name, value in set_headers.items():
+        set_header(mutation, name, value)
+    if unknown_length:
+        mutation.remove_headers.append("content-length")
+    if asks_for is not None:
+        answer.mode_override.CopyFrom(asks_for)
+    return answer.SerializeToString()
+
+
+def replaced_body(body: bytes) -> bytes:
+    """Send ``body`` on instead of the piece that was received."""
+    answer = ProcessingResponse()
+    mutation = answer.response_body.response.body_mutation
+    if body:
+        mutation.body = body
+    else:
+        mutation.clear_body = True
+    return answer.SerializeToString()
 
 
 def immediate(error: EppError) -> bytes:

@@ -67,6 +67,13 @@ def director_readings(director: Director) -> Source:
             [((), director.served_elsewhere)],
             counter=True,
         )
+        yield Reading(
+            "tierwise_compressed_responses_not_renamed",
+            "Responses to rewritten requests that keep the engine's name of the model, for they are compressed.",
+            (),
+            [((), director.names_kept)],
+            counter=True,
+        )
 
     return read
 

@@ -54,6 +54,11 @@ class Plan:
     warnings: tuple[str, ...]
     """What was accepted and is probably not meant; the key path first."""
 
+    @property
+    def changes_responses(self) -> bool:
+        """Whether there may be something to change in a response that its request's headers do not tell."""
+        return bool(self.rewrites) or self.profile.sets_response_headers
+
     def describe(self) -> tuple[str, ...]:
         """The summary."""
         return self.summary

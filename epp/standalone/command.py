@@ -61,7 +61,7 @@ def settings(options: StandaloneOptions) -> Settings:
         transport=options.transport,
         # The route, and with it the sample, is drawn before the picker is asked.
         exchange=ExchangeSettings(
-            access_log=lean, clear_route_cache=False, max_request_bytes=options.max_request_bytes
+            access_log=lean, may_ask=lean, clear_route_cache=False, max_request_bytes=options.max_request_bytes
         ),
         limits=Limits(max_receive_message_bytes=options.max_request_bytes + SLACK_BYTES),
         pace=Pace(busy_s=options.refresh_metrics_interval_s, staleness_s=options.metrics_staleness_threshold_s),

@@ -235,7 +235,9 @@ def external_processor(settings: ProxySettings) -> ExternalProcessor:
         grpc_service=_picker_service(),
         failure_mode_allow=settings.fail_open,
         status_on_error=HttpStatus(code=StatusCode.ServiceUnavailable),
-        processing_mode=processing_mode(settings.request_mode, settings.response_mode),
+        processing_mode=processing_mode(settings.request_mode, settings.response_mode, settings.response_headers),
+        # For requests whose model is rewritten, so that its name can be put back.
+        allow_mode_override=settings.response_mode is ResponseMode.LEAN,
         message_timeout=timedelta(seconds=settings.picker_timeout_s),
         max_message_timeout=timedelta(hours=1),
         # The route, and with it the sample, was drawn before the picker was asked.
@@ -247,11 +249,12 @@ def external_processor(settings: ProxySettings) -> ExternalProcessor:
     )
 
 
-def processing_mode(request: RequestMode, response: ResponseMode) -> ProcessingMode:
+def processing_mode(request: RequestMode, response: ResponseMode, response_headers: bool = False) -> ProcessingMode:
     """Which parts of an exchange go to the picker. A duplex direction must include its trailers.
 
     A lean stream carries the request's two messages and stays open until the request ends, which tells the picker that
-    it has ended even when the access log never says how.
+    it has ended even when the access log never says how. With ``response_headers`` it carries those, too; trailers that
+    it waits for keep it open.
     """
     duplex = request is RequestMode.DUPLEX
     full = response is ResponseMode.FULL
@@ -260,9 +263,10 @@ def processing_mode(request: RequestMode, response: ResponseMode) -> ProcessingM
         request_header_mode=SEND,
         request_body_mode=streamed if duplex else ProcessingModeBodySendMode.BUFFERED,
         request_trailer_mode=SEND if duplex else SKIP,
-        response_header_mode=SEND if full else SKIP,  # the access log tells the same, and later more
+        # Where there is nothing to change, the access log tells the same, and later more.
+        response_header_mode=SEND if full or response_headers else SKIP,
         response_body_mode=streamed if full else ProcessingModeBodySendMode.NONE,
-        response_trailer_mode=SEND if full else SKIP,
+        response_trailer_mode=SEND if full or response_headers else SKIP,
     )
 
 

@@ -40,6 +40,10 @@ class RunningPicker(Protocol):
     def pool(self) -> Pool:
         """Its endpoints."""
 
+    @property
+    def changes_responses(self) -> bool:
+        """Whether it may have something to change in any response."""
+
     def expose(self, source: Source) -> None:
         """Show what ``source`` reads among the metrics."""
 
@@ -76,6 +80,7 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
                 picker_port=picker.grpc_port,
                 endpoints_file=folder / "endpoints.json",
                 response_mode=options.response_mode,
+                response_headers=picker.changes_responses,
                 sample_rate=options.sample_rate,
                 fail_open=options.fail_open,
                 max_request_bytes=options.max_request_bytes,

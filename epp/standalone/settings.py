@@ -38,6 +38,8 @@ class ProxySettings:
     response_mode: ResponseMode = ResponseMode.LEAN
     sample_rate: float = 0.01
     """Share of the requests that a lean proxy processes in full."""
+    response_headers: bool = False
+    """Whether a lean proxy sends the picker the headers of every response: it may have something to change there."""
     fail_open: bool = True
     """Without the picker: serve by round robin (True), or answer 503."""
     picker_timeout_s: float = 10.0

@@ -24,6 +24,7 @@ class Engine:
     """What its metrics say."""
     running: int = 0
     break_off: bool = False
+    compressing: bool = False
     requests: list[web.Request] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     address: str = ""
@@ -47,7 +48,7 @@ class Engine:
     def reset(self) -> None:
         """As new, at the same address."""
         self.waiting = self.running = 0
-        self.break_off = False
+        self.break_off = self.compressing = False
         self.requests.clear()
         self.bodies.clear()
         self.gate.set()
@@ -76,19 +77,22 @@ class Engine:
         chat = request.match_info["kind"].startswith("chat")
         try:
             if body.get("stream"):
-                return await self._stream(request, chat)
+                return await self._stream(request, chat, body["model"])
             self.started.set()
             await self.gate.wait()
-            return web.json_response(answer(self.address, chat, None) | {"usage": USAGE})
+            response = web.json_response(answer(self.address, chat, None, body["model"]) | {"usage": USAGE})
         except (ConnectionResetError, asyncio.CancelledError):
             self.gone += 1
             raise
+        if self.compressing:
+            response.enable_compression(web.ContentCoding.gzip)
+        return response
 
-    async def _stream(self, request: web.Request, chat: bool) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, chat: bool, model: str) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         for piece in range(PIECES):
-            data = answer(self.address, chat, piece)
+            data = answer(self.address, chat, piece, model)
             await response.write(b"data: " + json.dumps(data).encode() + b"\n\n")
             self.started.set()
             await self.gate.wait()
@@ -103,7 +107,7 @@ class Engine:
 USAGE = {"prompt_tokens": 7, "completion_tokens": PIECES, "total_tokens": 7 + PIECES}
 
 
-def answer(text: str, chat: bool, piece: int | None) -> dict[str, Any]:
+def answer(text: str, chat: bool, piece: int | None, model: str) -> dict[str, Any]:
     """A whole answer, or the ``piece``-th of a streamed one."""
     finish = "stop" if piece in (None, PIECES - 1) else None
     if chat:
@@ -113,4 +117,4 @@ def answer(text: str, chat: bool, piece: int | None) -> dict[str, Any]:
     else:
         choice, kind = {"text": text, "logprobs": None}, "text_completion"
     choice |= {"index": 0, "finish_reason": finish}
-    return {"id": "x-1", "object": kind, "created": 1, "model": "m", "choices": [choice]}
+    return {"id": "x-1", "object": kind, "created": 1, "model": model, "choices": [choice]}

@@ -78,13 +78,20 @@ def router(loop: Background, engines: Sequence[Engine], **options: Any) -> Itera
 
 @contextmanager
 def behind_gateway(
-    loop: Background, engines: Sequence[Engine], folder: Path, response_mode: ResponseMode = ResponseMode.FULL
+    loop: Background,
+    engines: Sequence[Engine],
+    folder: Path,
+    response_mode: ResponseMode = ResponseMode.FULL,
+    **more: Any,
 ) -> Iterator[Router]:
     """A picker as a gateway uses it: full duplex, with subset hints and no access log."""
     port = claim(LOOPBACK, 0, "--port")
     made: list[App] = []
     options = StandaloneOptions(
-        endpoints=tuple(engine.address for engine in engines), response_mode=ResponseMode.FULL, metrics_port=0
+        endpoints=tuple(engine.address for engine in engines),
+        response_mode=ResponseMode.FULL,
+        metrics_port=0,
+        **more,
     )
     picker = loop.run(starts(made)(options))
     settings = ProxySettings(

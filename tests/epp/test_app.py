@@ -13,7 +13,9 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from epp.app import App, Settings
 from epp.config.build import build
+from epp.config.load import load_text
 from epp.errors import ConfigError
+from epp.exchange import ExchangeSettings
 
 LOOPBACK = "127.0.0.1"
 SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
@@ -75,3 +77,23 @@ def test_a_port_that_cannot_be_had_is_one_sentence_and_leaves_nothing_open(setti
         assert asyncio.all_tasks() == tasks
 
     asyncio.run(scenario())
+
+
+RULES = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+inferenceModelRewrites: [{rules: [{targets: [{modelRewrite: t}]}]}]
+"""
+
+
+@pytest.mark.parametrize("may_ask", [True, False])
+def test_the_first_rewrite_rule_takes_a_restart_where_the_proxy_keeps_response_headers_to_itself(may_ask: bool) -> None:
+    async def use() -> None:
+        app = App(build(), Settings(exchange=ExchangeSettings(may_ask=may_ask)))
+        app.use(build(load_text(RULES)))
+
+    if may_ask:
+        with pytest.raises(ConfigError, match=r"inferenceModelRewrites.* takes a restart"):
+            asyncio.run(use())
+    else:
+        asyncio.run(use())

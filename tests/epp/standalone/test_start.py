@@ -198,6 +198,10 @@ class Picker(FixedPicker):
     def grpc_port(self) -> int:
         return self.port
 
+    @property
+    def changes_responses(self) -> bool:
+        return False
+
     async def stop(self, drain_timeout_s: float = 0.0) -> None:
         self.was_ready_at_the_end = not self.draining
         await super().stop()

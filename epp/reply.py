@@ -1,0 +1,83 @@
+"""What the picker changes in the response to one pick: headers, and the model's name. Made only where it does."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from epp import messages
+from epp.decision import Decision
+from epp.model_names import Renamer, renamer
+from epp.observer import CONTENT_ENCODING, CONTENT_TYPE, WATCHED
+from epp.pb.ext_proc_pb2 import ProcessingRequest
+from epp.pb.processing_mode_pb2 import ProcessingMode
+
+Mode: TypeAlias = ProcessingMode.BodySendMode
+FULL_DUPLEX = ProcessingMode.FULL_DUPLEX_STREAMED
+NONE = ProcessingMode.NONE
+
+
+class Reply:
+    """Owner: its exchange."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.headers = decision.response_headers
+        self.models = models_of(decision)
+        self.compressed = False
+        """Whether the model's name could not be put back for that."""
+        self._names: Renamer | None = None
+
+    def answer_headers(self, message: ProcessingRequest, mode: Mode, *, may_ask: bool) -> tuple[bytes, Mode]:
+        """The answer to response headers, and the mode of the body from now on; where the proxy keeps the body to
+        itself and ``may_ask``, it is asked for."""
+        headers = message.response_headers
+        if self.models is not None and not headers.end_of_stream:
+            seen = messages.header_values(headers, WATCHED)
+            self.compressed = seen.get(CONTENT_ENCODING, "identity") != "identity"
+            if not self.compressed:
+                self._names = renamer(seen.get(CONTENT_TYPE, ""), *self.models)
+        if mode == NONE and not may_ask:
+            self._names = None
+        if self._names is None:
+            return messages.response_headers(self.headers), mode
+        if mode != NONE:
+            return messages.response_headers(self.headers, unknown_length=True), mode
+        return (
+            messages.response_headers(self.headers, unknown_length=True, asks_for=messages.WHOLE_RESPONSE),
+            FULL_DUPLEX,
+        )
+
+    def answer_body(self, piece: bytes, mode: Mode, *, ends: bool) -> list[bytes]:
+        """The answers to a piece of the body."""
+        names = self._names
+        if names is not None:
+            piece = names.feed(piece) + (names.end() if ends else b"")
+            if mode != FULL_DUPLEX:
+                return [messages.replaced_body(piece)]
+            if not piece and not ends:  # all of it was kept back
+                return []
+        elif mode != FULL_DUPLEX:
+            return [messages.CONTINUE_RESPONSE_BODY]
+        return messages.chunks("response_body", piece, end_of_stream=ends)
+
+    def answer_trailers(self, mode: Mode) -> list[bytes]:
+        """The answers to response trailers: what was kept back has to go first. (Only a body that breaks off inside a
+        name leaves something, and only full duplex can still send it.)"""
+        kept = self._names.end() if self._names is not None else b""
+        if kept and mode == FULL_DUPLEX:
+            return [*messages.chunks("response_body", kept, end_of_stream=False), messages.CONTINUE_RESPONSE_TRAILERS]
+        return [messages.CONTINUE_RESPONSE_TRAILERS]
+
+
+def models_of(decision: Decision) -> tuple[str, str] | None:
+    """The model that the engine is asked for and the one that the client named, where both are known and differ."""
+    request = decision.request
+    if decision.body is None or request is None or not request.model or request.model == request.target_model:
+        return None
+    return request.target_model, request.model
+
+
+def reply_to(decision: Decision) -> Reply | None:
+    """What is to be changed in the response to ``decision``, if anything."""
+    if decision.body is None and not decision.response_headers:
+        return None
+    return Reply(decision)
