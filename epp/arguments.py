@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from epp.engines import VLLM
 from epp.errors import ConfigError
 from epp.flags import SERVE, Flag
 from epp.options import (
@@ -30,6 +31,14 @@ _OFF = (
     ("enable-pprof", "Go profiles do not exist here"),
 )
 """Flags that are on by default in the Go picker and off here, and why."""
+_METRICS = {
+    "total-queued-requests-metric": str(VLLM.waiting),
+    "total-running-requests-metric": str(VLLM.running),
+    "kv-cache-usage-percentage-metric": str(VLLM.kv_usage[0]),
+    "lora-info-metric": str(VLLM.lora),
+    "cache-info-metric": str(VLLM.cache_info),
+}
+"""What vLLM's metrics are called."""
 
 
 def normalise(arguments: Sequence[str], flags: Sequence[Flag]) -> list[str]:
@@ -63,7 +72,7 @@ def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
     _log_flags(given)
     _one_config(given)
     _clamp_refresh(given, notices)
-    _deprecated_names(given, notices)
+    _metric_names(given, notices)
     given.setdefault("pool-namespace", environment.get("NAMESPACE") or "default")
     for name in [name for name in ("pool-name", "pool-namespace", "pool-group") if given.get(name) == ""]:
         del given[name]
@@ -172,9 +181,12 @@ def _clamp_refresh(given: dict[str, Any], notices: list[str]) -> None:
         given["refresh-metrics-interval"] = MIN_REFRESH_S
 
 
-def _deprecated_names(given: Given, notices: list[str]) -> None:
-    deprecated = [flag.name for flag in SERVE if flag.field.startswith("metrics_source.names.")]
-    if names := [f"--{name}" for name in deprecated if name in given]:
+def _metric_names(given: dict[str, Any], notices: list[str]) -> None:
+    """Say that the flags are deprecated where they ask for something; vLLM's own names do not."""
+    for name, usual in _METRICS.items():
+        if given.get(name) == usual:
+            del given[name]
+    if names := [f"--{name}" for name in _METRICS if name in given]:
         some = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"
         notices.append(f"{some} deprecated; write engineConfigs of a core-metrics-extractor into the configuration")
 

@@ -53,7 +53,6 @@ def test_the_seeds_values_file_runs_unchanged(tmp_path: Path, monkeypatch: pytes
     ]
     assert plan.scrape is not None
     assert plan.scrape.engines == Engines(default=VLLM)
-    assert sum("deprecated" in notice for notice in options.notices) == 1
     assert [warning for warning in plan.warnings if "deprecated" in warning] == [
         "apiVersion: inference.networking.x-k8s.io/v1alpha1 is deprecated; write llm-d.ai/v1alpha1"
     ]
