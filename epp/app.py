@@ -44,6 +44,7 @@ from epp.reload import ConfigReload
 from epp.resolve import resolve
 from epp.scrape.pace import Pace
 from epp.scrape.scraper import Scraper
+from epp.streams import StreamCounts
 from epp.telemetry import Exposition, Source, Telemetry
 from epp.tls import ext_proc_certificate, metrics_certificate, metrics_context
 from epp.transport import Tls, open_server
@@ -83,6 +84,10 @@ class Settings:
     """Read again with ``reread`` when it changes; it was ``seen`` before the plan was read."""
     reread: Callable[..., Plan] | None = None
     """The plan of the file as it is now; takes the one in use as ``before``. Raises: ConfigError."""
+    deprecated_metrics: bool = False
+    """Expose the older names of metrics, too."""
+    stream_metrics: bool = False
+    """Count the ext-proc port's streams, their ends and how long they lasted."""
 
 
 class App:
@@ -193,8 +198,13 @@ class App:
         if self._plan.scrape is not None:
             await self._scrape(stack, self._plan.scrape)
         stack.push_async_callback(cancelled, asyncio.create_task(self._expire(), name="expire-leases"))
+        of_requests = extproc.methods(self.director, settings.exchange)
+        if settings.stream_metrics:
+            streams = StreamCounts(asyncio.get_running_loop().time)
+            of_requests = streams.watching(of_requests)
+            self.telemetry.gauge_source(streams.readings)
         methods = {
-            **extproc.methods(self.director, settings.exchange),
+            **of_requests,
             **self.access_log.methods(),
             **self.health.methods(),
         }
@@ -211,7 +221,13 @@ class App:
             self.health_port = await listening(beside.start, settings.host, settings.health_port, "--grpc-health-port")
         self._expose()
         await self._follow_config(stack)
-        exposition = Exposition(self.telemetry, self.pool, self.ledger, build_ref=version("tierwise"))
+        exposition = Exposition(
+            self.telemetry,
+            self.pool,
+            self.ledger,
+            build_ref=version("tierwise"),
+            deprecated=settings.deprecated_metrics,
+        )
         admin = Admin(exposition, self.pool, self.ledger, lambda: self.health.serving)
         stack.push_async_callback(admin.stop)
         if settings.metrics_tls is not None:

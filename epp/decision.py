@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from scorers.base import Candidate, Request
+
+if TYPE_CHECKING:
+    from epp.telemetry.histogram import Histogram
 
 
 class RequestHead(msgspec.Struct, frozen=True):
@@ -102,4 +105,6 @@ class Outcome:
     usage: Usage | None = None
     served_by: str | None = None
     """``address:port`` that really answered, where the proxy says so (a fallback, perhaps)."""
+    gaps: Histogram | None = None
+    """Seconds between two pieces of a streamed body."""
     errors: list[str] = field(default_factory=list)

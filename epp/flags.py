@@ -135,6 +135,13 @@ SERVE: tuple[Flag, ...] = (
     ),
     *_SCRAPING,
     *_group(
+        "Metrics",
+        Flag("enable-grpc-stream-metrics", _YES, "enable_grpc_stream_metrics",
+             "count ext-proc streams, how long they last and how they end (default false)"),
+        Flag("emit-deprecated-metrics", _YES, "emit_deprecated_metrics",
+             "expose the older names of metrics, too (default false)"),
+    ),
+    *_group(
         "Older flags for the default metrics source",
         Flag("model-server-metrics-scheme", values.word("http", "https"), "metrics_source.scheme", "", "http|https"),
         Flag("model-server-metrics-path", values.text, "metrics_source.path", "", "PATH"),
@@ -159,7 +166,6 @@ SERVE: tuple[Flag, ...] = (
     _refused("metrics-endpoint-auth", _YES, "it asks Kubernetes who may read /metrics, and there is none; set it to "
              "false or leave it out, and see --metrics-client-ca-file", False),
     _refused("enable-pprof", _YES, "Go profiles do not exist here; use py-spy on the process", False),
-    _refused("enable-grpc-stream-metrics", _YES, "the metrics extproc_streams_* are not written yet", False),
     _refused("endpoint-selector", values.text, "it selects pods, and there is no Kubernetes discovery yet; give "
              "--endpoint HOST:PORT, or file-discovery in the config", ""),
     _refused("endpoint-target-ports", values.words, "it belongs to --endpoint-selector; give --endpoint HOST:PORT", ()),
@@ -167,7 +173,7 @@ SERVE: tuple[Flag, ...] = (
     _refused("zap-time-encoding", values.text, "log times are ISO 8601", "iso8601"),
 )  # fmt: skip
 """Source: the Go picker's ``pkg/epp/server/options.go``, v0.9.0 and later; ``endpoint``, ``host``, ``transport``,
-``watch-config`` and ``max-request-bytes`` are ours."""
+``watch-config``, ``max-request-bytes`` and ``emit-deprecated-metrics`` are ours."""
 
 STANDALONE: tuple[Flag, ...] = (
     *_group(

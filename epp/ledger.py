@@ -84,6 +84,10 @@ class Ledger:
         """The story of every pick in flight."""
         return (ticket.story for ticket in self._tickets.values())
 
+    def flights(self) -> Iterator[tuple[str, int, object]]:
+        """Of every pick in flight: its address, its uncached tokens unless its answer has begun, its story."""
+        return ((t.address, self._uncomputed(pick_id, t), t.story) for pick_id, t in self._tickets.items())
+
     def in_flight(self, address: str) -> int:
         """Picks of ``address`` that have not ended."""
         return len(self._by_address.get(address, ()))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from epp import messages
 from epp.decision import MODEL_SERVER_ERROR, Cause, Outcome
 from epp.pb.ext_proc_pb2 import ProcessingRequest
+from epp.telemetry.histogram import Histogram
+from epp.telemetry.tables import ITL
 from epp.usage import DocumentUsage, EventUsage, UsageReader
 
 STATUS, CONTENT_TYPE, CONTENT_ENCODING = ":status", "content-type", "content-encoding"
@@ -16,7 +18,7 @@ class Observer:
 
     def __init__(self, pick_id: int, began: float, *, streaming: bool) -> None:
         self.pick_id = pick_id
-        self._began = began
+        self._began = self._last_piece = began
         self._outcome = Outcome(Cause.DISCONNECTED, streaming=streaming)
         self._usage: UsageReader | None = None
 
@@ -44,8 +46,14 @@ class Observer:
         """Note the next piece of the body."""
         outcome = self._outcome
         outcome.response_bytes = (outcome.response_bytes or 0) + len(part)
-        if part and outcome.ttft_s is None:
-            outcome.ttft_s = now - self._began
+        if part:
+            if outcome.ttft_s is None:
+                outcome.ttft_s = now - self._began
+            elif outcome.streaming:
+                if outcome.gaps is None:
+                    outcome.gaps = Histogram(ITL.bounds)
+                outcome.gaps.observe(now - self._last_piece)
+            self._last_piece = now
         if self._usage is not None:
             self._usage.feed(part)
 

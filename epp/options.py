@@ -138,6 +138,8 @@ class ServeOptions:
     refresh_prometheus_metrics_interval_s: float = 5.0
     metrics_staleness_threshold_s: float = 2.0
     metrics_source: MetricsSourceOptions = MetricsSourceOptions()
+    emit_deprecated_metrics: bool = False
+    enable_grpc_stream_metrics: bool = False
 
     log: LogOptions = LogOptions()
     notices: tuple[str, ...] = ()

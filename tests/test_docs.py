@@ -176,7 +176,9 @@ async def metrics_page(folder: Path) -> str:
     """What a picker exposes that has seen a request, an answer and a refusal."""
     listing = folder / "endpoints.yaml"
     listing.write_text("endpoints: [{name: vllm-0, address: 127.0.0.1, port: '9'}]")
-    settings = Settings(endpoints_file=listing, config_file=FollowedFiles(listing), reread=lambda before: before)
+    settings = Settings(
+        endpoints_file=listing, config_file=FollowedFiles(listing), reread=lambda before: before, stream_metrics=True
+    )
     app = App(build(None), settings)
     await app.start()
     try:

@@ -5,7 +5,7 @@ labelled observation by the client library costs about 2 µs, and a request has 
 """
 
 from epp.telemetry.exposition import Exposition, Frozen
-from epp.telemetry.gauges import Reading, Source
+from epp.telemetry.gauges import Histograms, Reading, Source
 from epp.telemetry.telemetry import Telemetry
 
-__all__ = ["Exposition", "Frozen", "Reading", "Source", "Telemetry"]
+__all__ = ["Exposition", "Frozen", "Histograms", "Reading", "Source", "Telemetry"]

@@ -14,13 +14,18 @@ from typing_extensions import override
 
 from epp.decision import Cause, RequestLabels
 from epp.telemetry import tables
-from epp.telemetry.gauges import Reading
+from epp.telemetry.deprecated import older_histograms, older_readings
+from epp.telemetry.gauges import Histograms, Reading
 from epp.telemetry.histogram import Histogram
+from epp.telemetry.in_flight import Flight, in_flight_readings
 from epp.telemetry.pool_gauges import pool_readings
 from epp.telemetry.telemetry import Telemetry
 from scorers.base import Candidate
 
 PREFIX_PRODUCER = "approx-prefix-cache-producer"
+SELDOM = (
+    tables.INPUT_TOKENS, tables.CACHED_TOKENS, tables.OUTPUT_TOKENS, tables.NTPOT, tables.TPOT, tables.ITL,
+)  # fmt: skip
 Labelled = Iterable[tuple[tuple[str, ...], Histogram]]
 
 
@@ -43,13 +48,18 @@ class Requests(Protocol):
     def stories(self) -> Iterable[object]:
         """What was kept of each that has not."""
 
+    def flights(self) -> Iterable[Flight]:
+        """Where each of them is, and what it has still to compute there."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frozen(Collector):
     """All numbers of one moment. Any thread may turn them into metrics, which takes far longer than copying them."""
 
-    histograms: list[tuple[tables.Metric, list[tuple[tuple[str, ...], Histogram]]]]
+    histograms: list[Histograms]
     readings: list[Reading]
+    deprecated: bool
+    """Whether the older names of the same numbers are wanted, too."""
 
     @override
     def collect(self) -> Iterator[Metric]:
@@ -58,18 +68,31 @@ class Frozen(Collector):
             yield histogram_family(metric, labelled)
         for reading in self.readings:
             yield family(reading)
+        if self.deprecated:
+            for metric, labelled in older_histograms(self.histograms):
+                yield histogram_family(metric, labelled)
+            for reading in older_readings(self.readings):
+                yield family(reading)
 
 
 class Exposition(Collector):
     """Reads the counters, the pool and the ledger. Owner: the event loop, where its methods are to be called."""
 
     def __init__(
-        self, telemetry: Telemetry, pool: Candidates, ledger: Requests, *, build_ref: str = "", commit: str = ""
+        self,
+        telemetry: Telemetry,
+        pool: Candidates,
+        ledger: Requests,
+        *,
+        build_ref: str = "",
+        commit: str = "",
+        deprecated: bool = False,
     ) -> None:
         self._telemetry = telemetry
         self._pool = pool
         self._ledger = ledger
         self._build = (commit, build_ref)
+        self._deprecated = deprecated
 
     @override
     def collect(self) -> Iterator[Metric]:
@@ -78,11 +101,18 @@ class Exposition(Collector):
 
     def freeze(self) -> Frozen:
         """A copy of all numbers."""
-        histograms = [
-            (metric, [(labels, histogram.copy()) for labels, histogram in labelled])
-            for metric, labelled in self._histograms()
-        ]
-        return Frozen(histograms, [reading._replace(samples=list(reading.samples)) for reading in self._readings()])
+        histograms, readings = [Histograms(*family) for family in self._histograms()], list(self._readings())
+        for source in self._telemetry.sources:
+            for read in source():
+                if isinstance(read, Histograms):
+                    histograms.append(read)
+                else:
+                    readings.append(read)
+        return Frozen(
+            [Histograms(m, [(labels, histogram.copy()) for labels, histogram in each]) for m, each in histograms],
+            [reading._replace(samples=list(reading.samples)) for reading in readings],
+            self._deprecated,
+        )
 
     def _histograms(self) -> Iterator[tuple[tables.Metric, Labelled]]:
         counters = self._telemetry
@@ -103,7 +133,7 @@ class Exposition(Collector):
         yield tables.SIZE, [(labels, series.size) for labels, series in received]
         yield tables.DURATION, [(labels, series.duration) for labels, series in received]
         yield tables.RESPONSE_SIZE, [(labels, series.response_size) for labels, series in received]
-        for metric in (tables.INPUT_TOKENS, tables.CACHED_TOKENS, tables.OUTPUT_TOKENS, tables.NTPOT):
+        for metric in SELDOM:
             seen = [(labels, series.histograms.get((metric, False))) for labels, series in every]
             yield metric, [(labels, histogram) for labels, histogram in seen if histogram]
         ttft = [
@@ -124,9 +154,10 @@ class Exposition(Collector):
         yield gauged(tables.INFO, [(self._build, 1)])
         released = self._ledger.released
         yield counted(tables.ENDED, [((cause.value,), released.get(cause, 0)) for cause in Cause])
-        yield from pool_readings(self._pool.name, self._pool.candidates())
-        for source in counters.sources:
-            yield from source()
+        yield counted(tables.FOLDED, [((label,), n) for label, n in counters.requests.folded.items()])
+        candidates = self._pool.candidates()
+        yield from pool_readings(self._pool.name, candidates)
+        yield from in_flight_readings(candidates, self._ledger.flights(), counters.requests)
 
     def _running(self) -> Iterable[tuple[tuple[str, ...], float]]:
         """Counted from the ledger, whose entries cannot leak; known labels without requests say 0."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from epp.telemetry.histogram import Histogram
+from epp.telemetry.tables import Metric
+
 
 class Reading(NamedTuple):
     """One metric family as its owner knows it at this moment."""
@@ -18,5 +21,13 @@ class Reading(NamedTuple):
     counter: bool = False
 
 
-Source = Callable[[], Iterable[Reading]]
+class Histograms(NamedTuple):
+    """One family of histograms as its owner knows it at this moment."""
+
+    metric: Metric
+    labelled: Iterable[tuple[tuple[str, ...], Histogram]]
+    """Label values, in the order of ``metric.labels``, and the histogram, which is copied at once."""
+
+
+Source = Callable[[], Iterable[Reading | Histograms]]
 """Called on the event loop at every scrape; O(what it reports)."""

@@ -27,6 +27,11 @@ class Histogram:
         result.bounds, result.counts, result.total = self.bounds, self.counts.copy(), self.total
         return result
 
+    def add(self, other: Histogram) -> None:
+        """Count everything that ``other``, of the same bounds, has counted."""
+        self.counts = [ours + theirs for ours, theirs in zip(self.counts, other.counts, strict=True)]
+        self.total += other.total
+
     def coarser(self, bounds: Sequence[float]) -> Histogram:
         """The same values in the buckets of ``bounds``, each of which is one of ours."""
         result = Histogram(bounds)

@@ -75,6 +75,18 @@ TTFT = Metric(
     (*REQUEST_LABELS, "streaming"),
     _UP_TO_A_MINUTE,
 )
+TPOT = Metric(
+    "llm_d_epp_request_streaming_tpot_seconds",
+    f"Time per generated token after the first of a streamed response, {_SAMPLE}.",
+    REQUEST_LABELS,
+    (0.0005, 0.00205, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.125, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1, 2),
+)
+ITL = Metric(
+    "llm_d_epp_request_streaming_itl_seconds",
+    f"Between two pieces of a streamed response's body, {_SAMPLE}.",
+    REQUEST_LABELS,
+    (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 2),
+)
 
 # Scheduling.
 ATTEMPTS = Metric(
@@ -130,6 +142,31 @@ SAMPLE_RATIO = Metric(
     "tierwise_response_sample_ratio",
     "Share of responses that the picker sees in full; metrics of tokens and of the first byte's time are of these.",
 )
+
+FOLDED = Metric(
+    "tierwise_labels_folded",
+    "Requests counted under the label value other, because a label, or all of them together, had too many values.",
+    ("label",),
+)
+IN_FLIGHT_LABELS = ("endpoint_name", "namespace", "producer_name", "fairness_id", "priority")
+IN_FLIGHT_REQUESTS = Metric(
+    "llm_d_epp_inflight_requests", "Requests sent to an endpoint and not ended.", IN_FLIGHT_LABELS
+)
+IN_FLIGHT_TOKENS = Metric(
+    "llm_d_epp_inflight_tokens",
+    "Prompt tokens that an endpoint has still to compute, of requests whose answer has not begun.",
+    IN_FLIGHT_LABELS,
+)
+
+# Streams of the ext-proc port, with --enable-grpc-stream-metrics.
+STREAMS_OPEN = Metric("llm_d_epp_extproc_streams_inflight", "Open ext-proc streams.")
+STREAM_DURATION = Metric(
+    "llm_d_epp_extproc_stream_duration_seconds",
+    "From the start of an ext-proc stream to its end.",
+    (),
+    (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 600),
+)
+STREAMS = Metric("llm_d_epp_extproc_streams", "Ended ext-proc streams, by gRPC status.", ("code",))
 
 INFO = Metric("llm_d_epp_info", "Which build this is.", ("commit", "build_ref"))
 ENDED = Metric(

@@ -9,13 +9,16 @@ from epp.decision import Outcome, RequestLabels
 from epp.telemetry import tables
 from epp.telemetry.gauges import Source
 from epp.telemetry.histogram import Histogram
-from epp.telemetry.series import RequestTable
+from epp.telemetry.series import Names, RequestTable
 from scorers.base import Candidate, Request, Tier
 
 UNSCHEDULED = frozenset({"ServiceUnavailable", "ResourceExhausted"})
 """Code words of refusals that are the scheduler's answer, not the parser's."""
 MAX_ATTEMPT_KEYS = 20_000
 """Pairs of model and endpoint that are told apart. Endpoints come and go, and a counter must not. A guess."""
+
+MAX_ERROR_CODES = 100
+"""They are words of ours and of the proxy, some forty; a bound all the same."""
 
 
 class Telemetry:
@@ -30,6 +33,7 @@ class Telemetry:
         self.producers = producers or {}
         self.sources: list[Source] = []
         self.requests = RequestTable()
+        self.codes = Names(MAX_ERROR_CODES)
         self.decision = Histogram(tables.DECISION.bounds)
         self.request_phase = Histogram(tables.REQUEST_PROCESSING.bounds)
         self.response_phase = Histogram(tables.RESPONSE_PROCESSING.bounds)
@@ -49,7 +53,7 @@ class Telemetry:
 
     def request_received(self, labels: RequestLabels, size_bytes: int) -> None:
         """A request was understood."""
-        series = self.requests(labels)
+        series = self.requests.received(labels)
         series.requests += 1
         series.size.observe(size_bytes)
 
@@ -79,7 +83,7 @@ class Telemetry:
     def refused(self, labels: RequestLabels, code: str) -> None:
         """It goes nowhere."""
         series = self.requests(labels)
-        series.errors[code] += 1
+        series.errors[self.codes.bounded(code)] += 1
         if code in UNSCHEDULED:
             self.failed_attempts[series.labels.target_model_name] += 1
 
@@ -93,13 +97,15 @@ class Telemetry:
         """It has ended; what nobody observed of it is not counted."""
         series = self.requests(labels)
         for code in outcome.errors:
-            series.errors[code] += 1
+            series.errors[self.codes.bounded(code)] += 1
         if outcome.duration_s is not None:
             series.duration.observe(outcome.duration_s)
         if outcome.response_bytes is not None:
             series.response_size.observe(outcome.response_bytes)
         if outcome.ttft_s is not None:
             series.observe(tables.TTFT, outcome.ttft_s, streaming=outcome.streaming)
+        if outcome.gaps is not None:
+            series.histogram(tables.ITL).add(outcome.gaps)
         usage = outcome.usage
         if usage is None:
             return
@@ -109,6 +115,8 @@ class Telemetry:
         observe(tables.OUTPUT_TOKENS, usage.completion_tokens)
         if usage.completion_tokens > 0 and outcome.duration_s is not None:
             observe(tables.NTPOT, outcome.duration_s / usage.completion_tokens)
+            if outcome.streaming and outcome.ttft_s is not None and usage.completion_tokens > 1:
+                observe(tables.TPOT, (outcome.duration_s - outcome.ttft_s) / (usage.completion_tokens - 1))
 
     def request_processing(self, seconds: float) -> None:
         """Time spent on one request's request messages."""

@@ -17,16 +17,20 @@ from prometheus_client.parser import text_string_to_metric_families
 from epp.decision import Cause, Outcome, RequestLabels, Usage
 from epp.ledger import Ledger
 from epp.pool import Endpoint, EngineMetrics, Pool
+from epp.streams import StreamCounts
 from epp.telemetry import Exposition, Reading, Telemetry
 from epp.telemetry.histogram import Histogram
-from epp.telemetry.series import MAX_LABEL_SETS, MAX_NAMES
-from epp.telemetry.tables import DECISION, SCHEDULER
-from epp.telemetry.telemetry import MAX_ATTEMPT_KEYS
+from epp.telemetry.in_flight import MAX_SERIES
+from epp.telemetry.series import MAX_FOLDED_SETS, MAX_LABEL_SETS, MAX_NAMES
+from epp.telemetry.tables import DECISION, ITL, SCHEDULER
+from epp.telemetry.telemetry import MAX_ATTEMPT_KEYS, MAX_ERROR_CODES
+from epp.wire.service import Status
 from scorers.base import CachedPrefix, Candidate, Request, Slot, Tier
 
 TABLE = Path(__file__).parents[2] / "data" / "go-picker-metrics.txt"
 LABELS = RequestLabels("llama", "llama-lora", "team-a", 3)
 M = {"model_name": "llama", "target_model_name": "llama-lora", "fairness_id": "team-a", "priority": "3"}
+OLDER = ("inference_objective_", "inference_pool_", "inference_extension_", "llm_d_inference_scheduler_")
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 
 
@@ -39,7 +43,8 @@ class Bench:
         self.ledger = Ledger(self.pool)
         self.telemetry = Telemetry(producers={"gpu-prefix": "approx-prefix-cache-producer"}, **settings)
         self.registry = CollectorRegistry()
-        self.registry.register(Exposition(self.telemetry, self.pool, self.ledger, build_ref="v1", commit="abc"))
+        made = Exposition(self.telemetry, self.pool, self.ledger, build_ref="v1", commit="abc", deprecated=True)
+        self.registry.register(made)
 
     def families(self) -> dict[str, Metric]:
         """As a scraper parses them."""
@@ -73,17 +78,23 @@ def everything() -> Bench:
     bench = Bench()
     telemetry, first = bench.telemetry, bench.pool.candidates()[0]
     telemetry.request_received(LABELS, 1000)
+    telemetry.refused(LABELS, "BadRequest")
     telemetry.decided(LABELS, request(gpu_prefix=(Tier.GPU, 100, 40)), first, 0.0003)
     telemetry.plugin("Scorer", "queue-scorer", "queue-scorer")(0.0001)
     telemetry.request_processing(0.001)
     telemetry.response_processing(0.001)
     bench.pick()
     outcome = Outcome(Cause.COMPLETED, 200, duration_s=2.0, ttft_s=0.5, response_bytes=300, streaming=True)
+    outcome.gaps = Histogram(ITL.bounds)
+    outcome.gaps.observe(0.03)
     outcome.usage = Usage(prompt_tokens=50, completion_tokens=20, cached_tokens=16)
     telemetry.ended(LABELS, outcome)
     telemetry.gauge_source(
         lambda: [Reading("llm_d_epp_prefix_indexer_size", "x", ("plugin_type", "plugin_name"), [(("t", "n"), 5)])]
     )
+    streams = StreamCounts(lambda: 0.0)
+    streams.over(Status.OK, streams.began())
+    telemetry.gauge_source(streams.readings)
     return bench
 
 
@@ -114,7 +125,10 @@ def test_names_types_labels_and_buckets_are_the_go_pickers(
 def test_every_metric_has_a_help_text_and_a_known_prefix() -> None:
     for name, family in everything().families().items():
         assert family.documentation, name
-        assert name.startswith(("llm_d_epp_", "tierwise_")), name
+        if name.startswith(OLDER):
+            assert family.documentation.startswith("Deprecated: llm_d_epp_"), name
+        else:
+            assert name.startswith(("llm_d_epp_", "tierwise_")), name
 
 
 def test_a_request_from_receipt_to_end() -> None:
@@ -202,10 +216,12 @@ def test_model_names_and_fairness_ids_that_clients_invent_end_up_as_other() -> N
     for number in range(MAX_NAMES + 500):
         bench.telemetry.request_received(RequestLabels(f"m{number}", "t", f"f{number}"), 1)
     series = bench.telemetry.requests.all()
-    assert len(series) <= MAX_NAMES + 1
-    other = {"model_name": "other", "target_model_name": "other", "fairness_id": "other", "priority": "0"}
     assert sum(s.requests for s in series) == MAX_NAMES + 500
+    other = {"model_name": "other", "target_model_name": "t", "fairness_id": "other", "priority": "0"}
     assert bench.value("llm_d_epp_request_total", **other) == 500
+    # The target takes one of the models' names.
+    assert bench.value("tierwise_labels_folded_total", label="model_name") == 501
+    assert bench.value("tierwise_labels_folded_total", label="fairness_id") == 500
 
 
 def test_the_number_of_label_sets_is_bounded_whatever_their_combinations() -> None:
@@ -213,8 +229,40 @@ def test_the_number_of_label_sets_is_bounded_whatever_their_combinations() -> No
     for model in range(60):
         for fairness in range(60):
             bench.telemetry.request_received(RequestLabels(f"m{model}", "t", f"f{fairness}"), 1)
-    assert len(bench.telemetry.requests.all()) <= MAX_LABEL_SETS + 1
+    assert len(bench.telemetry.requests.all()) <= MAX_LABEL_SETS + MAX_FOLDED_SETS + 1
     assert sum(s.requests for s in bench.telemetry.requests.all()) == 3600
+
+
+def test_who_invents_fairness_ids_does_not_hide_which_models_are_used() -> None:
+    bench = Bench()
+    for number in range(MAX_LABEL_SETS):
+        bench.telemetry.request_received(RequestLabels("a", "a", f"f{number % 600}", number), 1)
+    bench.telemetry.request_received(RequestLabels("b", "b", "team"), 1)
+    labels = {"model_name": "b", "target_model_name": "b", "fairness_id": "other", "priority": "0"}
+    assert bench.value("llm_d_epp_request_total", **labels) == 1
+    assert bench.value("tierwise_labels_folded_total", label="fairness_id") == 1
+    for number in range(MAX_FOLDED_SETS + 3):
+        bench.telemetry.request_received(RequestLabels(f"m{number}", "m", "team"), 1)
+    assert bench.value("tierwise_labels_folded_total", label="all") == 4
+
+
+def test_a_name_in_use_keeps_its_series_whatever_comes_later() -> None:
+    bench = Bench()
+    bench.telemetry.request_received(LABELS, 1)
+    for number in range(3000):
+        bench.telemetry.request_received(RequestLabels(f"m{number}", "t", f"f{number}", number), 1)
+    bench.telemetry.request_received(LABELS, 1)
+    assert bench.value("llm_d_epp_request_total", **M) == 2
+
+
+def test_error_codes_are_bounded() -> None:
+    telemetry = Telemetry()
+    for number in range(MAX_ERROR_CODES + 50):
+        telemetry.refused(LABELS, f"code{number}")
+        telemetry.ended(LABELS, Outcome(Cause.COMPLETED, errors=[f"code{number}"]))
+    errors = telemetry.requests(LABELS).errors
+    assert len(errors) == MAX_ERROR_CODES + 1
+    assert errors["other"] == 100
 
 
 def test_endpoints_that_come_and_go_do_not_add_attempts_without_end() -> None:
@@ -231,6 +279,85 @@ def test_any_model_name_can_be_written(name: str) -> None:
     bench.telemetry.request_received(RequestLabels(name, name, name), 1)
     samples = bench.families()["llm_d_epp_request"].samples
     assert [sample.value for sample in samples if sample.name.endswith("_total")] == [1]
+
+
+ANY_NAME = st.text(max_size=300) | st.sampled_from(["\r", "\x85\x1c", "\u2028", '"} 1\nfake 2', "\\", "\\n"])
+
+
+@given(st.lists(st.tuples(ANY_NAME, ANY_NAME, ANY_NAME), max_size=5))
+def test_whatever_clients_call_things_the_page_is_read_as_it_was_meant(names: list[tuple[str, str, str]]) -> None:
+    bench = Bench()
+    for model, target, fairness in names:
+        bench.telemetry.request_received(RequestLabels(model, target, fairness), 1)
+    for _, target, _ in names:
+        bench.telemetry.refused(RequestLabels(target, target, target), "ServiceUnavailable")
+    samples = bench.families()["llm_d_epp_request"].samples
+    assert sum(s.value for s in samples if s.name.endswith("_total")) == len(names)
+    for sample in samples:
+        for value in sample.labels.values():
+            assert len(value) <= 256
+            assert len(value.splitlines()) <= 1
+    lines = [line for line in generate_latest(bench.registry).split(b"\n") if line and not line.startswith(b"#")]
+    assert len(lines) == sum(len(family.samples) for family in bench.registry.collect())
+
+
+def test_requests_in_flight_are_counted_by_endpoint_and_flow() -> None:
+    bench = Bench()
+    pick_id = bench.pick()
+    bench.pick()
+    bench.pick(B)
+    flow = {"producer_name": "inflight-load-producer", "fairness_id": "team-a", "priority": "3"}
+    a, b = {"endpoint_name": "vllm-0", "namespace": "prod"}, {"endpoint_name": B, "namespace": ""}
+    assert bench.value("llm_d_epp_inflight_requests", **flow, **a) == 2
+    assert bench.value("llm_d_epp_inflight_tokens", **flow, **a) == 200
+    assert bench.value("llm_d_epp_inflight_requests", **flow, **b) == 1
+    bench.ledger.answering(pick_id)
+    assert bench.value("llm_d_epp_inflight_tokens", **flow, **a) == 100
+    bench.ledger.close(pick_id, Cause.COMPLETED)
+    assert bench.value("llm_d_epp_inflight_requests", **flow, **a) == 1
+
+
+def test_flows_in_flight_are_bounded() -> None:
+    bench = Bench()
+    for number in range(MAX_SERIES + 20):
+        bench.pick(labels=RequestLabels("m", "m", "f", number))
+    samples = bench.families()["llm_d_epp_inflight_requests"].samples
+    assert len(samples) <= MAX_SERIES + 1
+    assert sum(sample.value for sample in samples) == MAX_SERIES + 20
+
+
+def test_time_per_token_of_a_streamed_answer_begins_with_its_first() -> None:
+    bench = Bench()
+    usage = Usage(prompt_tokens=50, completion_tokens=21)
+    outcome = Outcome(Cause.COMPLETED, 200, duration_s=2.5, ttft_s=0.5, usage=usage)
+    bench.telemetry.ended(LABELS, outcome)
+    assert bench.value("llm_d_epp_request_streaming_tpot_seconds_count", **M) is None
+    outcome.streaming = True
+    bench.telemetry.ended(LABELS, outcome)
+    assert bench.value("llm_d_epp_request_streaming_tpot_seconds_sum", **M) == 0.1
+    outcome.usage = Usage(prompt_tokens=50, completion_tokens=1)
+    bench.telemetry.ended(LABELS, outcome)
+    assert bench.value("llm_d_epp_request_streaming_tpot_seconds_count", **M) == 1
+
+
+def test_older_names_add_up_what_they_do_not_tell_apart() -> None:
+    bench = Bench()
+    for fairness in ("a", "b"):
+        bench.telemetry.request_received(RequestLabels("m", "t", fairness, 1), 100)
+        bench.telemetry.ended(RequestLabels("m", "t", fairness, 1), Outcome(Cause.COMPLETED, 200, duration_s=2.0))
+        bench.pick(labels=RequestLabels("m", "t", fairness, 1))
+    models = {"model_name": "m", "target_model_name": "t"}
+    assert bench.value("inference_objective_request_total", **models, priority="1") == 2
+    assert bench.value("inference_objective_running_requests", model_name="m") == 2
+    assert bench.value("inference_objective_request_duration_seconds_sum", **models) == 4.0
+    assert bench.value("inference_objective_request_duration_seconds_bucket", **models, le="1.5") == 0
+    assert bench.value("inference_objective_request_duration_seconds_bucket", **models, le="2.0") == 2
+
+
+def test_without_being_asked_for_older_names_are_not_there() -> None:
+    bench = everything()
+    names = [family.name for family in Exposition(bench.telemetry, bench.pool, bench.ledger).collect()]
+    assert not [name for name in names if name.startswith(OLDER)]
 
 
 def test_the_running_gauge_reads_the_ledger_even_for_labels_that_were_never_counted() -> None:
