@@ -1,11 +1,27 @@
-"""How a decision is answered: which message it answers, and what goes with it."""
+"""What both halves of an exchange know: its settings, how far a side has come, and how a decision is answered."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 
 from epp import messages
 from epp.decision import Decision
+
+
+class ProtocolViolation(Exception):
+    """The proxy sent what no order of messages allows, or asks for a mode that cannot work."""
+
+
+class Side(Enum):
+    """How far one direction has come."""
+
+    UNSEEN = "unseen"
+    OPEN = "open"
+    """The headers were seen; a body or trailers may follow."""
+    TRAILERS = "trailers"
+    """The body is complete or unwanted; trailers may follow."""
+    ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True)

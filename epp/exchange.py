@@ -24,39 +24,22 @@ is ended exactly once whatever the order of events, or left to the access log wh
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from epp import messages
 from epp.admission import Arrival, Resume, Wait
-from epp.answer import Asked, ExchangeSettings
-from epp.decision import Cause, Decision, RequestHead, RequestLabels
+from epp.answer import Asked, ExchangeSettings, ProtocolViolation, Side
+from epp.decision import Decision, RequestHead, RequestLabels
 from epp.director import MODEL_REWRITE, Director, first
 from epp.errors import EppError, TooLarge
-from epp.observer import Observer
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.pb.processing_mode_pb2 import ProcessingMode
-from epp.reply import Reply, reply_to
+from epp.response import Response
 
 __all__ = ["Exchange", "ExchangeSettings", "ProtocolViolation"]
 
 
-class ProtocolViolation(Exception):
-    """The proxy sent what no order of messages allows, or asks for a mode that cannot work."""
-
-
 def unheard(error: EppError | None) -> None:
     """The ``resume`` of an exchange that never waits."""
-
-
-class Side(Enum):
-    """How far one direction has come."""
-
-    UNSEEN = "unseen"
-    OPEN = "open"
-    """The headers were seen; a body or trailers may follow."""
-    TRAILERS = "trailers"
-    """The body is complete or unwanted; trailers may follow."""
-    ENDED = "ended"
 
 
 FULL_DUPLEX = ProcessingMode.FULL_DUPLEX_STREAMED
@@ -89,20 +72,17 @@ class Exchange:
         self._resume = resume
         self._waiting: _Waiting | None = None
         self._request = Side.UNSEEN
-        self._response = Side.UNSEEN
+        self._response = Response(director, settings)
         self._request_mode = FULL_DUPLEX
-        self._response_mode = FULL_DUPLEX
         self._head: RequestHead | None = None
         self._parts: list[bytes] = []
         self._held_bytes = 0
         self._began = 0.0
-        self._pick: Observer | None = None
-        self._reply: Reply | None = None
 
     @property
     def responding(self) -> bool:
         """Whether the response has begun."""
-        return self._response is not Side.UNSEEN
+        return self._response.begun
 
     def received(self, message: ProcessingRequest, now: float) -> list[bytes]:
         """Take the proxy's next message; returns the answers to send, in order.
@@ -141,12 +121,7 @@ class Exchange:
         self.over = True
         self._resume = unheard  # its owner, which owns this, is not kept alive by it
         self._forget_request()
-        if self._pick is not None and self._left_to_log():
-            self._director.left(self._pick.pick_id, now)
-            self._pick = None
-        # When the proxy keeps bodies to itself, its headers are all that will be seen of the end.
-        unwatched = self._response is Side.OPEN and self._response_mode == ProcessingMode.NONE
-        self._settle(Cause.COMPLETED if unwatched else Cause.DISCONNECTED, now)
+        self._response.closed(now)
 
     # The request.
 
@@ -156,7 +131,7 @@ class Exchange:
         self._began = now
         if message.HasField("protocol_config"):
             self._request_mode = message.protocol_config.request_body_mode
-            self._response_mode = message.protocol_config.response_body_mode
+            self._response.mode = message.protocol_config.response_body_mode
         self._head = messages.request_head(message.request_headers, self._subset(message))
         if message.request_headers.end_of_stream:
             self._request = Side.ENDED
@@ -168,7 +143,7 @@ class Exchange:
         if self._request_mode in BUFFERED:
             if (
                 self._settings.may_ask
-                and self._response_mode == ProcessingMode.NONE
+                and self._response.mode == ProcessingMode.NONE
                 and first(self._head, MODEL_REWRITE)
             ):
                 return [messages.ASK_FOR_RESPONSE_HEADERS]
@@ -248,9 +223,7 @@ class Exchange:
         return []
 
     def _answers(self, decision: Decision, asked: Asked) -> list[bytes]:
-        streaming = decision.request is not None and decision.request.streaming
-        self._pick = Observer(decision.pick_id, self._began, streaming=streaming)
-        self._reply = reply_to(decision)
+        self._response.expect(decision, self._began)
         return asked.answers(decision, self._settings)
 
     def _forget_request(self) -> None:
@@ -264,66 +237,15 @@ class Exchange:
     # The response.
 
     def _response_headers(self, message: ProcessingRequest, now: float) -> list[bytes]:
-        if self.responding:
-            raise ProtocolViolation("response headers twice")
         # The request may be unfinished, or unseen: a proxy answers some requests by itself.
         self._forget_request()
-        self._response = Side.OPEN
-        ends = message.response_headers.end_of_stream
-        answer, reply = messages.CONTINUE_RESPONSE_HEADERS, self._reply
-        if reply is not None:
-            may_ask = self._settings.may_ask
-            answer, self._response_mode = reply.answer_headers(message, self._response_mode, may_ask=may_ask)
-            self._director.names_kept += reply.compressed
-        if self._pick is not None and (ends or not self._left_to_log()):
-            self._pick.headers(message)
-        if ends:
-            if self._pick is not None:
-                self._pick.no_body()
-            self._complete(now)
-        return [answer]
-
-    def _left_to_log(self) -> bool:
-        """Whether the access log will tell when the response ended, and more of it than this stream."""
-        return self._settings.access_log and self._response_mode == ProcessingMode.NONE
+        return self._response.headers(message, now)
 
     def _response_body(self, message: ProcessingRequest, now: float) -> list[bytes]:
-        self._expect_open_response(message)
-        part = message.response_body.body
-        ends = message.response_body.end_of_stream
-        if self._pick is not None:
-            if part and not self._pick.answering:
-                self._director.answering(self._pick.pick_id)
-            self._pick.body(part, now)
-        if ends:
-            self._complete(now)
-        if self._reply is not None:
-            return self._reply.answer_body(part, self._response_mode, ends=ends)
-        if self._response_mode != FULL_DUPLEX:
-            return [messages.CONTINUE_RESPONSE_BODY]
-        return messages.chunks("response_body", part, end_of_stream=ends)
+        return self._response.body(message, now)
 
     def _response_trailers(self, message: ProcessingRequest, now: float) -> list[bytes]:
-        self._expect_open_response(message)
-        self._complete(now)
-        if self._reply is not None:
-            return self._reply.answer_trailers(self._response_mode)
-        return [messages.CONTINUE_RESPONSE_TRAILERS]
-
-    def _expect_open_response(self, message: ProcessingRequest) -> None:
-        if self._response is not Side.OPEN:
-            kind = message.WhichOneof("request")
-            raise ProtocolViolation(f"{kind} out of order: the response is {self._response.value}")
-
-    def _complete(self, now: float) -> None:
-        self._response = Side.ENDED
-        self._settle(Cause.COMPLETED, now)
-
-    def _settle(self, cause: Cause, now: float) -> None:
-        """End the pick, if one is open."""
-        pick, self._pick = self._pick, None
-        if pick is not None:
-            self._director.ended(pick.pick_id, pick.ended(cause, now))
+        return self._response.trailers(message, now)
 
 
 HANDLERS = {
