@@ -80,14 +80,15 @@ class Profile:
         def timed(point: str, plugins: Iterable[PluginT]) -> list[tuple[PluginT, Timer]]:
             return [(plugin, timers(point, plugin.type_name, plugin.name)) for plugin in plugins]
 
-        plugins = (*self.producers, *self.filters, *(scorer for scorer, _ in self.scorers), self.picker)
+        scorers = [scorer for scorer, _ in self.scorers]
+        plugins = tuple(dict.fromkeys((*self.producers, *self.filters, *scorers, self.picker)))  # one may be two things
         learners = [plugin for plugin in plugins if type(plugin).picked is not Plugin.picked]
         self._producing = timed("DataProducer", self.producers)
         self._filtering = timed("Filter", self.filters)
         self._scoring = [(s, weight, timers("Scorer", s.type_name, s.name)) for s, weight in self.scorers]
         self._picking = timers("Picker", self.picker.type_name, self.picker.name)
         self._learning = timed("PreRequest", learners)
-        self._heading = [p for p in plugins if type(p).response_headers is not Plugin.response_headers]
+        self._heading = [plugin for plugin in plugins if plugin.sets_response_headers]
 
     def schedule(self, request: Request, candidates: Sequence[Candidate]) -> Schedule:
         """Choose among ``candidates`` (at least one). Raises: Saturated when the filters leave none."""

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+from scorers.active_requests import ActiveRequestScorer
 from scorers.base import Plugin
+from scorers.context_length import ContextLengthAware
+from scorers.endpoint_attribute import EndpointAttributeScorer
+from scorers.endpoint_attribute_filter import EndpointAttributeFilter
+from scorers.header_label import HeaderLabelAffinityScorer
+from scorers.header_testing import HeaderTestingFilter
 from scorers.kv_utilization import KvUtilizationScorer
+from scorers.labels import ByLabelFilter, LabelSelectorFilter
+from scorers.latency import LatencyScorer
+from scorers.load_aware import LoadAwareScorer
 from scorers.lora import LoraAffinityScorer
 from scorers.no_hit_lru import NoHitLruScorer
-from scorers.pickers import MaxScorePicker, RandomPicker
+from scorers.pickers import MaxScorePicker, RandomPicker, WeightedRandomPicker
 from scorers.prefix import ApproxPrefixProducer, PrefixScorer
+from scorers.prefix_affinity import PrefixAffinityFilter
 from scorers.queue import QueueScorer
+from scorers.roles import DecodeFilter, EncodeFilter, PrefillFilter
 from scorers.running import RunningRequestsScorer
+from scorers.session_affinity import SessionAffinityFilter, SessionAffinityScorer
+from scorers.token_load import TokenLoadScorer
+from scorers.topology_affinity import TopologyAffinityFilter, TopologyAffinityScorer
+from scorers.utilization import UtilizationFilter
 
 PLUGINS: tuple[type[Plugin[Any]], ...] = (
     QueueScorer,
@@ -21,7 +36,31 @@ PLUGINS: tuple[type[Plugin[Any]], ...] = (
     RunningRequestsScorer,
     LoraAffinityScorer,
     NoHitLruScorer,
+    LoadAwareScorer,
+    ActiveRequestScorer,
+    TokenLoadScorer,
+    SessionAffinityScorer,
+    ContextLengthAware,
+    LatencyScorer,
+    EndpointAttributeScorer,
+    HeaderLabelAffinityScorer,
+    TopologyAffinityScorer,
+    LabelSelectorFilter,
+    ByLabelFilter,
+    PrefillFilter,
+    DecodeFilter,
+    EncodeFilter,
+    PrefixAffinityFilter,
+    UtilizationFilter,
+    HeaderTestingFilter,
+    SessionAffinityFilter,
+    EndpointAttributeFilter,
+    TopologyAffinityFilter,
     MaxScorePicker,
     RandomPicker,
+    WeightedRandomPicker,
 )
 """To add one of ours: its file, and its class here."""
+
+DRAWING = (MaxScorePicker, RandomPicker, WeightedRandomPicker, PrefixAffinityFilter)
+"""Those that draw lots: their constructors take ``random`` as well."""

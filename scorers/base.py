@@ -141,6 +141,11 @@ class Plugin(Generic[P]):
         """Note that ``request`` goes to ``candidate``; called once, in the same step as the pick. For those that
         remember."""
 
+    @property
+    def sets_response_headers(self) -> bool:
+        """Whether ``response_headers`` may say something; asked once, at start."""
+        return type(self).response_headers is not Plugin.response_headers
+
     def response_headers(self, request: Request, candidate: Candidate) -> Mapping[str, str]:  # noqa: ARG002
         """Headers to set on the response, lower-case names; asked in the same step as the pick."""
         return {}

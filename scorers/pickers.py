@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
+from heapq import nsmallest
+from math import inf, log
 from random import Random
 from typing import Annotated
 
@@ -82,3 +83,34 @@ class RandomPicker(Picker[PickerParameters]):
     def pick(self, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:  # noqa: ARG002
         """Distinct positions in random order."""
         return self._random.sample(range(len(candidates)), min(self.parameters.max_num_of_endpoints, len(candidates)))
+
+
+class WeightedRandomPicker(Picker[PickerParameters]):
+    """A random choice, each endpoint as likely as its share of all scores; fallbacks in the same way of those left.
+
+    Endpoints that score 0 or less come after all others, in random order.
+
+    Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (A-Res): the largest U ** (1 / score)
+    first. Taken as the smallest -log(U) / score, which does not vanish for small scores.
+    """
+
+    type_name = "weighted-random-picker"
+    Parameters = PickerParameters
+
+    def __init__(
+        self, parameters: PickerParameters | None = None, name: str = "", random: Random | None = None
+    ) -> None:
+        super().__init__(parameters, name)
+        self._random = random or Random()
+
+    def pick(self, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:
+        """Distinct positions, drawn by score."""
+        wanted = min(self.parameters.max_num_of_endpoints, len(candidates))
+        draw = self._random.random
+        keys = [
+            (-log(1.0 - draw()) / score, 0.0) if score > 0.0 else (inf, draw())  # 1 - U is never 0
+            for score in scores
+        ]
+        if wanted == 1:
+            return [min(range(len(keys)), key=keys.__getitem__)]
+        return nsmallest(wanted, range(len(keys)), key=keys.__getitem__)

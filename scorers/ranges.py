@@ -1,12 +1,20 @@
-"""Check a configured number."""
+"""Check configured values. A message that begins with a key and a colon gets that key into its path."""
 
 from __future__ import annotations
+
+from math import inf
 
 
 def check_range(key: str, value: float | None, least: float, most: float | None = None) -> None:
     """Raises: ValueError naming the key, the value and what is allowed; None counts as not written."""
     if value is None:
         return
-    if not least <= value or (most is not None and value > most):
+    if not least <= value < inf or (most is not None and value > most):
         allowed = f"from {least} to {most}" if most is not None else f"at least {least}"
         raise ValueError(f"{key} is {value}; it must be {allowed}")
+
+
+def check_written(key: str, value: object) -> None:
+    """Raises: ValueError naming the key, if nothing is written there."""
+    if value is None or value in ("", ()):
+        raise ValueError(f"{key}: missing; it must be written")

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 from epp.config.kinds import Kind, kind_named
 from epp.config.schema import PluginSpec
-from epp.config.strict import convert, nearest
+from epp.config.strict import convert, located, nearest
 from epp.errors import ConfigError
+from scorers import DRAWING
 from scorers.base import Plugin
-from scorers.pickers import MaxScorePicker, RandomPicker
+from scorers.pickers import PickerParameters
 from scorers.prefix import ApproxPrefixProducer
 
 P = TypeVar("P")
@@ -70,6 +71,10 @@ class Instances:
         """All instances of ``kind``, in order of declaration."""
         return [declared.plugin for declared in self._by_name.values() if isinstance(declared.plugin, kind)]
 
+    def path_of(self, plugin: Plugin[Any]) -> str:
+        """The key path that declares ``plugin``."""
+        return self._by_name[plugin.name].path
+
     def use(self, plugin: object) -> None:
         """Note that ``plugin`` serves without being referred to."""
         self._used.update(d.plugin.name for d in self._by_name.values() if d.plugin is plugin)
@@ -97,7 +102,7 @@ def instantiate(
         path = f"plugins[{i}]"
         kind = kind_named(spec.type, kinds, path)
         parameters = spec.parameters
-        if issubclass(kind, MaxScorePicker | RandomPicker):
+        if kind.Parameters is PickerParameters:
             parameters = {"maxNumOfEndpoints": picks, **parameters}
         settings = convert(parameters, kind.Parameters, f"{path}.parameters")
         instances.add(kept(kind, settings, spec.name, before) or make(kind, settings, spec.name, random, path), path)
@@ -116,12 +121,9 @@ def kept(kind: Kind, parameters: object, name: str, before: Mapping[str, Plugin[
 
 def make(kind: Kind, parameters: object, name: str, random: Random, path: str) -> Plugin[Any]:
     """An instance of ``kind``. Raises: ConfigError when it refuses its parameters."""
-    plugin: Plugin[Any]
     try:
-        if issubclass(kind, MaxScorePicker | RandomPicker):
-            plugin = kind(parameters, name, random)  # type: ignore[arg-type]
-        else:
-            plugin = kind(parameters, name)
+        if issubclass(kind, DRAWING):
+            return kind(parameters, name, random)  # type: ignore[arg-type]
+        return kind(parameters, name)
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"{path}.parameters: {error}") from error
-    return plugin
+        raise ConfigError(located(f"{path}.parameters", str(error))) from error

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
+from epp.config.not_built import NOT_BUILT
 from epp.config.sources import CoreMetricsExtractor, FileDiscovery, MetricsDataSource, SingleProfileHandler
 from epp.config.strict import nearest
 from epp.errors import ConfigError
@@ -16,32 +17,6 @@ from scorers.base import Filter, Picker, Plugin, Producer, Scorer
 GROUP = "tierwise.plugins"
 
 Kind = type[Plugin[Any]]
-
-NOT_BUILT = frozenset(
-    """
-    active-request-scorer agent-identity always-disagg-multimodal-decider always-disagg-pd-decider
-    burst-prefix-cache-producer by-label by-label-selector concurrency-detector
-    context-length-aware data-parallel-profile-handler dcgm-data-source dcgm-extractor decode-filter
-    disagg-headers-handler disagg-profile-handler disaggregatedset-rollout-screener edf-ordering-policy
-    encode-filter endpoint-attribute-filter endpoint-attribute-scorer endpoint-notification-source
-    fcfs-ordering-policy global-strict-fairness-policy header-based-testing-filter header-label-affinity-scorer
-    header-profile-handler inflight-load-producer k8s-notification-source label-selector-filter latency-scorer
-    latency-slo-admitter load-aware-scorer mm-embeddings-cache-producer mm-embeddings-cache-scorer
-    models-data-extractor models-data-source multicluster-approx-prefix-cache-producer
-    multicluster-file-discovery multicluster-kv-cache-utilization-scorer multicluster-prefix-cache-scorer
-    multicluster-queue-scorer p2p-source-producer pd-profile-handler
-    precise-prefix-cache-producer precise-prefix-cache-scorer predicted-latency-producer prefill-filter
-    prefill-header-handler prefix-based-pd-decider prefix-cache-affinity-filter priority-holdback-policy
-    priority-then-time-eviction-order-policy probabilistic-admitter program-aware-fairness
-    request-attribute-reporter round-robin-fairness-policy session-affinity-filter session-affinity-scorer
-    session-id-producer sheddable-eviction-filter slo-deadline-ordering-policy
-    slo-headroom-tier-filter soft-reflective-ceiling-policy static-usage-limit-policy token-load-scorer
-    token-producer tokenizer topology-affinity-filter topology-affinity-scorer topology-extractor
-    utilization-detector utilization-filter
-    weighted-random-picker
-    """.split()  # noqa: SIM905 - one name a line would be longer than all the rest
-)
-"""Types of the Go picker that do not exist here: told apart from slips of the pen. Source: its runner's registry."""
 
 
 def known_kinds() -> Mapping[str, Kind]:

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from epp.config.instances import Instances
 from epp.config.schema import Config, Profile, ProfilePlugin
 from epp.config.sources import SingleProfileHandler
+from epp.config.strict import nearest
 from epp.errors import ConfigError
-from scorers.base import Filter, Picker, Scorer
+from scorers.base import Filter, Picker, Plugin, Scorer
 from scorers.pickers import MaxScorePicker, PickerParameters
 
 DEFAULT_WEIGHT = 1.0
@@ -78,14 +79,15 @@ def _wire(profile: Profile, path: str, instances: Instances, random: Random, pic
                 f"{where}.pluginRef: {plugin.name!r} is listed at {listed[plugin.name]} already; keep one"
             )
         listed[plugin.name] = where
-        if isinstance(plugin, Scorer):
-            scorers.append((plugin, _weight(use.weight, f"{where}.weight")))
-            continue
+        _check_profile_name(plugin, profile.name, instances)
         if isinstance(plugin, Filter):
             filters.append(plugin)
-        elif isinstance(plugin, Picker):
+        if isinstance(plugin, Scorer):  # which may be a filter, too
+            scorers.append((plugin, _weight(use.weight, f"{where}.weight")))
+            continue
+        if isinstance(plugin, Picker):
             pickers.append(plugin)
-        else:
+        elif not isinstance(plugin, Filter):
             raise ConfigError(
                 f"{where}.pluginRef: {plugin.name!r} is of type {plugin.type_name}; a profile lists filters, "
                 "scorers and a picker"
@@ -97,6 +99,13 @@ def _wire(profile: Profile, path: str, instances: Instances, random: Random, pic
         raise ConfigError(f"{path}.plugins: {names} are both pickers; a profile has one")
     picker = pickers[0] if pickers else _implied_picker(instances, random, picks)
     return Wiring(profile.name, filters, scorers, picker, warnings)
+
+
+def _check_profile_name(plugin: Plugin[Any], profile: str, instances: Instances) -> None:
+    named = getattr(plugin.parameters, "profile_name", "")
+    if named not in ("", profile):
+        path = f"{instances.path_of(plugin)}.parameters.profileName"
+        raise ConfigError(f"{path}: no profile is named {named!r}{nearest(named, [profile])}")
 
 
 def _weight(weight: float | None, path: str) -> float:

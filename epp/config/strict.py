@@ -15,6 +15,7 @@ from epp.units import Duration, Quantity
 
 T = TypeVar("T")
 
+_KEY = re.compile(r"[a-z][A-Za-z]*(\.[a-z][A-Za-z]*)*: ")
 _WHERE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
 
 
@@ -79,4 +80,11 @@ def _located(message: str, path: str) -> str:
     where = f"{path}.{inner}" if path and inner and not inner.startswith("[") else path + inner
     text = (message[: match.start()] if match else message).replace("`", "")
     text = re.sub(r"^Object missing required field (\S+)", r"missing field \1", text)
-    return f"{where or 'top level'}: {text[:1].lower()}{text[1:]}"
+    return located(where, text) if where else f"top level: {text[:1].lower()}{text[1:]}"
+
+
+def located(where: str, text: str) -> str:
+    """``text`` after the path that it is about; a key that it begins with becomes part of the path."""
+    if _KEY.match(text):
+        return f"{where}.{text}"
+    return f"{where}: {text[:1].lower()}{text[1:]}"

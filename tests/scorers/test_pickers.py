@@ -4,7 +4,7 @@ from collections import Counter
 from random import Random
 
 from scorers.base import Candidate, Slot
-from scorers.pickers import MaxScorePicker, PickerParameters, RandomPicker
+from scorers.pickers import MaxScorePicker, PickerParameters, RandomPicker, WeightedRandomPicker
 
 
 def in_flight(*counts: int) -> list[Candidate]:
@@ -40,3 +40,31 @@ def test_the_random_picker_ignores_scores_and_repeats_nobody() -> None:
     picks = [picker.pick(in_flight(0, 0, 0), [1.0, 0.0, 0.0]) for _ in range(300)]
     assert {first for first, _ in picks} == {0, 1, 2}
     assert all(first != second for first, second in picks)
+
+
+def test_weighted_picks_follow_the_scores() -> None:
+    picker = WeightedRandomPicker(random=Random(1))
+    picks = Counter(picker.pick(in_flight(0, 0, 0), [1.0, 3.0, 0.0])[0] for _ in range(4000))
+    assert 900 < picks[0] < 1100
+    assert picks[2] == 0
+
+
+def test_small_scores_keep_their_proportions() -> None:
+    picker = WeightedRandomPicker(random=Random(1))
+    picks = Counter(picker.pick(in_flight(0, 0), [1e-9, 3e-9])[0] for _ in range(4000))
+    assert 900 < picks[0] < 1100
+
+
+def test_weighted_fallbacks_are_distinct_and_scoreless_endpoints_come_last() -> None:
+    picker = WeightedRandomPicker(PickerParameters(max_num_of_endpoints=4), random=Random(1))
+    picks = [picker.pick(in_flight(0, 0, 0, 0), [0.0, 0.5, -1.0, 2.0]) for _ in range(300)]
+    assert all(sorted(pick) == [0, 1, 2, 3] and set(pick[:2]) == {1, 3} for pick in picks)
+    assert {tuple(pick[2:]) for pick in picks} == {(0, 2), (2, 0)}
+    firsts = Counter(pick[0] for pick in picks)
+    assert 210 < firsts[3] < 270
+
+
+def test_where_nobody_scores_everybody_is_equally_likely() -> None:
+    picker = WeightedRandomPicker(random=Random(1))
+    picks = Counter(picker.pick(in_flight(0, 0, 0), [0.0, -2.0, 0.0])[0] for _ in range(600))
+    assert all(150 < picks[i] < 250 for i in range(3))

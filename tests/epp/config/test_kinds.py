@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from epp.config.build import build
-from epp.config.kinds import NOT_BUILT, known_kinds
+from epp.config.kinds import known_kinds
 from epp.config.load import load_text
+from epp.config.not_built import NOT_BUILT
 from epp.errors import ConfigError
 
 MODULE = """
