@@ -1,4 +1,5 @@
-"""The metrics port: what the picker counts, whether it is well, and what it knows of the endpoints."""
+"""The metrics port: what the picker counts, and whether it is well. It is within everybody's reach, so internals are on
+another port (``epp.explain``)."""
 
 from __future__ import annotations
 
@@ -7,15 +8,11 @@ import gzip
 import ssl
 from collections.abc import Callable
 
-import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
-from epp.ledger import Ledger
-from epp.pool import Pool
 from epp.telemetry import Exposition, Frozen
-from scorers.base import Candidate
 
 COMPRESS_FROM_BYTES = 4096
 """Shorter answers cost more to compress than to send. A guess."""
@@ -25,12 +22,10 @@ class Admin:
     """An HTTP server. Owner: the event loop that started it. Numbers are copied there and written in a thread: a page
     with many model names takes longer than a request may wait."""
 
-    def __init__(self, exposition: Exposition, pool: Pool, ledger: Ledger, ready: Callable[[], bool]) -> None:
+    def __init__(self, exposition: Exposition, ready: Callable[[], bool]) -> None:
         self._exposition = exposition
         of_process = CollectorRegistry()
         self._of_process = [make(registry=of_process) for make in (ProcessCollector, PlatformCollector, GCCollector)]
-        self._pool = pool
-        self._ledger = ledger
         self._ready = ready
         self._runner: web.AppRunner | None = None
         self._tls: ssl.SSLContext | None = None
@@ -47,7 +42,6 @@ class Admin:
                 web.get("/metrics", self._metrics),
                 web.get("/healthz", self._healthz),
                 web.get("/readyz", self._readyz),
-                web.get("/debug/endpoints", self._endpoints),
             ]
         )
         runner = web.AppRunner(app, access_log=None, handle_signals=False)
@@ -87,18 +81,3 @@ class Admin:
 
     async def _readyz(self, _: web.Request) -> web.Response:
         return web.Response(text="ready\n") if self._ready() else web.Response(status=503, text="not ready\n")
-
-    async def _endpoints(self, _: web.Request) -> web.Response:
-        candidates = self._pool.candidates()
-        state = Endpoints(self._pool.name, len(self._ledger), sum(c.in_flight for c in candidates), candidates)
-        return web.Response(body=msgspec.json.encode(state, order="deterministic"), content_type="application/json")
-
-
-class Endpoints(msgspec.Struct, frozen=True):
-    """What ``/debug/endpoints`` says."""
-
-    pool: str
-    in_flight: int
-    """Requests, those of removed endpoints included."""
-    in_flight_here: int
-    endpoints: tuple[Candidate, ...]

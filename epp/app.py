@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -26,12 +26,14 @@ from epp.director import Director
 from epp.discovery.file import FileDiscovery
 from epp.errors import ConfigError
 from epp.exchange import ExchangeSettings
+from epp.explain.explainer import Explainer
+from epp.explain.server import DebugServer
 from epp.followed_files import FollowedFiles
 from epp.health import Health
 from epp.ledger import Ledger
-from epp.options import MetricsTlsOptions, TlsOptions, Transport
+from epp.options import DebugOptions, MetricsTlsOptions, TlsOptions, Transport
 from epp.pool import Endpoint, Pool
-from epp.ports import refused
+from epp.ports import listening
 from epp.readings import (
     access_log_readings,
     director_readings,
@@ -72,6 +74,9 @@ class Settings:
     transport: Transport = Transport.WIRE
     tls: TlsOptions | None = None
     metrics_tls: MetricsTlsOptions | None = None
+    debug: DebugOptions | None = None
+    options: object = None
+    """The command's, to be shown on the debug port."""
     exchange: ExchangeSettings = field(default_factory=ExchangeSettings)
     limits: Limits = field(default_factory=Limits)
     pace: Pace = field(default_factory=Pace)
@@ -103,10 +108,11 @@ class App:
         self.director = Director(plan.parser, plan.profile, self.pool, self.ledger, self.telemetry)
         self.access_log = AccessLog(self.director)
         self.health = Health(self._listed)
-        self.grpc_port = self.health_port = self.metrics_port = 0
+        self.grpc_port = self.health_port = self.metrics_port = self.debug_port = 0
         self._plan, self._settings = plan, settings
         self._sees_response_headers = plan.changes_responses
         self._discovery: FileDiscovery | None = None
+        self._scraper: Scraper | None = None
         self._certificates: list[Certificate] = []
         self._closing = AsyncExitStack()
         self._listen(None, plan.prefix_cache)
@@ -228,13 +234,24 @@ class App:
             build_ref=version("tierwise"),
             deprecated=settings.deprecated_metrics,
         )
-        admin = Admin(exposition, self.pool, self.ledger, lambda: self.health.serving)
+        admin = Admin(exposition, lambda: self.health.serving)
         stack.push_async_callback(admin.stop)
         if settings.metrics_tls is not None:
             certificate = metrics_certificate(settings.metrics_tls)
             admin.encrypt(metrics_context(settings.metrics_tls, certificate))
             self._show(stack, certificate, reload=settings.metrics_tls.tls.reload)
         self.metrics_port = await listening(admin.start, settings.metrics_host, settings.metrics_port, "--metrics-port")
+        if settings.debug is not None and settings.debug.enabled:
+            await self._debug(stack, settings.debug)
+
+    async def _debug(self, stack: AsyncExitStack, debug: DebugOptions) -> None:
+        server = DebugServer(
+            Explainer(self.director, self.pool, lambda: self._plan), self.pool, self.ledger, lambda: self._plan,
+            options=self._settings.options, scrapes=self._scraper.states if self._scraper is not None else None,
+            max_request_bytes=self._settings.exchange.max_request_bytes,
+        )  # fmt: skip
+        stack.push_async_callback(server.stop)
+        self.debug_port = await server.open(debug)
 
     def _show(self, stack: AsyncExitStack, certificate: Certificate, *, reload: bool) -> None:
         """Have ``certificate`` among the metrics, and followed if asked to."""
@@ -272,7 +289,7 @@ class App:
         self.telemetry.gauge_source(reload.readings)
 
     async def _scrape(self, stack: AsyncExitStack, parameters: ScrapeParameters) -> None:
-        scraper = Scraper(self.pool, self.ledger, parameters, self._settings.pace, ended=self._ended)
+        self._scraper = scraper = Scraper(self.pool, self.ledger, parameters, self._settings.pace, ended=self._ended)
         await scraper.start()
         stack.push_async_callback(scraper.stop)
         self.telemetry.gauge_source(scraper.readings)
@@ -297,14 +314,6 @@ class App:
 
     def _ended(self, pick_id: int, cause: Cause) -> None:
         self.director.ended(pick_id, Outcome(cause))
-
-
-async def listening(start: Callable[[str, int], Awaitable[int]], host: str, port: int, flag: str) -> int:
-    """The port that was got. Raises: ConfigError naming ``flag``."""
-    try:
-        return await start(host, port)
-    except OSError as error:
-        raise refused(error, host, port, flag) from error
 
 
 async def cancelled(task: asyncio.Task[None]) -> None:

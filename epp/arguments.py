@@ -12,6 +12,7 @@ from epp.flags import SERVE, Flag
 from epp.options import (
     MIN_REFRESH_S,
     DemoOptions,
+    ExplainOptions,
     LogFormat,
     MetricsTlsOptions,
     ServeOptions,
@@ -96,6 +97,15 @@ def standalone_options(given: Given, flags: Sequence[Flag]) -> StandaloneOptions
             raise ConfigError(f"--fail-open and --fail-closed cannot both be {str(closed).lower()}; give one of them")
         given["fail-open"] = not closed
     return _set(StandaloneOptions(notices=tuple(notices), endpoints=_endpoints(given)), given, flags)
+
+
+def explain_options(given: Given, flags: Sequence[Flag]) -> ExplainOptions:
+    """The options of ``tierwise explain``. Raises: ConfigError for flags that exclude each other."""
+    if given.get("body") and "prompt" in given:
+        raise ConfigError("--body and --prompt exclude each other; give one of them")
+    if "model" in given and "prompt" not in given:
+        raise ConfigError("--model has no meaning without --prompt: a body names its model itself")
+    return _set(ExplainOptions(headers=tuple(given.get("header", ()))), given, flags)
 
 
 def sim_options(given: Given, flags: Sequence[Flag]) -> SimOptions:

@@ -18,13 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from epp.errors import ConfigError
+from epp.followed_files import FollowedFiles
 from epp.telemetry.gauges import Reading, Source
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 1.0
-"""How often the files are read again. By their content: a mounted secret changes by a symbolic link two folders up, an
-operator's script by a rename, and neither is worth two ways to notice."""
 MAX_FILE_BYTES = 1 << 20
 
 
@@ -67,11 +65,18 @@ class Certificate:
         """
         return self.folder is not None and self._take(self._found(self.folder))
 
-    async def follow(self, every_s: float = LOOK_EVERY_S) -> None:
-        """Look for ever, if there is a folder. The files are read in a thread: they may lie on a slow disk."""
-        while self.folder is not None:
-            await asyncio.sleep(every_s)
-            self._take(await asyncio.to_thread(self._found, self.folder))
+    async def follow(self) -> None:
+        """Take what the files hold now, and whenever they change; for ever, if there is a folder. They are read in a
+        thread: they may lie on a slow disk."""
+        if self.folder is None:
+            return
+        files = FollowedFiles(self.folder / "tls.crt", self.folder / "tls.key")
+        try:
+            async for _ in files.changes():
+                files.seen()
+                self._take(await asyncio.to_thread(self._found, self.folder))
+        finally:
+            files.stop()
 
     def _found(self, folder: Path) -> Pair | str:
         """What the files hold, or what is wrong with them."""

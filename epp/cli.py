@@ -74,6 +74,19 @@ PROGRAMS = (
         "epp.standalone.command", "run_standalone", "standalone",
     ),
     Program(
+        "explain",
+        "Where a request would go, and why; or the endpoints.",
+        "Asks the debug port of a running picker. Nothing is sent to an endpoint, and nothing is counted or learned.",
+        (
+            ("every endpoint, as the picker sees it now", "tierwise explain"),
+            ("one request", "tierwise explain --body request.json"),
+            ("a prompt", "tierwise explain --model Qwen/Qwen3-32B --prompt 'Once upon a time'"),
+        ),
+        flags.EXPLAIN,
+        lambda given: arguments.explain_options(given, flags.EXPLAIN),
+        "epp.explain.command", "run_explain", "epp",
+    ),
+    Program(
         "sim",
         "Simulated vLLM servers, to try things without a GPU.",
         "Starts servers that answer OpenAI requests with invented text, at the speed and with the caches of a modelled "

@@ -97,16 +97,25 @@ class Director:
         profile.time_with(self.telemetry.plugin)
 
     def read(self, head: RequestHead, body: bytes) -> Arrival:
-        """Understand a request with a body. Raises: BadRequest."""
+        """Understand a request with a body, and count it. Raises: BadRequest."""
         try:
-            parsed = self._parser.parse(head.path, body, first(head, MODEL_REWRITE))
+            arrival = self.understand(head, body)
         except EppError as error:
             self.telemetry.refused(UNKNOWN, error.code)
             raise
+        self.telemetry.request_received(arrival.labels, len(body))
+        return arrival
+
+    def understand(self, head: RequestHead, body: bytes) -> Arrival:
+        """The same without counting it. Raises: BadRequest."""
+        parsed = self._read(head, body)
         request = request_of(head, parsed, self._clock())
         labels = RequestLabels(request.model, request.target_model, request.fairness_id, request.priority)
-        self.telemetry.request_received(labels, len(body))
         return Arrival(head, request, labels, len(body), parsed.body)
+
+    def candidates(self, head: RequestHead) -> Sequence[Candidate]:
+        """Among whom a request may be placed now. Raises: NoEndpoints."""
+        return fresh(allowed(self._pool.candidates(), head.subset))
 
     def admit(self, arrival: Arrival, resume: Resume) -> Wait | None:
         """None when ``arrival`` is to be placed now; else ``resume`` is called once, unless the wait is cancelled.
@@ -148,7 +157,7 @@ class Director:
         labels = RequestLabels(fairness_id=first(head, FAIRNESS_ID) or DEFAULT_FAIRNESS_ID)
         self.telemetry.request_received(labels, 0)
         try:
-            chosen = self._choose(fresh(allowed(self._pool.candidates(), head.subset)))
+            chosen = self._choose(self.candidates(head))
         except EppError as error:
             self.telemetry.refused(labels, error.code)
             raise
@@ -177,7 +186,7 @@ class Director:
     def _schedule(self, arrival: Arrival) -> Decision:
         request, labels = arrival.request, arrival.labels
         began = self._clock()
-        schedule = self._profile.schedule(request, fresh(allowed(self._pool.candidates(), arrival.head.subset)))
+        schedule = self._profile.schedule(request, self.candidates(arrival.head))
         chosen = schedule.chosen[0]
         now = self._clock()
         pick_id = self._ledger.open(chosen, uncached_tokens(request, chosen), now, story=labels)

@@ -74,6 +74,13 @@ _DRAIN = Flag(
     "drain-timeout", values.duration(0, _DAY_S), "drain_timeout_s",
     "how long to go on serving after SIGTERM (default 30s)", "DURATION",
 )  # fmt: skip
+_DEBUG = (
+    Flag("debug", _YES, "debug.enabled", "show internals on a port of their own (default true)"),
+    Flag("debug-host", values.text, "debug.host", "its address; it asks for no password (default 127.0.0.1)",
+         "ADDRESS"),
+    Flag("debug-port", values.port, "debug.port", "its port (default 9091, or a free one where that is taken)", "PORT"),
+)  # fmt: skip
+_EMIT_SCORES = Flag("emit-endpoint-scores", _YES, "emit_endpoint_scores", "put all scores into the dynamic metadata")
 _SCRAPING = _group(
     "Reading the engines' metrics",
     Flag("refresh-metrics-interval", values.duration(0, 3600), "refresh_metrics_interval_s",
@@ -103,6 +110,7 @@ SERVE: tuple[Flag, ...] = (
         Flag("grpc-port", values.port, "grpc_port", "ext-proc (default 9002)", "PORT"),
         Flag("grpc-health-port", values.port, "grpc_health_port", "gRPC health, plaintext (default 9003)", "PORT"),
         Flag("metrics-port", values.port, "metrics_port", "/metrics over HTTP (default 9090)", "PORT"),
+        *_DEBUG,
         _TRANSPORT,
         Flag("grpc-max-recv-msg-size", values.unless_empty(values.size(1024, 1 << 30)), "grpc_max_recv_bytes",
              "largest gRPC message taken (default 4MiB)", "SIZE"),
@@ -128,7 +136,7 @@ SERVE: tuple[Flag, ...] = (
     ),
     *_group(
         "Picking",
-        Flag("emit-endpoint-scores", _YES, "emit_endpoint_scores", "put all scores into the dynamic metadata"),
+        _EMIT_SCORES,
         Flag("disable-endpoint-subset-filter", _YES, "disable_endpoint_subset_filter",
              "ignore the proxy's hint which endpoints it allows"),
         Flag("allow-experimental-plugins", _YES, "", "accepted; no plugin here is experimental"),
@@ -188,6 +196,7 @@ STANDALONE: tuple[Flag, ...] = (
         Flag("host", values.text, "host", "address for clients (default 0.0.0.0)", "ADDRESS"),
         Flag("port", values.port, "port", "for clients (default 8081)", "PORT"),
         Flag("metrics-port", values.port, "metrics_port", "the picker's /metrics (default 9090)", "PORT"),
+        *_DEBUG,
         Flag("admin-port", values.port, "admin_port", "Envoy's admin interface, on loopback (default 19000)", "PORT"),
         Flag("grpc-port", values.port, "grpc_port", "between Envoy and the picker, on loopback (default: a free one)",
              "PORT"),
@@ -204,9 +213,23 @@ STANDALONE: tuple[Flag, ...] = (
              "how much of the responses the picker sees (default lean)", "lean|full"),
         Flag("sample-rate", values.share, "sample_rate",
              "share of requests seen in full although the mode is lean (default 0.01)", "0..1"),
+        _EMIT_SCORES,
     ),
     *_SCRAPING,
     *_group("Logging", _VERBOSITY, _ZAP_ENCODER),
+)  # fmt: skip
+
+EXPLAIN: tuple[Flag, ...] = _group(
+    "Flags",
+    Flag("url", values.text, "url", "the picker's debug port (default http://127.0.0.1:9091)", "URL"),
+    Flag("body", values.text, "body", "a request's body; none shows the endpoints", "FILE|-"),
+    Flag("prompt", values.text, "prompt", "instead of a body: a completion of this text", "TEXT"),
+    Flag("model", values.text, "model", "with --prompt: of this model (default: default)", "NAME"),
+    Flag("path", values.text, "path", "the request's path (default /v1/completions, or chat's where the body has "
+         "messages)", "PATH"),
+    Flag("header", values.header, "headers", "a header of the request; repeat it", "NAME:VALUE", repeated=True),
+    Flag("subset", values.text, "subset", "the endpoints that the proxy allows, with commas", "HOST:PORT,..."),
+    Flag("json", _YES, "json", "print the answer as JSON"),
 )  # fmt: skip
 
 SIM: tuple[Flag, ...] = _group(

@@ -17,6 +17,10 @@ MIN_REFRESH_S = 0.05
 """The least interval between two reads of an endpoint's metrics. Source: the Go picker clamps to it as well."""
 
 
+DEBUG_PORT = 9091
+"""Where the debug port is unless somebody says otherwise."""
+
+
 class Transport(Enum):
     """Who speaks HTTP/2 and gRPC to the proxy."""
 
@@ -89,6 +93,16 @@ class EngineMetricNames:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DebugOptions:
+    """The port that shows internals: ``epp.explain``."""
+
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: int | None = None
+    """None for ``DEBUG_PORT``, or a free one where that is taken: it must keep nobody from starting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSourceOptions:
     """The older flags ``--model-server-metrics-*``: how the default metrics source reads an engine's metrics."""
 
@@ -131,6 +145,7 @@ class ServeOptions:
     """A request body beyond this is answered with 413."""
     drain_timeout_s: float = 30.0
 
+    debug: DebugOptions = DebugOptions()
     disable_endpoint_subset_filter: bool = False
     emit_endpoint_scores: bool = False
 
@@ -177,11 +192,31 @@ class StandaloneOptions:
     transport: Transport = Transport.WIRE
     max_request_bytes: int = 32 << 20
     drain_timeout_s: float = 30.0
+    emit_endpoint_scores: bool = False
+    debug: DebugOptions = DebugOptions()
     refresh_metrics_interval_s: float = 0.05
     refresh_prometheus_metrics_interval_s: float = 5.0
     metrics_staleness_threshold_s: float = 2.0
     log: LogOptions = LogOptions()
     notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainOptions:
+    """``tierwise explain``: asks a running picker's debug port."""
+
+    url: str = f"http://127.0.0.1:{DEBUG_PORT}"
+    body: str | None = None
+    """A file with a request's body, ``-`` for standard input; None (and no ``prompt``) shows the endpoints."""
+    prompt: str | None = None
+    model: str = "default"
+    """With ``prompt``: the body is made of them."""
+    path: str | None = None
+    """Of the request; None for completions, or chat where the body has messages."""
+    headers: tuple[tuple[str, str], ...] = ()
+    subset: str | None = None
+    json: bool = False
+    """Print the answer as it comes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

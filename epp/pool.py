@@ -72,6 +72,11 @@ class Pool:
         seat = self._seats.get(address)
         return None if seat is None else seat.endpoint
 
+    def engine(self, address: str) -> EngineMetrics | None:
+        """What its engine said last."""
+        seat = self._seats.get(address)
+        return None if seat is None else seat.engine
+
     def replace(self, endpoints: Sequence[Endpoint]) -> None:
         """Make ``endpoints`` the pool: new addresses are added, missing ones removed, the others keep their numbers.
 

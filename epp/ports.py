@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Awaitable, Callable
 
 from epp.errors import ConfigError
 
@@ -38,3 +39,11 @@ def _remedy(error: OSError, port: int, flag: str) -> str:
     if error.errno == errno.EACCES:
         return f"port {port} needs privileges; pass {flag} with a port above 1023"
     return f"{error.strerror}; check the address, or pass {flag} with another port"
+
+
+async def listening(start: Callable[[str, int], Awaitable[int]], host: str, port: int, flag: str) -> int:
+    """The port that was got. Raises: ConfigError naming ``flag``."""
+    try:
+        return await start(host, port)
+    except OSError as error:
+        raise refused(error, host, port, flag) from error

@@ -7,7 +7,8 @@ header. Targets are drawn by weight. Source: llm-d's ``InferenceModelRewrite`` (
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
@@ -63,6 +64,7 @@ class ModelRewrites:
         self._exact = {model: Drawing(rule, random) for model, rule in exact.items()}
         self._generic = Drawing(generic, random) if generic is not None else None
         self._names = Names()
+        self._random = random
 
     def __bool__(self) -> bool:
         return bool(self._exact) or self._generic is not None
@@ -70,6 +72,16 @@ class ModelRewrites:
     def count_on(self, before: ModelRewrites) -> None:
         """Go on with the count of the rules that these replace."""
         self.decisions, self._names = before.decisions, before._names
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Forget what is counted meanwhile: of requests that are only talked about."""
+        before = self.decisions, self._names
+        self.decisions, self._names = Counter(), Names()
+        try:
+            yield
+        finally:
+            self.decisions, self._names = before
 
     def rule_for(self, model: str) -> Drawing | None:
         """Where requests for ``model`` go (empty: none was named); None where no rule is about it."""

@@ -92,6 +92,8 @@ def settings(options: ServeOptions) -> Settings:
         transport=options.transport,
         tls=options.tls,
         metrics_tls=options.metrics_tls,
+        debug=options.debug,
+        options=options,
         exchange=ExchangeSettings(
             max_request_bytes=options.max_request_bytes,
             any_subset=not options.disable_endpoint_subset_filter,

@@ -129,6 +129,14 @@ def words(value: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in value.split(",") if word.strip())
 
 
+def header(value: str) -> tuple[str, str]:
+    """``name: value``."""
+    name, colon, content = value.partition(":")
+    if not colon or not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name.strip()) or "\n" in content:
+        raise ValueError("must be NAME:VALUE, such as x-session-id:7")
+    return name.strip().lower(), content.strip()
+
+
 def endpoints(value: str) -> tuple[str, ...]:
     """One ``host:port``, or several with commas; IPv6 in brackets."""
     found = words(value)

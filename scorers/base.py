@@ -150,6 +150,11 @@ class Plugin(Generic[P]):
         """Headers to set on the response, lower-case names; asked in the same step as the pick."""
         return {}
 
+    def state(self) -> object:
+        """What the plugin has learned, as plain data of bounded size, for people who ask (``/debug/plugins/state``);
+        None for one that keeps nothing. Never what a client sent."""
+        return None
+
 
 class Producer(Plugin[P], ABC):
     """Computes data that scorers read, and learns from picks."""

@@ -65,6 +65,10 @@ class NoHitLruScorer(Scorer[NoHitLruParameters]):
         if len(self._served) > self.parameters.lru_size:
             self._served.popitem(last=False)
 
+    def state(self) -> object:
+        """The endpoints that were given cold requests, the least recent first; at most 100 of them."""
+        return {"endpoints": list(self._served)[:100], "total_endpoints": len(self._served)}
+
     def _has_hit(self, request: Request, candidates: Sequence[Candidate]) -> bool:
         name = self.parameters.prefix_match_info_producer_name
         if name is None:

@@ -74,6 +74,9 @@ class PrefixSource(Protocol):
     def picked(self, request: Request, candidate: Candidate) -> None:
         """Record the pick, for all producers at once; only the first call for a request counts."""
 
+    def state(self, producer: ApproxPrefixProducer) -> object:
+        """What the producer's tier holds, all endpoints together."""
+
 
 class ApproxPrefixProducer(Producer[ApproxPrefixParameters]):
     """Says how much of a request each endpoint holds in one tier, from what was sent there before.
@@ -100,6 +103,10 @@ class ApproxPrefixProducer(Producer[ApproxPrefixParameters]):
     def picked(self, request: Request, candidate: Candidate) -> None:
         """Record that ``candidate`` holds the prompts of ``request`` from now on."""
         self._served().picked(request, candidate)
+
+    def state(self) -> object:
+        """What the tier holds, all endpoints together."""
+        return self.source.state(self) if self.source is not None else None
 
     @property
     def knows_capacity(self) -> bool:

@@ -110,6 +110,16 @@ class PrefixCache:
         """What ``slot`` holds; 0 for an unknown slot."""
         return self.index.tokens(slot, self._tiers[producer])
 
+    def state(self, producer: ApproxPrefixProducer) -> object:
+        """What the producer's tier can hold and holds, all endpoints together."""
+        tier = self._tiers[producer.name]
+        return {
+            "tier": producer.tier.value,
+            "endpoints": len(self._capacities),
+            "capacity_tokens": sum([capacities[tier] for capacities in self._capacities.values()]),
+            "used_tokens": self.statistics().tokens_by_tier[tier],
+        }
+
     def statistics(self) -> Statistics:
         """A snapshot; ``tokens_by_tier`` in the order of ``producers``."""
         return self.index.statistics()

@@ -15,7 +15,7 @@ PACKAGES = ("epp", "scorers", "kvengine")
 
 # Each heavy library and the one module or folder that may import it.
 HOME = {
-    "aiohttp": ("epp/scrape/", "epp/admin.py", "epp/sim/", "epp/demo/"),
+    "aiohttp": ("epp/scrape/", "epp/admin.py", "epp/explain/", "epp/sim/", "epp/demo/"),
     "betterproto2": ("epp/standalone/",),
     "click": ("epp/cli.py",),
     "cryptography": ("epp/tls.py",),
@@ -33,7 +33,7 @@ HOME = {
     "hpack": ("epp/wire/",),
     "httptools": ("epp/scrape/",),
     "prometheus_client": ("epp/telemetry/", "epp/admin.py", "epp/sim/", "epp/demo/"),
-    "rich": ("epp/demo/", "epp/cli.py"),
+    "rich": ("epp/demo/", "epp/explain/", "epp/cli.py"),
     "torch": ("kvengine/",),
     "uvloop": ("epp/serve.py",),
     "vllm": ("kvengine/connector/",),

@@ -20,7 +20,7 @@ from epp.config.kinds import known_kinds
 from epp.config.load import load_file, load_text
 from epp.decision import Cause, Outcome, RequestHead, Usage
 from epp.discovery.listing import read_listing
-from epp.flags import DEMO, SERVE, SIM, STANDALONE
+from epp.flags import DEMO, EXPLAIN, SERVE, SIM, STANDALONE
 from epp.followed_files import FollowedFiles
 from scorers.base import Candidate, Prompt, Request, Slot
 
@@ -67,7 +67,7 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_flag_on_a_page_exists(page: Path) -> None:
-    known = {flag.name for flag in (*SERVE, *STANDALONE, *SIM, *DEMO)}
+    known = {flag.name for flag in (*SERVE, *STANDALONE, *EXPLAIN, *SIM, *DEMO)}
     assert set(FLAG.findall(page.read_text())) - NOT_OURS <= known
 
 

@@ -26,6 +26,7 @@ from epp.scrape.pace import Pace
 from epp.scrape.page import Page
 from epp.scrape.reader import EngineReader
 from epp.scrape.readers import Readers
+from epp.scrape.state import ScrapeState
 from epp.telemetry.gauges import Reading
 from scorers.base import Candidate, Slot
 
@@ -128,6 +129,14 @@ class Scraper:
             ("endpoint",),
             [((target.address,), target.interval_s) for target in self._targets.values()],
         )
+
+    def states(self) -> dict[str, ScrapeState]:
+        """How it goes with every endpoint, by address."""
+        now = self._clock()
+        return {
+            t.address: ScrapeState(now - t.began_at, t.interval_s, bool(t.stale), t.fails, dict(t.errors))
+            for t in self._targets.values()
+        }
 
     # PoolListener
 

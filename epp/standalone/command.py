@@ -58,10 +58,16 @@ def settings(options: StandaloneOptions) -> Settings:
         grpc_port=options.grpc_port,
         metrics_host=options.host,
         metrics_port=options.metrics_port,
+        debug=options.debug,
+        options=options,
         transport=options.transport,
         # The route, and with it the sample, is drawn before the picker is asked.
         exchange=ExchangeSettings(
-            access_log=lean, may_ask=lean, clear_route_cache=False, max_request_bytes=options.max_request_bytes
+            access_log=lean,
+            may_ask=lean,
+            clear_route_cache=False,
+            max_request_bytes=options.max_request_bytes,
+            emit_endpoint_scores=options.emit_endpoint_scores,
         ),
         limits=Limits(max_receive_message_bytes=options.max_request_bytes + SLACK_BYTES),
         pace=Pace(busy_s=options.refresh_metrics_interval_s, staleness_s=options.metrics_staleness_threshold_s),

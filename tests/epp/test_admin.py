@@ -7,7 +7,6 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import aiohttp
 import pytest
@@ -15,9 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from epp.admin import Admin
 from epp.ledger import Ledger
-from epp.pool import Endpoint, EngineMetrics, Pool
+from epp.pool import Endpoint, Pool
 from epp.telemetry import Exposition, Telemetry
-from scorers.base import LoraState, Slot
 
 
 @dataclass
@@ -33,7 +31,7 @@ async def stage() -> AsyncIterator[Stage]:
     pool = Pool()
     pool.replace([Endpoint("10.0.0.1:8000", "default/a", {"role": "decode"})])
     ledger, ready = Ledger(pool), [True]
-    admin = Admin(Exposition(Telemetry(), pool, ledger), pool, ledger, lambda: ready[0])
+    admin = Admin(Exposition(Telemetry(), pool, ledger), lambda: ready[0])
     port = await admin.start("127.0.0.1", 0)
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http:
@@ -79,18 +77,11 @@ def test_readiness_follows_what_it_is_told_and_health_is_being_there(ready: bool
     asyncio.run(scenario())
 
 
-def test_the_endpoints_as_json() -> None:
+@pytest.mark.parametrize("path", ["/debug/endpoints", "/debug/config", "/debug/explain", "/debug/plugins/state", "/"])
+def test_internals_are_not_on_this_port(path: str) -> None:
     async def scenario() -> None:
-        async with stage() as s:
-            lora = LoraState(running=frozenset({"b", "a"}))
-            s.pool.observe(Slot(0), EngineMetrics(waiting=2, kv_usage=0.5, gpu_blocks=100, lora=lora), 1.0)
-            s.ledger.open(s.pool.candidates()[0], 10, 0.0)
-            async with s.http.get("/debug/endpoints") as response:
-                said: dict[str, Any] = await response.json()
-        assert (said["pool"], said["in_flight"]) == ("epp", 1)
-        only = said["endpoints"][0]
-        assert (only["address"], only["labels"], only["gpu_blocks"]) == ("10.0.0.1:8000", {"role": "decode"}, 100)
-        assert only["lora"]["running"] == ["a", "b"]
+        async with stage() as s, s.http.get(path) as response:
+            assert response.status == 404
 
     asyncio.run(scenario())
 
@@ -99,7 +90,7 @@ def test_a_port_that_is_taken_is_an_oserror_and_leaves_nothing_behind() -> None:
     async def scenario() -> None:
         pool = Pool()
         ledger = Ledger(pool)
-        admin = Admin(Exposition(Telemetry(), pool, ledger), pool, ledger, lambda: True)
+        admin = Admin(Exposition(Telemetry(), pool, ledger), lambda: True)
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()

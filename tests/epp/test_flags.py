@@ -14,8 +14,10 @@ import pytest
 from epp import arguments, cli, flags
 from epp.errors import ConfigError
 from epp.options import (
+    DebugOptions,
     DemoOptions,
     EngineMetricNames,
+    ExplainOptions,
     LogFormat,
     LogOptions,
     MetricsSourceOptions,
@@ -332,7 +334,7 @@ def test_fail_open_and_fail_closed_are_two_names_of_one_choice(
         (["sim", "--port=65533"], "tierwise sim: --port=65533 with --endpoints=4 ends at port 65536, beyond 65535"),
         (["sim", "--endpoints=0"], "tierwise sim: --endpoints=0: must be a whole number from 1 to 1000"),
         (["sreve"], "tierwise: there is no command 'sreve'; did you mean serve?"),
-        (["xyz"], "tierwise: there is no command 'xyz'; there are serve, standalone, sim, demo"),
+        (["xyz"], "tierwise: there is no command 'xyz'; there are serve, standalone, explain, sim, demo"),
     ],
 )  # fmt: skip
 def test_contradictions_and_slips_are_one_sentence(
@@ -347,6 +349,26 @@ def test_sim_and_demo_take_their_flags(run: Callable[..., Any]) -> None:
     )
     assert run("demo", "--quick") == DemoOptions(quick=True)
     assert run("demo", "--endpoint=a:1,b:2").endpoints == ("a:1", "b:2")
+
+
+def test_explain_takes_a_body_or_a_prompt(run: Callable[..., Any], refused: Callable[..., str]) -> None:
+    assert run("explain") == ExplainOptions()
+    assert run("explain", "--body=-", "--header", "X-Session-Id: 7", "--header=a:b").headers == (
+        ("x-session-id", "7"), ("a", "b"),
+    )  # fmt: skip
+    assert refused("explain", "--body=a", "--prompt=b").endswith("exclude each other; give one of them")
+    assert refused("explain", "--model=a").endswith(
+        "--model has no meaning without --prompt: a body names its model itself"
+    )
+    assert refused("explain", "--header=a").endswith("must be NAME:VALUE, such as x-session-id:7")
+
+
+@pytest.mark.parametrize("command", ["serve", "standalone"])
+def test_the_debug_port_is_on_loopback_unless_told_otherwise(run: Callable[..., Any], command: str) -> None:
+    assert run(command).debug == DebugOptions(enabled=True, host="127.0.0.1", port=None)
+    asked = run(command, "--debug-host=0.0.0.0", "--debug-port=7000").debug
+    assert asked == DebugOptions(host="0.0.0.0", port=7000)
+    assert not run(command, "--debug=false").debug.enabled
 
 
 def test_what_follows_two_dashes_is_no_flag() -> None:

@@ -1,0 +1,104 @@
+"""``tierwise explain``: asks a running picker, and prints what it says."""
+
+from __future__ import annotations
+
+import json
+import sys
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+from rich.console import Console
+
+from epp.errors import ConfigError
+from epp.explain import table
+from epp.explain.endpoints import PoolState
+from epp.explain.explanation import Explanation
+from epp.options import ExplainOptions
+
+T = TypeVar("T")
+
+REFUSED = 1
+"""The exit code where the picker would refuse the request."""
+ANSWERS_WITHIN_S = 30.0
+
+
+def run_explain(options: ExplainOptions) -> int:
+    """Run the command; the process's exit status."""
+    console = Console(highlight=False)
+    body = request_body(options)
+    if body is None:
+        answer = ask(options, "GET", "/debug/endpoints")
+        if options.json:
+            print(answer.decode())
+        else:
+            console.print(*table.of_pool(read(answer, PoolState)))
+        return 0
+    query = {"path": options.path or path_of(body)} | ({} if options.subset is None else {"subset": options.subset})
+    answer = ask(options, "POST", f"/debug/explain?{urlencode(query)}", body)
+    explanation = read(answer, Explanation)
+    if options.json:
+        print(answer.decode())
+    else:
+        console.print(*table.of_explanation(explanation))
+    return 0 if explanation.refusal is None else REFUSED
+
+
+def request_body(options: ExplainOptions) -> bytes | None:
+    """The body to ask about. Raises: ConfigError for a file that cannot be read."""
+    if options.prompt is not None:
+        return json.dumps({"model": options.model, "prompt": options.prompt}).encode()
+    if options.body is None:
+        return None
+    if options.body == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(options.body).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"--body={options.body}: {error.strerror or error}") from error
+
+
+def path_of(body: bytes) -> str:
+    """Where such a body is sent."""
+    try:
+        keys = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "/v1/completions"
+    return "/v1/chat/completions" if "messages" in keys else "/v1/completions"
+
+
+def ask(options: ExplainOptions, method: str, target: str, body: bytes | None = None) -> bytes:
+    """The answer. Raises: ConfigError, one sentence, when there is none."""
+    url = urlsplit(options.url)
+    try:
+        port = url.port or 80
+    except ValueError as error:
+        raise ConfigError(f"--url={options.url}: {error}") from error
+    if url.scheme != "http" or not url.hostname:
+        raise ConfigError(f"--url={options.url}: must be http://ADDRESS:PORT")
+    connection = HTTPConnection(url.hostname, port, timeout=ANSWERS_WITHIN_S)
+    try:
+        connection.request(method, target, body, dict(options.headers))
+        response = connection.getresponse()
+        answer = response.read()
+    except (OSError, HTTPException) as error:
+        raise ConfigError(
+            f"no picker answers at {options.url} ({error}); its start log names the debug port, and it must have been "
+            "started without --debug=false"
+        ) from error
+    finally:
+        connection.close()
+    if response.status != 200:
+        said = answer[:200].decode(errors="replace").strip()
+        raise ConfigError(f"{options.url} answers {response.status}: {said}; is it the debug port of a picker?")
+    return answer
+
+
+def read(answer: bytes, kind: type[T]) -> T:
+    """``answer`` as ``kind``. Raises: ConfigError when something else has answered."""
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the answer is not one of a picker's debug port: {error}") from error

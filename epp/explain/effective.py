@@ -1,0 +1,88 @@
+"""The configuration in effect: the flags as they were understood, and every plugin with its parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from epp.config.plan import Plan
+from scorers.base import Filter, Picker, Plugin, Producer, Scorer
+
+SECRET = re.compile(r"(token|secret|password|api_?key|credential)s?$", re.IGNORECASE)
+"""Names of text parameters whose values are not shown."""
+KINDS: tuple[tuple[type[Plugin[Any]], str], ...] = (
+    (Producer, "producer"),
+    (Filter, "filter"),
+    (Scorer, "scorer"),
+    (Picker, "picker"),
+)
+
+
+def effective(plan: Plan, options: object) -> dict[str, object]:
+    """``options`` are those of the command."""
+    profile = plan.profile
+    return {
+        "options": plain(options),
+        "profile": {
+            "producers": [producer.name for producer in profile.producers],
+            "filters": [narrower.name for narrower in profile.filters],
+            "scorers": [{"name": scorer.name, "weight": weight} for scorer, weight in profile.scorers],
+            "picker": profile.picker.name,
+        },
+        "plugins": [
+            {"name": p.name, "type": p.type_name, "kind": kind_of(p), "parameters": plain(p.parameters)}
+            for p in plugins_of(plan)
+        ],
+        "warnings": list(plan.warnings),
+    }
+
+
+def plugin_states(plan: Plan) -> dict[str, object]:
+    """What each plugin says of itself; in the form of the Go picker's page."""
+    states: dict[str, object] = {}
+    for plugin in plugins_of(plan):
+        entry: dict[str, object] = {"name": plugin.name, "type": plugin.type_name}
+        try:
+            state = plugin.state()
+        except Exception as error:  # somebody's code; its page must not take the others' away
+            entry["message"] = f"its state cannot be had: {type(error).__name__}"
+        else:
+            entry |= {"message": "plugin keeps no state"} if state is None else {"state": plain(state)}
+        states[plugin.name] = entry
+    return {"timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"), "plugins": states}
+
+
+def plugins_of(plan: Plan) -> Iterator[Plugin[Any]]:
+    """Every plugin once: those of the profile first, then what else is declared."""
+    profile = plan.profile
+    seen: set[str] = set()
+    of_profile = (*profile.producers, *profile.filters, *(scorer for scorer, _ in profile.scorers), profile.picker)
+    for plugin in (*of_profile, *plan.instances.values()):
+        if plugin.name not in seen:
+            seen.add(plugin.name)
+            yield plugin
+
+
+def kind_of(plugin: Plugin[Any]) -> str:
+    """One word."""
+    return next((name for kind, name in KINDS if isinstance(plugin, kind)), "other")
+
+
+def plain(value: object) -> Any:
+    """``value`` as JSON has it; what may be a secret is not in it."""
+    return _without_secrets(msgspec.to_builtins(value, enc_hook=str, str_keys=True))
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: "(set)" if isinstance(inner, str) and inner and SECRET.search(key) else _without_secrets(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_without_secrets(inner) for inner in value]
+    return value

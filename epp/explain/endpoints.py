@@ -1,0 +1,91 @@
+"""What is known of every endpoint: as its engine said, as a decision sees it, and what the index believes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from epp.config.plan import Plan
+from epp.ledger import Ledger
+from epp.pool import Pool
+from epp.scrape.state import ScrapeState
+from epp.seat import EngineMetrics
+from scorers.base import Candidate
+from scorers.prefix_cache import PrefixCache
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What a decision sees: as scraped, plus our picks that no scrape can have counted yet."""
+
+    waiting: int
+    running: int
+    kv_usage: float
+
+
+class Held(msgspec.Struct, frozen=True):
+    """One tier of one endpoint in the prefix index. Units: tokens."""
+
+    capacity_tokens: int
+    used_tokens: int
+
+
+class EndpointState(msgspec.Struct, frozen=True):
+    """One endpoint. ``in_flight`` and its tokens are exact."""
+
+    address: str
+    name: str
+    labels: Mapping[str, str]
+    fresh: bool
+    in_flight: int
+    in_flight_tokens: int
+    decision: Load
+    engine: EngineMetrics
+    """As it said last."""
+    index: Mapping[str, Held]
+    """By producer, with its tier: ``cpu-prefix-cache-producer (cpu)``."""
+    scrape: ScrapeState | None
+    """None where nothing reads the engines' metrics."""
+
+
+class PoolState(msgspec.Struct, frozen=True):
+    """The whole pool."""
+
+    pool: str
+    in_flight: int
+    """Requests, those of removed endpoints included."""
+    endpoints: tuple[EndpointState, ...]
+
+
+def pool_state(
+    pool: Pool, ledger: Ledger, plan: Plan, scrapes: Callable[[], Mapping[str, ScrapeState]] | None
+) -> PoolState:
+    """A snapshot."""
+    read = scrapes() if scrapes is not None else {}
+    endpoints = [_endpoint(pool, c, plan.prefix_cache, read.get(c.address)) for c in pool.candidates()]
+    return PoolState(pool.name, len(ledger), tuple(endpoints))
+
+
+def _endpoint(pool: Pool, candidate: Candidate, cache: PrefixCache | None, scrape: ScrapeState | None) -> EndpointState:
+    return EndpointState(
+        address=candidate.address,
+        name=candidate.name,
+        labels=candidate.labels,
+        fresh=candidate.fresh,
+        in_flight=candidate.in_flight,
+        in_flight_tokens=candidate.in_flight_tokens,
+        decision=Load(candidate.waiting, candidate.running, candidate.kv_usage),
+        engine=pool.engine(candidate.address) or EngineMetrics(),
+        index={} if cache is None else _held(cache, candidate),
+        scrape=scrape,
+    )
+
+
+def _held(cache: PrefixCache, candidate: Candidate) -> dict[str, Held]:
+    slot = candidate.slot
+    return {
+        f"{producer.name} ({producer.tier.value})": Held(
+            cache.capacity_tokens(slot, producer.name), cache.used_tokens(slot, producer.name)
+        )
+        for producer in cache.producers
+    }

@@ -1,0 +1,141 @@
+"""Asks the director and the profile what they would do with a request, and writes it down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+
+from epp.config.plan import Plan
+from epp.decision import RequestHead
+from epp.director import Director, allowed
+from epp.errors import EppError, NoEndpoints
+from epp.explain.explanation import MAX_NAME, Asked, Considered, Explanation, FilterVerdict, Part, Refusal, why
+from epp.explain.trial import Trial, rehearse, undrawn
+from epp.pool import Pool
+from scorers.base import Candidate, Request
+from scorers.pickers import MaxScorePicker
+
+
+class Explainer:
+    """Owner: the event loop; a call is one step, as a decision is."""
+
+    def __init__(self, director: Director, pool: Pool, plan: Callable[[], Plan]) -> None:
+        """``plan`` is asked for the plan in use."""
+        self._director = director
+        self._pool = pool
+        self._plan = plan
+
+    def explain(self, head: RequestHead, body: bytes) -> Explanation:
+        """Where a request would go now, and why; nothing is changed by it."""
+        plan = self._plan()
+        try:
+            with plan.rewrites.uncounted(), undrawn([plan.rewrites]):
+                request = self._director.understand(head, body).request
+        except EppError as error:
+            return Explanation(reason=f"The request is refused: {error}", refusal=refusal_of(error))
+        asked = Asked(
+            path=head.path[:MAX_NAME],
+            model=request.model[:MAX_NAME],
+            target_model=request.target_model[:MAX_NAME],
+            prompts=len(request.prompts),
+            prompt_tokens=request.prompt_tokens,
+            streaming=request.streaming,
+            priority=request.priority,
+        )
+        everyone = self._pool.candidates()
+        try:
+            candidates = self._director.candidates(head)
+        except NoEndpoints as error:
+            outside = tuple(considered(candidate, request, "subset") for candidate in everyone)
+            reason = f"The request is refused: {error}"
+            return Explanation(reason=reason, refusal=refusal_of(error), request=asked, candidates=outside)
+        trial = rehearse(plan.profile, request, candidates)
+        return explanation(asked, request, trial, left_out(everyone, candidates, head.subset), plan)
+
+
+def left_out(
+    everyone: Sequence[Candidate], candidates: Sequence[Candidate], subset: frozenset[str] | None
+) -> list[tuple[Candidate, str]]:
+    """Who of ``everyone`` is no candidate, and why."""
+    in_subset = {candidate.slot for candidate in allowed(everyone, subset)}
+    taken = {candidate.slot for candidate in candidates}
+    return [(c, "stale metrics" if c.slot in in_subset else "subset") for c in everyone if c.slot not in taken]
+
+
+def explanation(
+    asked: Asked, request: Request, trial: Trial, excluded: Sequence[tuple[Candidate, str]], plan: Plan
+) -> Explanation:
+    """``trial``, in words and numbers."""
+    rows = []
+    schedule = trial.schedule
+    scored: list[Considered] = []
+    if schedule is not None:
+        places = {candidate.slot: place for place, candidate in enumerate(schedule.chosen, 1)}
+        for i, candidate in enumerate(schedule.candidates):
+            scores = {
+                name: Part(column[i], weight, weight * column[i]) for name, (weight, column) in schedule.scores.items()
+            }
+            place = places.get(candidate.slot)
+            scored.append(considered(candidate, request, None, scores, schedule.totals[i], place))
+        scored.sort(key=lambda row: (row.pick or inf, -(row.total or 0.0)))
+        rows += scored
+    for narrowing in trial.narrowings:
+        rows += [considered(candidate, request, narrowing.name) for candidate in narrowing.dropped]
+    rows += [considered(candidate, request, reason) for candidate, reason in excluded]
+    picker = plan.profile.picker
+    if schedule is None:
+        assert trial.refusal is not None  # noqa: S101 - one of the two is there
+        dropping = next((n.name for n in reversed(trial.narrowings) if n.dropped), "a filter")
+        reason = f"The request is refused: {dropping} drops the last of the candidates."
+    else:
+        reason = why(scored, picker.name, by_score=isinstance(picker, MaxScorePicker))
+    return Explanation(
+        reason=reason,
+        pick=None if schedule is None else schedule.chosen[0].address,
+        fallbacks=() if schedule is None else tuple(c.address for c in schedule.chosen[1:]),
+        refusal=None if trial.refusal is None else refusal_of(trial.refusal),
+        request=asked,
+        candidates=tuple(rows),
+        filters=tuple(
+            FilterVerdict(n.name, n.type_name, n.seen, n.seen - len(n.dropped), tuple(c.address for c in n.dropped))
+            for n in trial.narrowings
+        ),
+        picker=picker.name,
+        failed_plugins=trial.failed,
+    )
+
+
+def considered(
+    candidate: Candidate,
+    request: Request,
+    dropped_by: str | None,
+    scores: Mapping[str, Part] | None = None,
+    total: float | None = None,
+    pick: int | None = None,
+) -> Considered:
+    """One row. Of two producers of one tier the larger number counts: they know the same memory."""
+    tokens = {name: cached.tokens.get(candidate.slot, 0) for name, cached in request.cached.items()}
+    by_tier: dict[str, int] = {}
+    for name, cached in request.cached.items():
+        by_tier[cached.tier.value] = max(by_tier.get(cached.tier.value, 0), tokens[name])
+    return Considered(
+        address=candidate.address,
+        name=candidate.name,
+        waiting=candidate.waiting,
+        running=candidate.running,
+        kv_usage=candidate.kv_usage,
+        in_flight=candidate.in_flight,
+        in_flight_tokens=candidate.in_flight_tokens,
+        fresh=candidate.fresh,
+        dropped_by=dropped_by,
+        tokens=tokens,
+        tokens_by_tier=by_tier,
+        scores=scores or {},
+        total=total,
+        pick=pick,
+    )
+
+
+def refusal_of(error: EppError) -> Refusal:
+    """What a client would be told."""
+    return Refusal(error.http_status, error.code, str(error)[:MAX_NAME])

@@ -1,0 +1,111 @@
+"""What the debug port answers about one request: data, and one sentence. Never a prompt, never a header's value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+MAX_NAME = 256
+"""Characters of a name that a client chose."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """The request, as far as it is nobody's secret."""
+
+    path: str
+    model: str
+    target_model: str
+    prompts: int
+    prompt_tokens: int
+    """An estimate, 4 bytes to a token, unless the client sent token ids."""
+    streaming: bool
+    priority: int
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What one scorer said of one candidate."""
+
+    value: float
+    weight: float
+    product: float
+
+
+class Considered(msgspec.Struct, frozen=True):
+    """One endpoint of the pool in this decision."""
+
+    address: str
+    name: str
+    waiting: int
+    running: int
+    kv_usage: float
+    in_flight: int
+    in_flight_tokens: int
+    fresh: bool
+    dropped_by: str | None = None
+    """``subset``, ``stale metrics``, or a filter's name; None for a candidate that was scored."""
+    tokens: Mapping[str, int] = {}
+    """Held of the prompt, by producer."""
+    tokens_by_tier: Mapping[str, int] = {}
+    scores: Mapping[str, Part] = {}
+    total: float | None = None
+    pick: int | None = None
+    """1 for the pick, 2 and on for the fallbacks in order."""
+
+
+class FilterVerdict(msgspec.Struct, frozen=True):
+    """What one filter did."""
+
+    name: str
+    type: str
+    seen: int
+    kept: int
+    dropped: tuple[str, ...]
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why the request would be refused."""
+
+    status: int
+    code: str
+    message: str
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Where a request would go, and why."""
+
+    reason: str
+    pick: str | None = None
+    fallbacks: tuple[str, ...] = ()
+    refusal: Refusal | None = None
+    request: Asked | None = None
+    """None where it was not understood."""
+    candidates: tuple[Considered, ...] = ()
+    filters: tuple[FilterVerdict, ...] = ()
+    picker: str = ""
+    failed_plugins: tuple[str, ...] = ()
+    """Those that raised, and were skipped."""
+
+
+def why(scored: Sequence[Considered], picker: str, *, by_score: bool) -> str:
+    """One sentence: what put the pick before the others."""
+    pick = next(candidate for candidate in scored if candidate.pick == 1)
+    if len(scored) == 1:
+        return f"{pick.address} is the only candidate."
+    if not by_score:
+        return f"{picker} chose {pick.address}: it does not, or not only, go by the highest total."
+    total = pick.total or 0.0
+    equals = [c for c in scored if c.total == pick.total]
+    if len(equals) > 1:
+        return (
+            f"{len(equals)} of {len(scored)} candidates share the highest total, {total:.3f}; {pick.address} has "
+            f"{pick.in_flight} requests of ours in flight, and no other of them fewer."
+        )
+    second = max((c for c in scored if c is not pick), key=lambda c: c.total or 0.0)
+    gains = {name: part.product - second.scores[name].product for name, part in pick.scores.items()}
+    for_it = [f"{name} ({gain:+.3f})" for name, gain in sorted(gains.items(), key=lambda g: -g[1]) if gain > 1e-9]
+    against = [f"{name} ({gain:+.3f})" for name, gain in sorted(gains.items(), key=lambda g: g[1]) if gain < -1e-9]
+    return (
+        f"{pick.address} has the highest total, {total:.3f}; next is {second.address} with {second.total or 0.0:.3f}. "
+        f"For it: {', '.join(for_it) or 'nothing'}. Against it: {', '.join(against) or 'nothing'}."
+    )

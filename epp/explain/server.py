@@ -1,0 +1,145 @@
+"""The debug port: what the picker knows, and what it would do. It shows internals and asks for no password, so it is on
+loopback unless somebody says otherwise.
+
+Web pages in a browser on the same machine reach loopback, too. What they can send without being asked first changes
+nothing here, and what they could read is kept from them: a request that names this server by anything but an address
+or ``localhost`` comes from a name that somebody has pointed here, and is refused.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from epp.config.plan import Plan
+from epp.decision import RequestHead
+from epp.explain.effective import effective, plugin_states
+from epp.explain.endpoints import pool_state
+from epp.explain.explainer import Explainer
+from epp.ledger import Ledger
+from epp.options import DEBUG_PORT, DebugOptions
+from epp.pool import Pool
+from epp.ports import listening
+from epp.scrape.state import ScrapeState
+
+HEADERS_OF_OURS = frozenset({"host", "accept", "accept-encoding", "connection", "user-agent", "content-length"})
+"""Headers that are about the question, not about the request that is asked about."""
+
+
+class DebugServer:
+    """An HTTP server. Owner: the event loop that started it."""
+
+    def __init__(
+        self,
+        explainer: Explainer,
+        pool: Pool,
+        ledger: Ledger,
+        plan: Callable[[], Plan],
+        *,
+        options: object = None,
+        scrapes: Callable[[], Mapping[str, ScrapeState]] | None = None,
+        max_request_bytes: int = 32 << 20,
+    ) -> None:
+        self._explainer = explainer
+        self._pool = pool
+        self._ledger = ledger
+        self._plan = plan
+        self._options = options
+        self._scrapes = scrapes
+        self._max_request_bytes = max_request_bytes
+        self._runner: web.AppRunner | None = None
+
+    async def open(self, debug: DebugOptions) -> int:
+        """Listen where ``debug`` says; returns the port. Raises: ConfigError."""
+        if debug.port is not None:
+            return await listening(self.start, debug.host, debug.port, "--debug-port")
+        try:
+            return await self.start(debug.host, DEBUG_PORT)
+        except OSError:  # taken, and nobody asked for it: that must keep nobody from starting
+            return await listening(self.start, debug.host, 0, "--debug-host")
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port, which is a free one for 0. Raises: OSError when the port cannot be had."""
+        app = web.Application(client_max_size=self._max_request_bytes, middlewares=[_named_by_address])
+        app.add_routes(
+            [
+                web.get("/debug/endpoints", self._endpoints),
+                web.get("/debug/config", self._config),
+                web.get("/debug/plugins/state", self._plugins),
+                web.post("/debug/explain", self._explain),
+                web.get("/debug/explain", _how),
+                web.get("/", _how),
+            ]
+        )
+        runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except BaseException:
+            await runner.cleanup()
+            raise
+        self._runner = runner
+        return int(runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """Close the port and every connection."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _endpoints(self, _: web.Request) -> web.Response:
+        return _json(pool_state(self._pool, self._ledger, self._plan(), self._scrapes))
+
+    async def _config(self, _: web.Request) -> web.Response:
+        return _json(effective(self._plan(), self._options))
+
+    async def _plugins(self, _: web.Request) -> web.Response:
+        return _json(plugin_states(self._plan()))
+
+    async def _explain(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        headers = {k.lower(): v for k, v in request.headers.items() if k.lower() not in HEADERS_OF_OURS}
+        headers[":path"] = request.query.get("path", "/v1/completions")
+        subset = request.query.get("subset")
+        allowed = None if subset is None else frozenset(entry.strip() for entry in subset.split(",") if entry.strip())
+        return _json(self._explainer.explain(RequestHead(headers, allowed), body))
+
+
+async def _how(_: web.Request) -> web.Response:
+    return web.Response(
+        text="GET /debug/endpoints      every endpoint: loads, requests in flight, index, scraping\n"
+        "GET /debug/config         the configuration in effect\n"
+        "GET /debug/plugins/state  what plugins keep\n"
+        "POST /debug/explain       a request's body: where it would go, and why; nothing is changed by it.\n"
+        "                          ?path=/v1/chat/completions (default /v1/completions), ?subset=10.0.0.7:8000,...\n"
+        "                          headers are taken as the request's\n"
+    )
+
+
+@web.middleware
+async def _named_by_address(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    if not is_address(request.host):
+        return web.Response(status=403, text="name this server by its address, or as localhost\n")
+    return await handler(request)
+
+
+def is_address(host: str) -> bool:
+    """Whether ``host``, perhaps with a port, is an IP address or ``localhost``."""
+    name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host.rpartition(":")[0] or host
+    if name.lower() == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _json(value: Any) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), content_type="application/json")
