@@ -108,7 +108,7 @@ class Director:
 
     def understand(self, head: RequestHead, body: bytes) -> Arrival:
         """The same without counting it. Raises: BadRequest."""
-        parsed = self._read(head, body)
+        parsed = self._parser.parse(head.path, body, first(head, MODEL_REWRITE))
         request = request_of(head, parsed, self._clock())
         labels = RequestLabels(request.model, request.target_model, request.fairness_id, request.priority)
         return Arrival(head, request, labels, len(body), parsed.body)
