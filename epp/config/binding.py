@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from epp.config.implied import InflightLoadProducer
 from epp.config.instances import Declared, Instances
 from epp.config.strict import nearest
 from epp.errors import ConfigError
@@ -36,6 +37,8 @@ def bind_producers(instances: Instances) -> tuple[list[Producer[Any]], list[str]
         name: str | None = getattr(plugin.parameters, _FIELD)
         if name:
             _require(name, consumer, instances, producers)
+        elif isinstance(plugin, InflightLoadProducer):
+            continue  # tokens in flight are counted with what is known, be it nothing
         elif not isinstance(plugin, PrefixScorer):
             asks_any = True
         else:

@@ -10,12 +10,14 @@ from typing import Any
 from epp.config.binding import bind_producers
 from epp.config.data import wire_scraping
 from epp.config.defaults import default_config
+from epp.config.deprecated import deprecated_plugins
 from epp.config.describe import describe
 from epp.config.instances import Instances, instantiate
 from epp.config.kinds import Kind, known_kinds
 from epp.config.load import load_file, load_text
 from epp.config.plan import Plan
 from epp.config.profiles import wire_profile
+from epp.config.references import bind_references
 from epp.config.rewrites import wire_rewrites
 from epp.config.schema import API_VERSIONS, Config
 from epp.config.sources import FileDiscovery, FileDiscoveryParameters
@@ -83,6 +85,7 @@ def build(
     )
     wiring = wire_profile(config, instances, random, picks)
     producers, unbound = bind_producers(instances)
+    needless = bind_references(instances)
     parsers = _parsers(config, instances)
     rewrites, doubtful = wire_rewrites(config.inference_model_rewrites, random)
     discovery = _discovery(config, instances)
@@ -99,9 +102,11 @@ def build(
         summary=tuple(describe(wiring, producers)),
         warnings=(
             *_deprecated(config),
+            *deprecated_plugins(config),
             *inert(config),
             *wiring.warnings,
             *unbound,
+            *needless,
             *unread,
             *doubtful,
             *_unused(instances),

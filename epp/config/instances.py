@@ -105,7 +105,8 @@ def instantiate(
         if kind.Parameters is PickerParameters:
             parameters = {"maxNumOfEndpoints": picks, **parameters}
         settings = convert(parameters, kind.Parameters, f"{path}.parameters")
-        instances.add(kept(kind, settings, spec.name, before) or make(kind, settings, spec.name, random, path), path)
+        name = spec.name or spec.type  # which may be an older name of the kind's
+        instances.add(kept(kind, settings, name, before) or make(kind, settings, name, random, path), path)
     return instances
 
 
@@ -114,7 +115,7 @@ def kept(kind: Kind, parameters: object, name: str, before: Mapping[str, Plugin[
 
     A producer of the approximate kind remembers nothing: its prefix cache does, which finds it again by its tier.
     """
-    plugin = before.get(name or kind.type_name)
+    plugin = before.get(name)
     same = type(plugin) is kind and plugin.parameters == parameters and kind is not ApproxPrefixProducer
     return plugin if same else None
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
+from epp.config.deprecated import ALIASES
+from epp.config.implied import IMPLIED
 from epp.config.not_built import NOT_BUILT
 from epp.config.sources import CoreMetricsExtractor, FileDiscovery, MetricsDataSource, SingleProfileHandler
 from epp.config.strict import nearest
@@ -25,7 +27,7 @@ def known_kinds() -> Mapping[str, Kind]:
     Raises: ConfigError naming the entry point that cannot be loaded, or that takes a name in use.
     """
     own: tuple[Kind, ...] = (
-        *PLUGINS, *PARSERS, SingleProfileHandler, FileDiscovery, MetricsDataSource, CoreMetricsExtractor,
+        *PLUGINS, *PARSERS, *IMPLIED, SingleProfileHandler, FileDiscovery, MetricsDataSource, CoreMetricsExtractor,
     )  # fmt: skip
     kinds = {kind.type_name: kind for kind in own}
     for entry in entry_points(group=GROUP):
@@ -47,6 +49,7 @@ def known_kinds() -> Mapping[str, Kind]:
 
 def kind_named(name: str, kinds: Mapping[str, Kind], path: str) -> Kind:
     """The plugin type ``name``. Raises: ConfigError that lists the known ones and the nearest."""
+    name = ALIASES.get(name, name)
     if not name:
         raise ConfigError(f"{path}.type: missing; known: {', '.join(sorted(kinds))}")
     if name in NOT_BUILT:

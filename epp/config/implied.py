@@ -1,0 +1,103 @@
+"""Producers of the Go picker whose work is always done here, so that to declare them is allowed and needless."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from scorers.base import Plugin
+from scorers.ranges import check_range
+from scorers.topology import TopologyLabels
+
+
+class InflightLoadParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What would be counted otherwise is refused."""
+
+    add_estimated_output_tokens: bool = False
+    output_ratio: float = 1.5
+    max_estimated_output_tokens: int | None = None
+    prefix_match_info_producer_name: str | None = None
+    """What any producer knows to be cached is not counted, not only what this one knows."""
+    sync_cross_replica_state: bool = True
+    """Replicas share nothing."""
+
+    def __post_init__(self) -> None:
+        if self.add_estimated_output_tokens:
+            raise ValueError("addEstimatedOutputTokens: output tokens are not estimated here; set it to false")
+        check_range("outputRatio", self.output_ratio, 0)
+        check_range("maxEstimatedOutputTokens", self.max_estimated_output_tokens, 0)
+
+
+class InflightLoadProducer(Plugin[InflightLoadParameters]):
+    """Counts requests and uncached tokens in flight, as the picker always does."""
+
+    type_name = "inflight-load-producer"
+    Parameters = InflightLoadParameters
+
+
+class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many tokens media count; not to be changed here."""
+
+    image: Any = None
+    video: Any = None
+    audio: Any = None
+
+    def __post_init__(self) -> None:
+        for key, value in (("image", self.image), ("video", self.video), ("audio", self.audio)):
+            if value is not None:
+                raise ValueError(f"{key}: how many tokens media count cannot be set here; take it out")
+
+
+class TokenParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The backend ``estimate`` is what is done here: 4 bytes to a token."""
+
+    estimate: Estimate | None = None
+    model_name: str | None = msgspec.field(default=None, name="modelName")
+    vllm: Any = None
+    uds_tokenizer_config: Any = msgspec.field(default=None, name="udsTokenizerConfig")
+
+    def __post_init__(self) -> None:
+        backends = (
+            ("vllm", self.vllm),
+            ("modelName", self.model_name),
+            ("udsTokenizerConfig", self.uds_tokenizer_config),
+        )
+        for key, value in backends:
+            if value is not None:
+                raise ValueError(f"{key}: prompts are not tokenized here, only estimated; take it out")
+
+
+class TokenProducer(Plugin[TokenParameters]):
+    """Estimates the tokens of a prompt, as the picker always does."""
+
+    type_name = "token-producer"
+    Parameters = TokenParameters
+
+
+class SessionIdParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Where a session's id is; one of the two."""
+
+    header_name: str | None = None
+    cookie_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.header_name is not None and self.cookie_name is not None:
+            raise ValueError("headerName and cookieName exclude each other; keep one")
+
+
+class SessionIdProducer(Plugin[SessionIdParameters]):
+    """Finds a session's id, which the plugins that need it do by themselves."""
+
+    type_name = "session-id-producer"
+    Parameters = SessionIdParameters
+
+
+class TopologyExtractor(Plugin[TopologyLabels]):
+    """Says which labels hold an endpoint's place; the topology plugins read them."""
+
+    type_name = "topology-extractor"
+    Parameters = TopologyLabels
+
+
+IMPLIED = (InflightLoadProducer, TokenProducer, SessionIdProducer, TopologyExtractor)
