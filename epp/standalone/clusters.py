@@ -9,10 +9,12 @@ from envoy_data_plane.envoy.config.cluster.v3 import (
     CircuitBreakers,
     CircuitBreakersThresholds,
     Cluster,
+    ClusterCommonLbConfig,
     ClusterDiscoveryType,
     ClusterEdsClusterConfig,
     LoadBalancingPolicy,
     LoadBalancingPolicyPolicy,
+    OutlierDetection,
     UpstreamConnectionOptions,
 )
 from envoy_data_plane.envoy.config.core.v3 import (
@@ -43,6 +45,7 @@ from envoy_data_plane.envoy.extensions.load_balancing_policies.round_robin.v3 im
 from envoy_data_plane.envoy.extensions.upstreams.http.v3 import HttpProtocolOptions as UpstreamHttp
 from envoy_data_plane.envoy.extensions.upstreams.http.v3 import HttpProtocolOptionsExplicitHttpConfig
 from envoy_data_plane.envoy.type.metadata.v3 import MetadataKey, MetadataKeyPathSegment
+from envoy_data_plane.envoy.type.v3 import Percent
 from envoy_data_plane.google.protobuf import Any
 
 from epp.standalone.settings import MIB, ProxySettings
@@ -104,6 +107,8 @@ def endpoints_cluster(settings: ProxySettings) -> Cluster:
         connect_timeout=CONNECT_TIMEOUT,
         per_connection_buffer_limit_bytes=settings.max_request_bytes,
         circuit_breakers=_unlimited(),
+        outlier_detection=_unreachable(),
+        common_lb_config=ClusterCommonLbConfig(healthy_panic_threshold=Percent(value=1.0)),
         upstream_connection_options=UpstreamConnectionOptions(tcp_keepalive=TCP_KEEPALIVE),
         typed_extension_protocol_options=_protocol(
             HttpProtocolOptionsExplicitHttpConfig(http_protocol_options=Http1ProtocolOptions()),
@@ -148,6 +153,28 @@ def _policy(name: str, config: Message) -> LoadBalancingPolicy:
 def _protocol(explicit: HttpProtocolOptionsExplicitHttpConfig, common: HttpProtocolOptions) -> dict[str, Any]:
     options = UpstreamHttp(explicit_http_config=explicit, common_http_protocol_options=common)
     return {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": Any.pack(options)}
+
+
+def _unreachable() -> OutlierDetection:
+    """Leave an endpoint that cannot be connected to, or answers five times in a row with 5xx, out of the turns for
+    two seconds.
+
+    It concerns only the turns, to which a request comes after the picker's choices: those are tried all the same. When
+    no endpoint is left, all are in the turns again.
+    """
+    return OutlierDetection(
+        split_external_local_origin_errors=True,
+        consecutive_local_origin_failure=1,
+        enforcing_consecutive_local_origin_failure=100,
+        interval=timedelta(seconds=0.5),
+        base_ejection_time=timedelta(seconds=2),
+        max_ejection_time=timedelta(seconds=2),
+        max_ejection_percent=100,
+        enforcing_success_rate=0,
+        enforcing_local_origin_success_rate=0,
+        enforcing_failure_percentage=0,
+        enforcing_failure_percentage_local_origin=0,
+    )
 
 
 def _unlimited() -> CircuitBreakers:

@@ -88,7 +88,9 @@ SUBSET_NAMESPACE = "envoy.lb.subset_hint"
 A_DAY = timedelta(days=1)
 """For limits that must exist, or a vanished peer leaves something behind for ever, but must never cut an answer."""
 ENDS_REPORTED_EVERY = timedelta(milliseconds=50)
-RETRIES = 3
+RETRIES = 16
+"""So many that a request finds the one endpoint of a dozen that is left: a refused connection costs milliseconds, and
+each leaves an endpoint out of the turns. Source: 5 of 6 gone, 0 of 2,000 requests refused; with 3 retries, 30 %."""
 UNREACHED = "connect-failure,refused-stream,reset-before-request"
 """Retried only when no endpoint can have begun the work: a prompt must not be computed twice."""
 STEERING_HEADERS = StringMatcher(prefix="x-envoy-")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from http.client import IncompleteRead
 
@@ -145,6 +145,15 @@ def test_fallbacks_are_walked_when_an_endpoint_cannot_be_reached(lean: Stage) ->
     assert {answer.served_by for answer in answers} == {lean.engines[1].address}
     lean.loop.until(lean.picker.told)
     assert {ended.served_by for ended in lean.picker.outcomes.values()} == {lean.engines[1].address}
+    lean.picker.destination = ""
+    wait_until(lambda: {lean.ask().served_by for _ in range(4)} == {engine.address for engine in lean.engines})
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """An endpoint that could not be reached is out of the turns for a while."""
+    deadline = time.monotonic() + 15
+    while not condition():
+        assert time.monotonic() < deadline
 
 
 def test_a_destination_that_is_no_endpoint_falls_back_to_turns(lean: Stage) -> None:
