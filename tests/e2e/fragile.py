@@ -1,0 +1,203 @@
+"""Engines that break on order, and that know how often each request was begun.
+
+Raw HTTP/1.1, so that a connection dies exactly where a test wants it. What an answer holds follows from the request
+alone: its number and the checksum of its body. So a client can tell a right answer from a wrong one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import cast
+
+import httptools
+
+PIECES = 4
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+class Mood(Enum):
+    """What an engine does with a request that it has read."""
+
+    WELL = "well"
+    HELD = "held"
+    """Begins a streamed answer with its first piece, and waits with the rest; answers metrics."""
+    SILENT = "silent"
+    """Reads, and says nothing, to scrapes neither."""
+    DIES_BEFORE_HEADERS = "dies before headers"
+    DIES_MID_STREAM = "dies mid-stream"
+    """After the headers and a piece of a streamed answer; half of one that is not streamed."""
+
+
+def request_body(number: int, *, stream: bool, size: int = 0) -> bytes:
+    """A completion request that names itself."""
+    return json.dumps({"model": "m", "prompt": f"{number} " + "x" * size, "stream": stream}).encode()
+
+
+def whole_answer(number: int, body: bytes) -> bytes:
+    """What an engine answers when the answer is not streamed."""
+    text = f"{number}:{zlib.crc32(body)}"
+    choice = {"index": 0, "text": text, "finish_reason": "stop"}
+    return json.dumps({"object": "text_completion", "model": "m", "choices": [choice]}).encode()
+
+
+def streamed_answer(number: int, body: bytes) -> list[bytes]:
+    """The same in pieces."""
+    events = [json.dumps({"choices": [{"index": 0, "text": f"{number}:{i} "}]}) for i in range(PIECES - 1)]
+    events.append(json.dumps({"choices": [{"index": 0, "text": str(zlib.crc32(body)), "finish_reason": "stop"}]}))
+    return [f"data: {event}\n\n".encode() for event in events] + [b"data: [DONE]\n\n"]
+
+
+@dataclass(eq=False)
+class FragileEngine:
+    """One endpoint. Owner: the event loop that started it."""
+
+    mood: Mood = Mood.WELL
+    begun: Counter[int] = field(default_factory=Counter)
+    """Requests read to their end, by number."""
+    address: str = ""
+    connections: set[_Connection] = field(default_factory=set)
+    _waiting: list[Callable[[], None]] = field(default_factory=list)
+    _server: asyncio.Server | None = None
+
+    @property
+    def running(self) -> int:
+        """Requests under way here."""
+        return sum(connection.busy for connection in self.connections)
+
+    async def start(self) -> None:
+        """Listen, where it did before if it ever did."""
+        port = int(self.address.rpartition(":")[2] or 0)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", port, backlog=4096)
+        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def die(self) -> None:
+        """Be gone at once: the port closed, every connection broken off."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for connection in list(self.connections):
+            connection.transport.abort()
+        self._waiting.clear()
+
+    def recover(self) -> None:
+        """Be well, and go on with what was held back."""
+        self.mood = Mood.WELL
+        waiting, self._waiting = self._waiting, []
+        for go_on in waiting:
+            go_on()
+
+    def later(self, go_on: Callable[[], None]) -> None:
+        """Call ``go_on`` when the engine recovers."""
+        self._waiting.append(go_on)
+
+    def metrics(self) -> bytes:
+        """What vLLM says of its queue and cache."""
+        labels = 'model_name="m"'
+        lines = (
+            f"vllm:num_requests_waiting{{{labels}}} 0",
+            f"vllm:num_requests_running{{{labels}}} {self.running}",
+            f"vllm:kv_cache_usage_perc{{{labels}}} 0.1",
+            'vllm:cache_config_info{block_size="16",num_gpu_blocks="1000"} 1',
+        )
+        return "\n".join(lines).encode() + b"\n"
+
+
+class _Connection(asyncio.Protocol):
+    """One connection from the proxy or the scraper."""
+
+    def __init__(self, engine: FragileEngine) -> None:
+        self.engine = engine
+        self.busy = False
+        self.parser = httptools.HttpRequestParser(self)
+        self.url, self.body = b"", b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.engine.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.engine.connections.discard(self)
+        self.busy = False
+
+    def data_received(self, data: bytes) -> None:
+        self.parser.feed_data(data)
+
+    def on_message_begin(self) -> None:
+        self.url, self.body = b"", b""
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+
+    def on_body(self, part: bytes) -> None:
+        self.body += part
+
+    def on_message_complete(self) -> None:
+        if self.engine.mood is Mood.SILENT:
+            url, body = self.url, self.body
+            self.busy = url != b"/metrics"
+            if self.busy:
+                self.engine.begun[number_in(body)] += 1
+            self.engine.later(lambda: self.answer(url, body))
+        else:
+            if self.url != b"/metrics":
+                self.engine.begun[number_in(self.body)] += 1
+            self.answer(self.url, self.body)
+
+    def answer(self, url: bytes, body: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if url == b"/metrics":
+            self.transport.write(plain(self.engine.metrics(), b"text/plain"))
+            return
+        number, mood = number_in(body), self.engine.mood
+        self.busy = True
+        if mood is Mood.DIES_BEFORE_HEADERS:
+            self.transport.abort()
+        elif json.loads(body)["stream"]:
+            self.stream(streamed_answer(number, body), mood)
+        elif mood is Mood.HELD:
+            self.engine.later(lambda: self.answer(url, body))
+        elif mood is Mood.DIES_MID_STREAM:
+            answer = plain(whole_answer(number, body))
+            self.transport.write(answer[: -len(answer) // 4])
+            self.break_off()
+        else:
+            self.transport.write(plain(whole_answer(number, body)))
+            self.busy = False
+
+    def stream(self, pieces: list[bytes], mood: Mood) -> None:
+        self.transport.write(STREAM_HEAD + chunk(pieces[0]))
+        if mood is Mood.DIES_MID_STREAM:
+            self.break_off()
+        elif mood is Mood.HELD:
+            self.engine.later(lambda: self.finish(pieces[1:]))
+        else:
+            asyncio.get_running_loop().call_soon(self.finish, pieces[1:])
+
+    def finish(self, pieces: list[bytes]) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(b"".join(map(chunk, pieces)) + b"0\r\n\r\n")
+        self.busy = False
+
+    def break_off(self) -> None:
+        """Once the proxy can have read what was written: it would throw that away with a reset in the same moment."""
+        asyncio.get_running_loop().call_later(0.01, self.transport.close)
+
+
+def number_in(body: bytes) -> int:
+    return int(json.loads(body)["prompt"].split(" ", 1)[0])
+
+
+def plain(body: bytes, content_type: bytes = b"application/json") -> bytes:
+    return b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n%b" % (content_type, len(body), body)
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)

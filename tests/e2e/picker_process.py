@@ -1,0 +1,40 @@
+"""The command's own picker without its Envoy, in a process of its own, so that it can be killed alone.
+
+Run: ``python -m tests.e2e.picker_process '{"grpc_port": ..., "metrics_port": ..., ...}'``: options of the command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+from epp.allocator import collect_rarely
+from epp.options import ResponseMode, StandaloneOptions, Transport
+from epp.serve import run
+from epp.signals import until_signalled
+from epp.standalone.command import start_picker
+
+
+def main() -> int:
+    given = json.loads(sys.argv[1])
+    options = StandaloneOptions(
+        **given
+        | {
+            "endpoints": tuple(given["endpoints"]),
+            "response_mode": ResponseMode(given["response_mode"]),
+            "transport": Transport(given["transport"]),
+        }
+    )
+
+    async def serve(stop: asyncio.Event) -> None:
+        picker = await start_picker(options)
+        collect_rarely()
+        await stop.wait()
+        await picker.stop(1.0)
+
+    return run("picker", lambda: until_signalled(serve))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""The picker dies, hangs or is replaced under load, with the real Envoy, in both configurations."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from epp.options import Transport
+from tests.e2e.chaos import Mode, Site, eventually, site
+from tests.e2e.storm import Fate, executed
+
+pytestmark = pytest.mark.e2e
+CLIENTS = 12
+
+
+async def killed_and_restarted(here: Site, *fates: Fate) -> None:
+    """Twice, under load. ``fates``: what may happen to a request while the picker is away."""
+    storm = here.storm
+    with storm.raging(CLIENTS, size=100_000):
+        for _ in range(2):
+            await storm.more(50)
+            with storm.broken("no picker", *fates, says="") as away:
+                await here.picker.kill()
+                before = len(storm.results)
+                await storm.until(lambda before=before: len(storm.results) >= before + 50, "requests without a picker")
+                await here.picker.start()
+                # Until each of the proxy's threads has found the new one: connecting takes it a moment.
+                await eventually(
+                    lambda: here.picker.metric("tierwise_wire_streams_total"), lambda n: n >= 50, "it is asked again"
+                )
+            assert away.until > away.since
+        await storm.more(50)
+    await storm.ended()
+
+
+@pytest.mark.parametrize("transport", list(Transport), ids=lambda transport: transport.value)
+def test_standalone_that_fails_open_answers_everything_while_the_picker_is_killed_and_restarted(
+    tmp_path: Path, transport: Transport
+) -> None:
+    async def scenario() -> None:
+        async with site(tmp_path, transport=transport) as here:
+            await killed_and_restarted(here)
+            assert here.storm.fates().keys() == {Fate.ANSWERED}
+            assert max(executed(here.engines).values()) == 1
+            await here.settled()
+
+    asyncio.run(scenario())
+
+
+def test_standalone_that_fails_closed_refuses_with_503_exactly_while_the_picker_is_away(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with site(tmp_path, fail_open=False) as here:
+            await killed_and_restarted(here, Fate.REFUSED, Fate.TRUNCATED)
+            assert here.storm.unexplained() == []
+            refused = [r for r in here.storm.explained("no picker") if r.fate is Fate.REFUSED]
+            assert {result.status for result in refused} == {503}
+            assert max(executed(here.engines).values()) == 1
+            await here.settled()
+
+    asyncio.run(scenario())
+
+
+def test_full_duplex_breaks_only_what_is_under_way_while_the_picker_is_away(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with site(tmp_path, Mode.DUPLEX) as here:
+            await killed_and_restarted(here, Fate.REFUSED, Fate.TRUNCATED)
+            assert here.storm.unexplained() == []
+            refused = [r for r in here.storm.explained("no picker") if r.fate is Fate.REFUSED]
+            assert {result.status for result in refused} == {503}
+            assert max(executed(here.engines).values()) == 1
+            await here.settled()
+
+    asyncio.run(scenario())
