@@ -107,13 +107,12 @@ class EventUsage:
 
     def feed(self, chunk: bytes) -> None:
         """Look at the lines that end in ``chunk``."""
-        last = chunk.rfind(b"\n")
+        last = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))  # either ends a line, or both together
         if last < 0:
             self._keep(chunk)
             return
         if self._skipping:
-            first = chunk.find(b"\n")
-            lines, self._skipping = chunk[first + 1 : last], False
+            lines, self._skipping = chunk[:last].partition(b"\r" if b"\n" not in chunk else b"\n")[2], False
         else:
             lines = bytes(self._rest) + chunk[:last] if self._rest else chunk[:last]
         self._rest.clear()

@@ -23,6 +23,7 @@ def stream(*events: object, newline: str = "\n", done: bool = True) -> bytes:
 STREAMS = {
     "last chunk": stream({"choices": [{"text": "x"}]}, {"choices": [], "usage": SAID}),
     "crlf": stream({"usage": None}, {"usage": SAID}, newline="\r\n"),
+    "cr": stream({"usage": None}, {"usage": SAID}, newline="\r"),
     "every chunk": stream({"usage": {"prompt_tokens": 11, "completion_tokens": 1}}, {"usage": SAID}),
     "responses": stream(
         {"type": "response.created", "response": {"usage": None}},
@@ -98,8 +99,9 @@ def test_garbage_is_no_usage_and_no_error(chunks: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("chunk", [1_000, LINE_BYTES, 3 * LINE_BYTES])
-def test_a_line_too_long_to_keep_is_skipped_and_the_next_one_is_read(chunk: int) -> None:
-    body = stream({"usage": {"prompt_tokens": 1}, "text": "x" * LINE_BYTES}, {"usage": SAID})
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_a_line_too_long_to_keep_is_skipped_and_the_next_one_is_read(chunk: int, newline: str) -> None:
+    body = stream({"usage": {"prompt_tokens": 1}, "text": "x" * LINE_BYTES}, {"usage": SAID}, newline=newline)
     reader = EventUsage()
     for start in range(0, len(body), chunk):
         reader.feed(body[start : start + chunk])
