@@ -17,11 +17,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from epp.admission import Admission, Arrival, Resume, Wait
-from epp.decision import Decision, Outcome, RequestHead, RequestLabels
+from epp.decision import Decision, Outcome, RequestHead, RequestLabels, Usage
 from epp.errors import EppError, NoEndpoints
 from epp.ledger import Ledger
 from epp.parsers.base import Parsed, Reader
 from epp.pool import Pool
+from epp.reporting import Report
 from epp.scheduler import Profile, Timer
 from scorers.base import Candidate, Request
 
@@ -174,6 +175,15 @@ class Director:
         labels = ticket.story
         self.telemetry.ended(labels if isinstance(labels, RequestLabels) else UNKNOWN, outcome)
         return True
+
+    @property
+    def reports_usage(self) -> bool:
+        """Whether the proxy is told something of a response's usage."""
+        return bool(self._profile.reporters)
+
+    def reports(self, usage: Usage) -> list[Report]:
+        """What the proxy is told."""
+        return self._profile.reports(usage)
 
     def answering(self, pick_id: int) -> None:
         """Its answer has begun."""

@@ -8,7 +8,7 @@ memory only grows.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -25,6 +25,7 @@ from epp.pb.ext_proc_pb2 import (
     TrailersResponse,
 )
 from epp.pb.processing_mode_pb2 import ProcessingMode
+from epp.reporting import Report
 
 DESTINATION = "x-gateway-destination-endpoint"
 SCORES = "x-gateway-destination-endpoint-scores"
@@ -174,6 +175,15 @@ def replaced_body(body: bytes) -> bytes:
         mutation.body = body
     else:
         mutation.clear_body = True
+    return answer.SerializeToString()
+
+
+def reported(reports: Iterable[Report]) -> bytes:
+    """Dynamic metadata, to be put behind any answer's bytes (two serialised messages in a row are one, merged)."""
+    answer = ProcessingResponse()
+    for report in reports:
+        namespace = answer.dynamic_metadata.fields[report.namespace].struct_value
+        namespace.fields[report.name].number_value = report.value
     return answer.SerializeToString()
 
 

@@ -19,7 +19,9 @@ NONE = ProcessingMode.NONE
 class Reply:
     """Owner: its exchange."""
 
-    def __init__(self, decision: Decision) -> None:
+    def __init__(self, decision: Decision, *, reports: bool) -> None:
+        self.reports = reports
+        """Whether the proxy is told something when the response has ended."""
         self.headers = decision.response_headers
         self.models = models_of(decision)
         self.compressed = False
@@ -30,21 +32,19 @@ class Reply:
         """The answer to response headers, and the mode of the body from now on; where the proxy keeps the body to
         itself and ``may_ask``, it is asked for."""
         headers = message.response_headers
-        if self.models is not None and not headers.end_of_stream:
+        readable = False
+        if not headers.end_of_stream and (self.models is not None or self.reports):
             seen = messages.header_values(headers, WATCHED)
-            self.compressed = seen.get(CONTENT_ENCODING, "identity") != "identity"
-            if not self.compressed:
-                self._names = renamer(seen.get(CONTENT_TYPE, ""), *self.models)
-        if mode == NONE and not may_ask:
-            self._names = None
-        if self._names is None:
-            return messages.response_headers(self.headers), mode
-        if mode != NONE:
-            return messages.response_headers(self.headers, unknown_length=True), mode
-        return (
-            messages.response_headers(self.headers, unknown_length=True, asks_for=messages.WHOLE_RESPONSE),
-            FULL_DUPLEX,
-        )
+            readable = seen.get(CONTENT_ENCODING, "identity") == "identity"
+            if self.models is not None:
+                self.compressed = not readable
+                if readable and (mode != NONE or may_ask):
+                    self._names = renamer(seen.get(CONTENT_TYPE, ""), *self.models)
+        renames = self._names is not None
+        if mode == NONE and may_ask and (renames or (self.reports and readable)):
+            whole = messages.WHOLE_RESPONSE
+            return messages.response_headers(self.headers, unknown_length=renames, asks_for=whole), FULL_DUPLEX
+        return messages.response_headers(self.headers, unknown_length=renames), mode
 
     def answer_body(self, piece: bytes, mode: Mode, *, ends: bool) -> list[bytes]:
         """The answers to a piece of the body."""
@@ -76,8 +76,9 @@ def models_of(decision: Decision) -> tuple[str, str] | None:
     return request.target_model, request.model
 
 
-def reply_to(decision: Decision) -> Reply | None:
-    """What is to be changed in the response to ``decision``, if anything."""
-    if decision.body is None and not decision.response_headers:
+def reply_to(decision: Decision, *, reports: bool) -> Reply | None:
+    """What is to be changed in the response to ``decision``, if anything, or told of it."""
+    reports = reports and decision.request is not None
+    if decision.body is None and not decision.response_headers and not reports:
         return None
-    return Reply(decision)
+    return Reply(decision, reports=reports)

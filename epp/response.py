@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from epp import messages
 from epp.answer import ExchangeSettings, ProtocolViolation, Side
-from epp.decision import Cause, Decision
+from epp.decision import Cause, Decision, Outcome
 from epp.director import Director
 from epp.observer import Observer
 from epp.pb.ext_proc_pb2 import ProcessingRequest
@@ -41,7 +41,7 @@ class Response:
         """It is the answer to ``decision``, for a request that arrived at ``began``."""
         streaming = decision.request is not None and decision.request.streaming
         self._pick = Observer(decision.pick_id, began, streaming=streaming)
-        self._reply = reply_to(decision)
+        self._reply = reply_to(decision, reports=self._director.reports_usage)
 
     def headers(self, message: ProcessingRequest, now: float) -> list[bytes]:
         """The answers. Raises: ProtocolViolation, here and below."""
@@ -70,10 +70,9 @@ class Response:
             if part and not self._pick.answering:
                 self._director.answering(self._pick.pick_id)
             self._pick.body(part, now)
-        if ends:
-            self._complete(now)
+        outcome = self._complete(now) if ends else None
         if self._reply is not None:
-            return self._reply.answer_body(part, self.mode, ends=ends)
+            return self._told(self._reply.answer_body(part, self.mode, ends=ends), outcome)
         if self.mode != FULL_DUPLEX:
             return [messages.CONTINUE_RESPONSE_BODY]
         return messages.chunks("response_body", part, end_of_stream=ends)
@@ -81,9 +80,9 @@ class Response:
     def trailers(self, message: ProcessingRequest, now: float) -> list[bytes]:
         """The answers to trailers."""
         self._expect_open(message)
-        self._complete(now)
+        outcome = self._complete(now)
         if self._reply is not None:
-            return self._reply.answer_trailers(self.mode)
+            return self._told(self._reply.answer_trailers(self.mode), outcome)
         return [messages.CONTINUE_RESPONSE_TRAILERS]
 
     def closed(self, now: float) -> None:
@@ -104,12 +103,21 @@ class Response:
             kind = message.WhichOneof("request")
             raise ProtocolViolation(f"{kind} out of order: the response is {self._side.value}")
 
-    def _complete(self, now: float) -> None:
-        self._side = Side.ENDED
-        self._settle(Cause.COMPLETED, now)
+    def _told(self, answers: list[bytes], outcome: Outcome | None) -> list[bytes]:
+        """``answers``, with what the plugins tell the proxy of the ``outcome`` behind the last one."""
+        if self._reply is not None and self._reply.reports and outcome is not None and outcome.usage is not None:
+            answers[-1] += messages.reported(self._director.reports(outcome.usage))
+        return answers
 
-    def _settle(self, cause: Cause, now: float) -> None:
-        """End the pick, if one is open."""
+    def _complete(self, now: float) -> Outcome | None:
+        self._side = Side.ENDED
+        return self._settle(Cause.COMPLETED, now)
+
+    def _settle(self, cause: Cause, now: float) -> Outcome | None:
+        """End the pick, if one is open, and return what was seen."""
         pick, self._pick = self._pick, None
-        if pick is not None:
-            self._director.ended(pick.pick_id, pick.ended(cause, now))
+        if pick is None:
+            return None
+        outcome = pick.ended(cause, now)
+        self._director.ended(pick.pick_id, outcome)
+        return outcome

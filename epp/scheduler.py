@@ -17,7 +17,9 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from epp.decision import Usage
 from epp.errors import Saturated
+from epp.reporting import Report, RequestAttributeReporter
 from scorers.base import Candidate, Filter, Picker, Plugin, Producer, Request, Scorer
 
 log = logging.getLogger(__name__)
@@ -64,12 +66,14 @@ class Profile:
         scorers: Sequence[tuple[Scorer[Any], float]],
         picker: Picker[Any],
         *,
+        reporters: Sequence[RequestAttributeReporter] = (),
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.filters = tuple(filters)
         self.producers = tuple(producers)
         self.scorers = tuple(scorers)
         self.picker = picker
+        self.reporters = tuple(reporters)
         self.failures: Counter[str] = Counter()
         self._clock = clock
         self.time_with(untimed)
@@ -125,6 +129,18 @@ class Profile:
             except Exception:
                 self._failed(plugin)
         return headers
+
+    def reports(self, usage: Usage) -> list[Report]:
+        """What is to be told to the proxy of a response that has ended."""
+        reports = []
+        for reporter in self.reporters:
+            try:
+                report = reporter.report(usage)
+            except Exception:
+                self._failed(reporter)
+            else:
+                reports += [] if report is None else [report]
+        return reports
 
     def _produce(self, request: Request, candidates: Sequence[Candidate]) -> None:
         clock = self._clock

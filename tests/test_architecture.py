@@ -17,6 +17,7 @@ PACKAGES = ("epp", "scorers", "kvengine")
 HOME = {
     "aiohttp": ("epp/scrape/", "epp/admin.py", "epp/explain/", "epp/sim/", "epp/demo/"),
     "betterproto2": ("epp/standalone/",),
+    "cel": ("epp/expressions.py",),
     "click": ("epp/cli.py",),
     "cryptography": ("epp/tls.py",),
     "envoy_data_plane": ("epp/standalone/",),

@@ -25,6 +25,7 @@ from epp.config.unsupported import inert, refuse
 from epp.errors import ConfigError
 from epp.options import MetricsSourceOptions
 from epp.parsers import DEFAULT_PARSERS, ByPath, Parser
+from epp.reporting import RequestAttributeReporter
 from epp.rewrites import following
 from epp.scheduler import Profile
 from scorers.base import Producer
@@ -92,7 +93,7 @@ def build(
     scrape, unread = wire_scraping(config.data_layer, instances, metrics_source)
     approximate = [producer for producer in producers if isinstance(producer, ApproxPrefixProducer)]
     return Plan(
-        profile=Profile(wiring.filters, producers, wiring.scorers, wiring.picker),
+        profile=Profile(wiring.filters, producers, wiring.scorers, wiring.picker, reporters=_reporters(instances)),
         parser=following(rewrites, ByPath(parsers)),
         instances={declared.plugin.name: declared.plugin for declared in instances},
         rewrites=rewrites,
@@ -129,6 +130,14 @@ def _parsers(config: Config, instances: Instances) -> list[Parser[Any]]:
     for parser in parsers:
         instances.use(parser)
     return parsers or [default() for default in DEFAULT_PARSERS]
+
+
+def _reporters(instances: Instances) -> list[RequestAttributeReporter]:
+    """All that are declared."""
+    reporters = instances.of(RequestAttributeReporter)
+    for reporter in reporters:
+        instances.use(reporter)
+    return reporters
 
 
 def _discovery(config: Config, instances: Instances) -> FileDiscoveryParameters | None:

@@ -13,6 +13,7 @@ from epp.config.sources import CoreMetricsExtractor, FileDiscovery, MetricsDataS
 from epp.config.strict import nearest
 from epp.errors import ConfigError
 from epp.parsers import PARSERS
+from epp.reporting import RequestAttributeReporter
 from scorers import PLUGINS
 from scorers.base import Filter, Picker, Plugin, Producer, Scorer
 
@@ -28,6 +29,7 @@ def known_kinds() -> Mapping[str, Kind]:
     """
     own: tuple[Kind, ...] = (
         *PLUGINS, *PARSERS, *IMPLIED, SingleProfileHandler, FileDiscovery, MetricsDataSource, CoreMetricsExtractor,
+        RequestAttributeReporter,
     )  # fmt: skip
     kinds = {kind.type_name: kind for kind in own}
     for entry in entry_points(group=GROUP):

@@ -42,7 +42,6 @@ NOT_BUILT = frozenset(
         "priority-then-time-eviction-order-policy",
         "probabilistic-admitter",
         "program-aware-fairness",
-        "request-attribute-reporter",
         "round-robin-fairness-policy",
         "sheddable-eviction-filter",
         "slo-deadline-ordering-policy",

@@ -57,7 +57,8 @@ class Plan:
     @property
     def changes_responses(self) -> bool:
         """Whether there may be something to change in a response that its request's headers do not tell."""
-        return bool(self.rewrites) or self.profile.sets_response_headers
+        profile = self.profile
+        return bool(self.rewrites) or profile.sets_response_headers or bool(profile.reporters)
 
     def describe(self) -> tuple[str, ...]:
         """The summary."""

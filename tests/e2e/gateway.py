@@ -8,7 +8,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 
+from envoy_data_plane.envoy.config.accesslog.v3 import AccessLog
 from envoy_data_plane.envoy.config.bootstrap.v3 import Bootstrap
+from envoy_data_plane.envoy.config.core.v3 import DataSource, SubstitutionFormatString
+from envoy_data_plane.envoy.extensions.access_loggers.file.v3 import FileAccessLog
 from envoy_data_plane.envoy.extensions.filters.http.header_to_metadata.v3 import (
     Config,
     ConfigKeyValuePair,
@@ -28,6 +31,8 @@ from epp.standalone.listener import SUBSET_NAMESPACE
 from epp.standalone.settings import ProxySettings
 
 LIST_HEADER, STRING_HEADER = "x-test-subset-list", "x-test-subset-string"
+TOLD = "told.log"
+"""The file beside the endpoints' into which the gateway writes what it was told of each request's ``cost``."""
 SUBSET_KEY = "x-gateway-destination-endpoint-subset"
 
 
@@ -57,6 +62,13 @@ def gateway(settings: ProxySettings) -> Bootstrap:
     manager.http_filters.insert(
         0, HttpFilter(name="envoy.filters.http.header_to_metadata", typed_config=Any.pack(hint))
     )
+    told = FileAccessLog(
+        path=str(settings.endpoints_file.parent / TOLD),
+        log_format=SubstitutionFormatString(
+            text_format_source=DataSource(inline_string="%DYNAMIC_METADATA(envoy.lb:cost)%\n")
+        ),
+    )
+    manager.access_log.append(AccessLog(name="envoy.access_loggers.file", typed_config=Any.pack(told)))
     network_filter.typed_config = Any.pack(manager)
     return made
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection, HTTPMessage
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from epp.options import ResponseMode
 from tests.e2e.background import Background
 from tests.e2e.engine import PIECES, Engine
+from tests.e2e.gateway import TOLD
 from tests.e2e.router import LOOPBACK, Router, behind_gateway, router
 
 pytestmark = pytest.mark.e2e
@@ -148,3 +150,22 @@ def ask(routed: Router, content: bytes) -> tuple[int, HTTPMessage]:
         response = connection.getresponse()
         response.read()
         return response.status, response.headers
+
+
+COST = {
+    "type": "request-attribute-reporter",
+    "parameters": {"attributes": [{"key": {"name": "cost"}, "expression": "usage.prompt_tokens * 100.0"}]},
+}
+
+
+def test_a_gateway_is_told_a_number_made_of_usage(loop: Background, engines: list[Engine], tmp_path: Path) -> None:
+    with behind_gateway(loop, engines, tmp_path, config_text=config(plugins=[COST])) as running:
+        assert running.client.completions.create(prompt="x", model="m").usage is not None
+    assert (tmp_path / TOLD).read_text().split() == ["700"]
+
+
+def test_a_lean_proxy_of_our_own_takes_the_number_too(loop: Background, engines: list[Engine]) -> None:
+    with router(loop, engines, sample_rate=0.0, config_text=config(plugins=[COST])) as running:
+        assert running.client.completions.create(prompt="x", model="m").usage is not None
+        running.settle()
+        assert not running.picker._plan.profile.failures
