@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from epp.scrape.error import ScrapeError
+from epp.scrape.error import ScrapeError, unasked
 from epp.scrape.page import MAX_PAGE_BYTES
 
 MAX_HEAD_BYTES = 1 << 16
+MAX_PARTS = 1 << 16
+"""Chunks of a page: a byte in each would cost far more than its size."""
 _FRAMING = (b"content-length", b"transfer-encoding")
 
 
@@ -90,14 +92,15 @@ class Answers:
         if not self._status and self._received_bytes > MAX_HEAD_BYTES:
             self.keep = False
             raise ScrapeError(f"{self._where} sends more than {MAX_HEAD_BYTES} bytes of headers", reason="connection")
+        if len(self._parts) > MAX_PARTS:
+            self.keep = False
+            raise ScrapeError(f"{self._where} sends more than {MAX_PARTS} pieces", reason="size")
         if self._received_bytes > MAX_PAGE_BYTES:
             self.keep = False
             raise ScrapeError(f"{self._where} sends more than {MAX_PAGE_BYTES >> 20} MiB", reason="size")
         if self._encoding not in (b"", b"identity"):
             self.keep = False
-            raise ScrapeError(
-                f"{self._where} is encoded as {self._encoding[:20].decode('latin-1')!r}, unasked; serve it as it is"
-            )
+            raise unasked(self._where, self._encoding.decode("latin-1"))
 
     # The parser's callbacks
 

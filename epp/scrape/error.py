@@ -12,3 +12,8 @@ class ScrapeError(Exception):
     def __init__(self, message: str, *, reason: str = "page") -> None:
         super().__init__(message)
         self.reason = reason
+
+
+def unasked(where: str, encoding: str) -> ScrapeError:
+    """For a page that is compressed: a small one may be endless."""
+    return ScrapeError(f"{where} is encoded as {encoding[:20]!r}, unasked; serve it as it is")

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from epp.engines import ENGINE_LABELS, EngineSpec, MetricSpec
 from epp.scrape.error import ScrapeError
-from epp.scrape.samples import MAX_SERIES, Sample, labels_of, samples
+from epp.scrape.samples import Sample, labels_of, samples, short_enough
 from epp.seat import EngineMetrics
 from scorers.base import LoraState
 
@@ -84,7 +84,7 @@ class EngineReader:
         spec = self.spec
         said = [
             _cache_of(sample.labels, spec.block_tokens_label, spec.gpu_blocks_label)
-            for sample in self._cache_info.samples(page)
+            for sample in short_enough(self._cache_info.samples(page))
         ]
         return (
             block_tokens or next((size for size, _ in said if size), None),
@@ -103,7 +103,18 @@ class _Metric:
     def samples(self, page: bytes) -> list[Sample]:
         """Raises: ScrapeError."""
         found = samples(page, self._name)
-        return [s for s in found if self._labels <= _labels(s.labels).items()] if self._labels else found
+        if not self._labels:
+            return found
+        return [s for s in short_enough(found) if self._labels <= _labels(s.labels).items()]
+
+    def newest(self, page: bytes) -> Sample | None:
+        """Of series whose value is the time they were written at, while older ones stay on the page: the one that
+        counts. Raises: ScrapeError."""
+        found = samples(page, self._name, last=True)
+        if self._labels:
+            found = [s for s in short_enough(found) if self._labels <= _labels(s.labels).items()]
+        dated = [sample for sample in found if math.isfinite(sample.value)]
+        return max(dated, key=lambda sample: sample.value, default=None)
 
     def values(self, page: bytes) -> list[float]:
         """Finite ones; of a series that is there twice the last. Raises: ScrapeError."""
@@ -111,8 +122,6 @@ class _Metric:
         if len(found) == 1:
             value = found[0].value
             return [value] if math.isfinite(value) else []
-        if len(found) > MAX_SERIES:
-            raise ScrapeError(f"the page has more than {MAX_SERIES} series of {self.spec.name}")
         return list({labels: value for labels, value in found if math.isfinite(value)}.values())
 
 
@@ -139,13 +148,10 @@ def _sums(page: bytes, metrics: Iterable[tuple[str, _Metric]]) -> dict[str, floa
 
 
 def _lora(page: bytes, metric: _Metric) -> LoraState:
-    """Of the newest sample: its value is the time it was written at, and older ones stay on the page."""
-    dated = [sample for sample in metric.samples(page) if math.isfinite(sample.value)]
-    return _lora_of(max(dated, key=lambda sample: sample.value).labels) if dated else _NO_LORA
-
-
-def _lora_of(text: bytes) -> LoraState:
-    labels = labels_of(text)
+    newest = metric.newest(page)
+    if newest is None:
+        return _NO_LORA
+    labels = labels_of(newest.labels)
     return LoraState(
         running=_names(labels.get("running_lora_adapters", "")),
         waiting=_names(labels.get("waiting_lora_adapters", "")),

@@ -12,16 +12,18 @@ from typing import NamedTuple
 
 from epp.scrape.error import ScrapeError
 
-MAX_LINE_BYTES = 1 << 20
+MAX_LINE_BYTES = 1 << 18
 """A thousand LoRA adapters are one line of 64 KiB or more."""
 MAX_SERIES = 4096
 """Of one metric: an engine has one or a few; only of LoRA adapters vLLM has one for each set that was ever in use."""
-MAX_MENTIONS = 1 << 16
+MAX_MENTIONS = 1 << 14
 """Of one name on a page, longer names that begin with it included."""
 MAX_LABELS = 256
+MAX_LABELS_BYTES = 1 << 18
+"""Of the series of one metric that are told apart by their labels."""
 MAX_INDENT_BYTES = 64
 
-_LABEL = re.compile(rb'[ \t]*([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*"((?:[^"\\\n]|\\.)*)"[ \t]*(,|(?=\}))')
+_LABEL = re.compile(rb'[ \t]*([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*"([^"\\\n]*(?:\\.[^"\\\n]*)*)"[ \t]*(,|(?=\}))')
 _END = re.compile(rb"[ \t}]*\Z")
 _ESCAPE = re.compile(r"\\(.)")
 _AFTER_A_NAME = (b"{", b" ", b"\t")
@@ -35,17 +37,21 @@ class Sample(NamedTuple):
     value: float
 
 
-def samples(page: bytes, name: bytes) -> list[Sample]:
-    """The samples of the metric ``name``, in order: of more than MAX_SERIES the last, and one more than that.
+def samples(page: bytes, name: bytes, *, last: bool = False) -> list[Sample]:
+    """The samples of the metric ``name``, in order; with ``last``, of more than MAX_SERIES the last.
 
     Raises: ScrapeError for one that cannot be read, or when there is no end to them.
     """
     found: list[Sample] = []
     mentions = 0
     at = page.rfind(name)  # from the end, which CPython searches twice as fast as from the beginning
-    while at >= 0 and len(found) <= MAX_SERIES:
+    while at >= 0:
         after = at + len(name)
         if page[after : after + 1] in _AFTER_A_NAME and (at == 0 or page[at - 1] == 10 or _is_indented(page, at)):
+            if len(found) == MAX_SERIES:
+                if last:
+                    break
+                raise ScrapeError(f"the page has more than {MAX_SERIES} series of {name.decode()}")
             end = page.find(b"\n", after)
             found.append(_sample(name, page[after : end if end >= 0 else len(page)]))
         mentions += 1
@@ -56,16 +62,25 @@ def samples(page: bytes, name: bytes) -> list[Sample]:
     return found
 
 
+def short_enough(found: list[Sample]) -> list[Sample]:
+    """``found``, whose labels are to be read. Raises: ScrapeError when there is no end to them."""
+    size = sum([len(labels) for labels, _ in found])
+    if size > MAX_LABELS_BYTES:
+        raise ScrapeError(f"the labels of one metric have {size} bytes, and {MAX_LABELS_BYTES} are read")
+    return found
+
+
 def labels_of(text: bytes) -> dict[str, str]:
     """The labels of a sample by name. Raises: ScrapeError."""
-    at, found = 0, dict[str, str]()
+    at, read, found = 0, 0, dict[str, str]()
     while at < len(text):
         if _END.match(text, at):
             return found
         match = _LABEL.match(text, at)
         if match is None:
             raise ScrapeError(f"labels {shown(text)} are malformed")
-        if len(found) >= MAX_LABELS:
+        read += 1
+        if read > MAX_LABELS:
             raise ScrapeError(f"labels {shown(text)} are more than {MAX_LABELS}")
         value = match[2].decode("utf-8", "replace")
         found[match[1].decode()] = _ESCAPE.sub(_unescaped, value) if "\\" in value else value

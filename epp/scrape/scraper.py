@@ -13,10 +13,10 @@ import asyncio
 import logging
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 
 from epp.config.plan import ScrapeParameters
+from epp.config.sources import CoreMetricsExtractor, MetricsDataSource
 from epp.decision import Cause
 from epp.ledger import Ledger
 from epp.pool import Endpoint, Pool
@@ -24,41 +24,22 @@ from epp.scrape.client import Client
 from epp.scrape.error import ScrapeError
 from epp.scrape.pace import Pace
 from epp.scrape.page import Page
-from epp.scrape.reader import EngineReader
 from epp.scrape.readers import Readers
+<<<<<<< HEAD
 from epp.scrape.state import ScrapeState
+=======
+from epp.scrape.target import Target
+>>>>>>> e395868 (Hostile metrics pages are bounded in time and memory, counted and logged once per change)
 from epp.telemetry.gauges import Reading
 from scorers.base import Candidate, Slot
 
 log = logging.getLogger(__name__)
 
+READING_SHARE = 0.05
+"""How much of the time one endpoint's page may take to read: a page that takes long is read rarely. Source: a page of
+100 KB takes 0.05 ms (benchmarks/idle_scrape.py), which allows every interval; the worst of 8 MiB 80 ms."""
 JITTER = 0.1
 """Share of an interval by which it varies, so that endpoints that were added together do not stay in step."""
-
-
-class _Target:
-    """One endpoint that is read. At any time it has a timer or a task, never both."""
-
-    def __init__(self, slot: Slot, address: str, now: float, interval_s: float) -> None:
-        self.slot = slot
-        self.address = address
-        self.interval_s = interval_s
-        self.endpoint: Endpoint | None = None
-        """Whose ``page`` it is; another one when the pool was given another ``metrics_url``."""
-        self.page: Page | None = None
-        self.reader: EngineReader  # of the same endpoint
-        self.lacks: list[str] = []
-        """Metrics that its page did not have."""
-        self.began_at = now
-        """When the last reading that succeeded began; at first, when the endpoint was added."""
-        self.due_at = now
-        self.timer: asyncio.TimerHandle | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.stale_timer: asyncio.TimerHandle | None = None
-        self.fails: str | None = None
-        """What was last wrong; None after a success."""
-        self.stale: bool | None = None
-        self.errors: Counter[str] = Counter()
 
 
 class Scraper:
@@ -86,7 +67,8 @@ class Scraper:
         self._ended = ended or ledger.close
         self._clock = clock
         self._jitter = jitter
-        self._targets: dict[str, _Target] = {}
+        self._targets: dict[str, Target] = {}
+        self._poll_errors = self._extract_errors = 0
         self._scrapes = 0
         self._bytes = 0
 
@@ -123,6 +105,21 @@ class Scraper:
             [((t.address, reason), n) for t in self._targets.values() for reason, n in t.errors.items()],
             counter=True,
         )
+        source, extractor = MetricsDataSource.type_name, CoreMetricsExtractor.type_name
+        yield Reading(
+            "llm_d_epp_datalayer_poll_errors",
+            "Metrics pages that could not be had.",
+            ("source_type",),
+            [((source,), self._poll_errors)],
+            counter=True,
+        )
+        yield Reading(
+            "llm_d_epp_datalayer_extract_errors",
+            "Metrics pages that could not be understood.",
+            ("source_type", "extractor_type"),
+            [((source, extractor), self._extract_errors)],
+            counter=True,
+        )
         yield Reading(
             "tierwise_scrape_interval_seconds",
             "The interval in force.",
@@ -143,7 +140,7 @@ class Scraper:
     def endpoint_added(self, candidate: Candidate) -> None:
         """Read it at once, or soon where many are added together."""
         interval_s = self._pace.slowest(len(self._pool))
-        target = _Target(candidate.slot, candidate.address, self._clock(), interval_s)
+        target = Target(candidate.slot, candidate.address, self._clock(), interval_s)
         self._targets[target.address] = target
         spread_s = min(interval_s, len(self._targets) / self._pace.most_per_s)
         self._schedule(target, target.began_at + self._jitter() * spread_s)
@@ -163,47 +160,53 @@ class Scraper:
         target = self._targets.get(address)
         if target is None or target.timer is None or target.fails:
             return
-        interval_s = self._pace.at_pick(self._ledger.busy_endpoints())
+        interval_s = max(target.least_s, self._pace.at_pick(self._ledger.busy_endpoints()))
         if self._clock() + interval_s < target.due_at:
             target.timer.cancel()
             target.interval_s = interval_s
             self._schedule_next(target, interval_s)
 
-    def _schedule_next(self, target: _Target, delay_s: float) -> None:
+    def _schedule_next(self, target: Target, delay_s: float) -> None:
         """In about ``delay_s``, at a moment that a few endpoints share."""
         delay_s *= 1 + JITTER * (self._jitter() - 0.5)
         sharing = self._ledger.busy_endpoints() if self._ledger.in_flight(target.address) else len(self._targets)
         self._schedule(target, self._pace.due(self._clock() + delay_s, target.interval_s, sharing))
 
-    def _schedule(self, target: _Target, at: float) -> None:
+    def _schedule(self, target: Target, at: float) -> None:
         target.due_at = at
         target.timer = asyncio.get_running_loop().call_later(max(0.0, at - self._clock()), self._begin, target)
 
-    def _begin(self, target: _Target) -> None:
+    def _begin(self, target: Target) -> None:
         target.timer = None
         target.task = asyncio.get_running_loop().create_task(self._scrape(target))
 
-    async def _scrape(self, target: _Target) -> None:
+    async def _scrape(self, target: Target) -> None:
         began_at = self._clock()
         try:
             await self._read(target, began_at)
         except ScrapeError as error:
             self._failed(target, error.reason, str(error))
         except Exception as error:  # one endpoint must not take the others down
-            log.exception("endpoint %s: reading its metrics failed", target.address)
+            if "internal" not in target.told:
+                log.exception("endpoint %s: reading its metrics failed", target.address)
+                target.told.add("internal")
             self._failed(target, "internal", repr(error))
         target.task = None
         if self._targets.get(target.address) is target:
             self._schedule_next(target, max(0.0, target.interval_s - (self._clock() - began_at)))
 
-    async def _read(self, target: _Target, began_at: float) -> None:
+    async def _read(self, target: Target, began_at: float) -> None:
         """Fetch one page and pass on what it says. Raises: ScrapeError."""
         endpoint = self._pool.endpoint(target.address)
         if endpoint is None:
             return
         page = self._page(target, endpoint)
         text = await page.fetch()
-        engine = target.reader.read(text)
+        reading_at = time.perf_counter()
+        try:
+            engine = target.reader.read(text)
+        finally:
+            target.least_s = (time.perf_counter() - reading_at) / READING_SHARE
         self._scrapes += 1
         self._bytes += len(text)
         self._pool.observe(target.slot, engine, began_at)
@@ -211,19 +214,21 @@ class Scraper:
             for pick_id, cause in self._ledger.reconcile(target.address, engine.waiting + engine.running, began_at):
                 self._ended(pick_id, cause)
         target.began_at, target.fails = began_at, None
-        target.interval_s = self._pace.after_success(
+        interval_s = self._pace.after_success(
             target.interval_s,
             in_flight=self._ledger.in_flight(target.address) > 0,
             busy=self._ledger.busy_endpoints(),
             endpoints=len(self._targets),
         )
+        target.interval_s = max(interval_s, target.least_s)
+        target.told.clear()
         if target.stale is not False:
             if target.stale:
                 log.info("endpoint %s: its metrics are read again", target.address)
             target.stale = False
             self._look_for_gaps(target, text)
 
-    def _page(self, target: _Target, endpoint: Endpoint) -> Page:
+    def _page(self, target: Target, endpoint: Endpoint) -> Page:
         """The page of ``endpoint``, kept while it stays the same. Raises: ScrapeError."""
         if target.page is None or target.endpoint is not endpoint:
             if target.page is not None:
@@ -234,26 +239,36 @@ class Scraper:
             target.endpoint = endpoint
         return target.page
 
-    def _look_for_gaps(self, target: _Target, text: bytes) -> None:
+    def _look_for_gaps(self, target: Target, text: bytes) -> None:
         lacks = target.reader.missing(text)
         if lacks and lacks != target.lacks:
             engine = target.reader.spec.name
             log.warning("endpoint %s: read as %s, its page lacks %s", target.address, engine, ", ".join(lacks))
         target.lacks = lacks
 
-    def _failed(self, target: _Target, reason: str, message: str) -> None:
+    def _failed(self, target: Target, reason: str, message: str) -> None:
         target.errors[reason] += 1
+        if reason in ("page", "internal"):
+            self._extract_errors += 1
+        else:
+            self._poll_errors += 1
         target.fails = message
-        target.interval_s = self._pace.after_failure(target.interval_s, endpoints=len(self._targets))
+        interval_s = self._pace.after_failure(target.interval_s, endpoints=len(self._targets))
+        target.interval_s = max(interval_s, target.least_s)
+        if target.stale and reason not in target.told:
+            log.warning("endpoint %s: its metrics cannot be read: %s", target.address, message)
+        target.told.add(reason)
         self._ledger.unwatch(target.address)
 
-    def _expect(self, target: _Target) -> None:
+    def _expect(self, target: Target) -> None:
         """Look again when the last reading would be too old. One timer serves many readings."""
         limit_s = self._pace.stale_after(target.interval_s)
         left_s = target.began_at + limit_s - self._clock()
         if left_s <= 0 and not target.stale:
             target.stale = True
             self._pool.mark_stale(target.slot)
+            if target.fails is None:
+                target.told.add("timeout")  # that is what the line below says
             log.warning(
                 "endpoint %s: no metrics for %.1f s, so others are preferred: %s",
                 target.address,
@@ -264,7 +279,7 @@ class Scraper:
             left_s if left_s > 0 else self._pace.stale_after(0), self._expect, target
         )
 
-    def _cancel(self, target: _Target) -> None:
+    def _cancel(self, target: Target) -> None:
         for handle in (target.timer, target.stale_timer, target.task):
             if handle is not None:
                 handle.cancel()

@@ -8,7 +8,7 @@ import aiohttp
 from typing_extensions import override
 from yarl import URL
 
-from epp.scrape.error import ScrapeError
+from epp.scrape.error import ScrapeError, unasked
 from epp.scrape.page import HEADERS, MAX_PAGE_BYTES, Page
 
 
@@ -19,6 +19,7 @@ def session(tls: ssl.SSLContext | bool, timeout_s: float) -> aiohttp.ClientSessi
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=timeout_s),
         headers=HEADERS,
+        auto_decompress=False,
         read_bufsize=1 << 18,
     )
 
@@ -37,6 +38,9 @@ class SessionPage(Page):
             async with self._session.get(url, allow_redirects=False) as response:
                 if response.status != 200:
                     raise ScrapeError(f"{url} answers with status {response.status}", reason="status")
+                encoding = response.headers.get("Content-Encoding", "").strip().lower()
+                if encoding not in ("", "identity"):
+                    raise unasked(str(url), encoding)
                 return await _body(url, response)
         except TimeoutError as error:
             limit_s = self._session.timeout.total or 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ import pytest
 import uvloop
 from yarl import URL
 
+from epp.scrape.answer import MAX_PARTS, Answers
 from epp.scrape.error import ScrapeError
 from epp.scrape.page import Page
 from epp.scrape.plain import PlainPage
@@ -267,11 +269,22 @@ def test_more_than_was_asked_for_ends_a_plain_connection(run: Run) -> None:
     run(scenario())
 
 
-def test_a_plain_page_that_is_encoded_unasked_is_refused(run: Run) -> None:
+def test_a_page_that_is_encoded_unasked_is_refused_however_small(kind: str, run: Run) -> None:
+    bomb = gzip.compress(b"x" * (64 << 20), compresslevel=1)
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb)
+
     async def scenario() -> None:
-        script = sending(SIZED.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n"))
-        async with served("plain", script) as (page, _):
-            with pytest.raises(ScrapeError, match="encoded as 'gzip', unasked"):
+        async with served(kind, sending(head, bomb, stay=False)) as (page, _):
+            with pytest.raises(ScrapeError, match="encoded as 'gzip', unasked") as caught:
                 await page.fetch()
+            assert caught.value.reason == "page"
 
     run(scenario())
+
+
+def test_a_page_in_too_many_pieces_is_refused() -> None:
+    answers = Answers("x")
+    answers.feed(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    assert answers.feed(b"1\r\nx\r\n" * MAX_PARTS) is None
+    with pytest.raises(ScrapeError, match=f"more than {MAX_PARTS} pieces"):
+        answers.feed(b"1\r\nx\r\n")

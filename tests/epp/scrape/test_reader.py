@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from epp.engines import BUILT_IN, MetricSpec
 from epp.engines import VLLM as VLLM_SPEC
 from epp.scrape.error import ScrapeError
-from epp.scrape.reader import EngineReader
-from epp.scrape.samples import labels_of, samples
+from epp.scrape.reader import MAX_BLOCK_TOKENS, MAX_BLOCKS, MAX_REQUESTS, EngineReader
+from epp.scrape.samples import MAX_LABELS, MAX_MENTIONS, MAX_SERIES, labels_of, samples
 from epp.seat import EngineMetrics
 from scorers.base import LoraState
 
@@ -178,18 +180,72 @@ def test_samples_are_those_that_the_library_finds(lines: list[tuple[str, dict[st
     assert repr(ours) == repr(expected)  # NaN differs from itself
 
 
+READERS = [EngineReader(replace(spec, attributes=(("a", MetricSpec("a")),))) for spec in BUILT_IN.values()]
+WORDS = sorted(
+    {metric.name for reader in READERS for metric in (reader.spec.waiting, reader.spec.running) if metric}
+    | {metric.name for reader in READERS for metric in reader.spec.kv_usage}
+    | {metric.name for reader in READERS for metric in (reader.spec.block_tokens, reader.spec.gpu_blocks) if metric}
+)
 PIECES = st.sampled_from(
-    [b"vllm:num_requests_running", b"vllm:num_requests_waiting", b"vllm:cache_config_info", b"vllm:lora_requests_info",
-     b"vllm:kv_cache_usage_perc", b'{block_size="16"}', b'{a="', b'"', b"}", b"{", b" 1", b" NaN", b"\n", b"\r\n", b",",
-     b"=", b"\\", b"# ", b" 1e999", b"\xff", b"\0"]
+    [b"vllm:cache_config_info", b"vllm:lora_requests_info", b"a", b'{block_size="16"}', b'{a="', b'"', b"}", b"{",
+     b'{request_type="waiting"}', b'{kv_cache_block_type="tokens_per"}', b" 1", b" -7", b" NaN", b" 1e308", b" -Inf",
+     b"\n", b"\n", b"\n", b"\r\n", b",", b"=", b"\\", b"# ", b" 1e999", b"\xff", b"\0"]
+    + [word.encode() for word in WORDS]
 )  # fmt: skip
+LINES = st.builds(
+    lambda name, labels, value: f"{name}{labels} {value}\n".encode(),
+    st.sampled_from([*WORDS, "a", "vllm:cache_config_info"]),
+    st.sampled_from(["", '{a="1"}', '{a="2"}', '{block_size="9999999999"}', '{request_type="scheduled"}']),
+    st.floats() | st.integers(),
+)
 
 
-@given(st.lists(PIECES | st.binary(max_size=3), max_size=40).map(b"".join))
-def test_any_bytes_are_read_or_refused(page: bytes) -> None:
+@given(st.lists(PIECES | LINES | st.binary(max_size=3), max_size=40).map(b"".join), st.sampled_from(READERS))
+def test_any_bytes_are_finite_numbers_in_range_or_refused(page: bytes, reader: EngineReader) -> None:
     try:
-        engine = read_engine(page)
-    except ScrapeError:
+        engine = reader.read(page)
+        reader.missing(page)
+    except ScrapeError as error:
+        shown = str(error)
+        assert len(shown) < 500
         return
-    assert engine.running >= 0
+    assert 0 <= engine.waiting <= MAX_REQUESTS
+    assert 0 <= engine.running <= MAX_REQUESTS
     assert 0 <= engine.kv_usage <= 1
+    assert engine.block_tokens is None or 1 <= engine.block_tokens <= MAX_BLOCK_TOKENS
+    assert engine.gpu_blocks is None or 1 <= engine.gpu_blocks <= MAX_BLOCKS
+    assert all(map(math.isfinite, engine.attributes.values()))
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        (b"".join(RUNNING + b'{a="%d"} 1\n' % n for n in range(MAX_SERIES + 1)), "more than 4096 series"),
+        (b"# vllm:num_requests_running\n" * (MAX_MENTIONS + 1), "mentions vllm:num_requests_running more than 16384"),
+        (VLLM + b"vllm:cache_config_info{" + b'a="b",' * (MAX_LABELS + 1) + b"} 1\n", "are more than 256"),
+        (VLLM + b"".join(b'vllm:cache_config_info{a="%d%b"} 1\n' % (n, b"x" * 300) for n in range(1000)),
+         "labels of one metric have"),
+    ],
+)  # fmt: skip
+def test_what_would_take_long_to_read_is_refused(page: bytes, message: str) -> None:
+    with pytest.raises(ScrapeError, match=message):
+        read_engine(page)
+
+
+def test_of_more_sets_of_adapters_than_are_read_the_last_on_the_page_count() -> None:
+    info = b'vllm:lora_requests_info{max_lora="4",running_lora_adapters="%d",waiting_lora_adapters=""} %d\n'
+    page = VLLM + b"".join(info % (n, 2_000_000_000 + n) for n in range(2 * MAX_SERIES))
+    assert read_engine(page).lora.running == {str(2 * MAX_SERIES - 1)}
+
+
+def test_a_series_that_is_there_twice_counts_once() -> None:
+    assert (
+        read_engine(b'vllm:num_requests_running{a="1"} 4\n' * 2 + b'vllm:num_requests_running{a="2"} 3\n').running == 7
+    )
+
+
+def test_sizes_beyond_belief_are_unknown() -> None:
+    page = b'vllm:num_requests_running 1\nvllm:cache_config_info{block_size="%d",num_gpu_blocks="%d"} 1\n'
+    assert read_engine(page % (MAX_BLOCK_TOKENS, MAX_BLOCKS)).gpu_blocks == MAX_BLOCKS
+    beyond = read_engine(page % (MAX_BLOCK_TOKENS + 1, MAX_BLOCKS + 1))
+    assert (beyond.block_tokens, beyond.gpu_blocks) == (None, None)

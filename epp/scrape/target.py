@@ -1,0 +1,40 @@
+"""What the scraper knows of one endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from epp.pool import Endpoint
+from epp.scrape.page import Page
+from epp.scrape.reader import EngineReader
+from scorers.base import Slot
+
+
+class Target:
+    """One endpoint that is read. At any time it has a timer or a task, never both."""
+
+    def __init__(self, slot: Slot, address: str, now: float, interval_s: float) -> None:
+        self.slot = slot
+        self.address = address
+        self.interval_s = interval_s
+        self.endpoint: Endpoint | None = None
+        """Whose ``page`` it is; another one when the pool was given another ``metrics_url``."""
+        self.page: Page | None = None
+        self.reader: EngineReader  # of the same endpoint
+        self.lacks: list[str] = []
+        """Metrics that its page did not have."""
+        self.began_at = now
+        """When the last reading that succeeded began; at first, when the endpoint was added."""
+        self.due_at = now
+        self.timer: asyncio.TimerHandle | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.stale_timer: asyncio.TimerHandle | None = None
+        self.least_s = 0.0
+        """The shortest interval that its page's size allows."""
+        self.fails: str | None = None
+        """What was last wrong; None after a success."""
+        self.told: set[str] = set()
+        """Reasons of failures that the log has, since the last success."""
+        self.stale: bool | None = None
+        self.errors: Counter[str] = Counter()
