@@ -1,0 +1,175 @@
+"""``KVEngineConnector``: the offload engine as a KV connector of vLLM 0.32."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorBase_V1,
+    KVConnectorMetadata,
+    KVConnectorRole,
+    KVConnectorTransferResults,
+    SupportsHMA,
+)
+from vllm.v1.metrics.stats import CacheHitSource
+
+from kvengine.connector.messages import Orders, Reports
+from kvengine.connector.scheduler import Scheduler
+from kvengine.connector.worker import Worker
+
+if TYPE_CHECKING:
+    import torch
+    from vllm.config import VllmConfig
+    from vllm.distributed.kv_events import KVCacheEvent
+    from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
+    from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.kv_cache_interface import KVCacheConfig
+    from vllm.v1.outputs import KVConnectorOutput
+    from vllm.v1.request import Request
+
+log = logging.getLogger(__name__)
+
+
+class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
+    """One object on the scheduler's side, and one in every worker. Each forwards to its half."""
+
+    _cache_hit_source = CacheHitSource.HOST
+
+    def __init__(self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: KVCacheConfig) -> None:
+        super().__init__(vllm_config, role, kv_cache_config)
+        extra = vllm_config.kv_transfer_config.kv_connector_extra_config
+        parallel = vllm_config.parallel_config
+        block_tokens = kv_cache_config.kv_cache_groups[0].kv_cache_spec.block_size
+        chunk_blocks = max(1, int(extra.get("chunk_size", 256)) // block_tokens)
+        block_bytes = sum(tensor.size for tensor in kv_cache_config.kv_cache_tensors) // kv_cache_config.num_blocks
+        slots = int(float(extra.get("max_local_cpu_size", 5.0)) * 2**30) // (block_bytes * chunk_blocks)
+        self._scheduler: Scheduler | None = None
+        self._worker: Worker | None = None
+        if role is KVConnectorRole.SCHEDULER:
+            self._scheduler = Scheduler(
+                slots=slots,
+                block_tokens=block_tokens,
+                chunk_blocks=chunk_blocks,
+                workers=parallel.world_size,
+                prefix_caching=bool(vllm_config.cache_config.enable_prefix_caching),
+                salt=hashlib.sha256(repr(vllm_config.model_config.model).encode()).digest()[:8],
+            )
+        else:
+            self._worker = Worker(slots, chunk_blocks)
+
+    @property
+    @override
+    def requires_kv_delivery(self) -> bool:
+        return False  # a cache: nobody waits for what it stores
+
+    # The scheduler's side.
+
+    @override
+    def bind_kv_cache_manager(self, kv_cache_manager: KVCacheManager) -> None:
+        super().bind_kv_cache_manager(kv_cache_manager)
+        self._of_scheduler.bind(kv_cache_manager)
+
+    @override
+    def on_new_request(self, request: Request) -> None:
+        self._of_scheduler.added(request)
+
+    @override
+    def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
+        return self._of_scheduler.match(request, num_computed_tokens)
+
+    @override
+    def update_state_after_alloc(self, request: Request, blocks: KVCacheBlocks, num_external_tokens: int) -> None:
+        self._of_scheduler.allocated(request, blocks, num_external_tokens)
+
+    @override
+    def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVConnectorMetadata:
+        return self._of_scheduler.orders(scheduler_output)
+
+    @override
+    def update_connector_output(self, connector_output: KVConnectorOutput) -> None:
+        reports = connector_output.kv_connector_worker_meta
+        if isinstance(reports, Reports):
+            self._of_scheduler.reported(reports)
+
+    @override
+    def request_finished(self, request: Request, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
+        self._of_scheduler.gone(request)
+        return False, None
+
+    @override
+    def request_finished_all_groups(
+        self, request: Request, block_ids: tuple[list[int], ...]
+    ) -> tuple[bool, dict[str, Any] | None]:
+        self._of_scheduler.gone(request)
+        return False, None
+
+    @override
+    def has_pending_push_work(self) -> bool:
+        return self._of_scheduler.busy
+
+    @override
+    def take_events(self) -> Iterable[KVCacheEvent]:
+        return ()
+
+    @override
+    def reset_cache(self) -> bool | None:
+        return self._of_scheduler.reset()
+
+    # A worker's side.
+
+    @override
+    def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
+        self._of_worker.register(kv_caches)
+
+    @override
+    def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
+        self._of_worker.load(self._orders(kv_connector_metadata))
+
+    @override
+    def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
+        """Loads began at the start of the step."""
+
+    @override
+    def wait_for_layer_load(self, layer_name: str) -> None:
+        """No request is scheduled before its load has ended."""
+
+    @override
+    def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
+        """Blocks are stored when all of their layers are computed."""
+
+    @override
+    def wait_for_save(self) -> None:
+        self._of_worker.store(self._orders(self._get_connector_metadata()))
+
+    @override
+    def get_transfer_results(self, finished_req_ids: set[str]) -> KVConnectorTransferResults:
+        ended, failed = self._of_worker.finished()
+        return KVConnectorTransferResults(finished_recving=ended, failed_recving=failed)
+
+    @override
+    def build_connector_worker_meta(self) -> Reports:
+        return self._of_worker.reports()
+
+    @override
+    def shutdown(self) -> None:
+        if self._worker is not None:
+            self._worker.close()
+
+    @property
+    def _of_scheduler(self) -> Scheduler:
+        assert self._scheduler is not None  # noqa: S101 - vLLM calls each half's methods on that half only
+        return self._scheduler
+
+    @property
+    def _of_worker(self) -> Worker:
+        assert self._worker is not None  # noqa: S101
+        return self._worker
+
+    @staticmethod
+    def _orders(metadata: KVConnectorMetadata) -> Orders:
+        assert isinstance(metadata, Orders)  # noqa: S101 - what build_connector_meta made
+        return metadata

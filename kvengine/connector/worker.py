@@ -1,0 +1,113 @@
+"""One worker's side: its arena, its copier, and the jobs between them."""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+
+from kvengine.arena import Arena
+from kvengine.connector.messages import Orders, Reports
+from kvengine.copiers import Copier, Direction, HostCopier
+from kvengine.copiers.base import JobId
+from kvengine.errors import Unsupported
+from kvengine.layout import Layout, Page
+from kvengine.plan import Job
+
+log = logging.getLogger(__name__)
+
+
+class Worker:
+    """Owner: the worker's main thread."""
+
+    def __init__(self, slots: int, chunk_blocks: int) -> None:
+        self._slots = slots
+        self._chunk_blocks = chunk_blocks
+        self._layout: Layout | None = None
+        self._arena: Arena | None = None
+        self._copier: Copier | None = None
+        self._loads: dict[JobId, str] = {}
+        self._reports = Reports()
+
+    def register(self, caches: dict[str, torch.Tensor]) -> None:
+        """Take the KV cache that vLLM has allocated. Raises: Unsupported, NoMemory."""
+        tensors = list(caches.values())
+        self._caches = tensors  # their memory is ours to read as long as we are
+        blocks = tensors[0].shape[0]
+        self._layout = Layout([page_of(name, tensor) for name, tensor in caches.items()], blocks, self._chunk_blocks)
+        self._arena = Arena(self._slots, self._layout.slot_bytes)
+        self._arena.start()
+        self._copier = HostCopier()
+
+    def load(self, orders: Orders) -> None:
+        """Begin this step's loads."""
+        for job in orders.loads:
+            self._loads[job.id] = job.request_id
+            self._submit(job)
+
+    def store(self, orders: Orders) -> None:
+        """Begin this step's stores: what they read has been launched."""
+        for job in orders.stores:
+            self._submit(job)
+
+    def finished(self) -> tuple[set[str], set[str]]:
+        """The requests whose loads have ended since the last call, and those of them whose loads failed."""
+        ended: set[str] = set()
+        failed: set[str] = set()
+        for done in self._copier.poll() if self._copier is not None else ():
+            self._report(done.job, ok=done.ok)
+        for job in [job for job in (*self._reports.finished, *self._reports.failed) if job in self._loads]:
+            request_id = self._loads.pop(job)
+            ended.add(request_id)
+            if job in self._reports.failed:
+                failed.add(request_id)
+        return ended, failed
+
+    def reports(self) -> Reports:
+        """What to tell the scheduler."""
+        reports, self._reports = self._reports, Reports()
+        reports.ready_slots = self._arena.ready_slots if self._arena is not None else 0
+        return reports
+
+    def close(self) -> None:
+        """Give everything back. The second call does nothing."""
+        copier, arena, self._copier, self._arena = self._copier, self._arena, None, None
+        if copier is not None:
+            copier.close()
+        if arena is not None:
+            arena.close()
+
+    def _submit(self, job: Job) -> None:
+        layout, arena, copier = self._layout, self._arena, self._copier
+        if layout is None or arena is None or copier is None:
+            self._report(job.id, ok=False)
+            return
+        try:
+            fragments = layout.fragments(job.blocks, job.slots, job.first, arena.address)
+        except ValueError:
+            log.exception("%s %d cannot be done", job.direction.value, job.id)
+            self._report(job.id, ok=False)
+            return
+        copier.submit(job.id, job.direction, fragments)
+
+    def _report(self, job: JobId, *, ok: bool) -> None:
+        counts = self._reports.finished if ok else self._reports.failed
+        counts[job] = counts.get(job, 0) + 1
+
+
+def page_of(name: str, tensor: torch.Tensor) -> Page:
+    """Where a layer's blocks lie. Shapes: [blocks, heads, tokens, content], strided.
+
+    Raises: Unsupported when a block is not one piece of memory.
+    """
+    item = tensor.element_size()
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape[1:], tensor.stride()[1:], strict=True))
+    if extent != tensor[0].numel():
+        raise Unsupported(
+            f"layer {name}: a block of shape {tuple(tensor.shape[1:])} with strides {tensor.stride()[1:]} is not one "
+            "piece of memory; choose another KV cache layout"
+        )
+    return Page(tensor.data_ptr(), tensor.stride(0) * item, extent * item)
+
+
+__all__ = ["Direction", "Worker", "page_of"]

@@ -1,0 +1,6 @@
+"""Who moves bytes between the device and the arena; one file per way to do it."""
+
+from kvengine.copiers.base import Copier, Direction, Done
+from kvengine.copiers.host import HostCopier
+
+__all__ = ["Copier", "Direction", "Done", "HostCopier"]

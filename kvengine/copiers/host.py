@@ -1,0 +1,82 @@
+"""Copies between two places in host memory: vLLM's CPU backend, and every test."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import queue
+import threading
+import time
+
+from typing_extensions import override
+
+from kvengine.copiers.base import Copier, Direction, Done, JobId
+from kvengine.layout import Fragments
+
+log = logging.getLogger(__name__)
+
+
+class HostCopier(Copier):
+    """One thread for loads and one for stores, so that neither waits for the other.
+
+    What the "device" computes here is computed by the thread that submits, before it submits: there is no order to keep
+    beside the queue's.
+    """
+
+    def __init__(self) -> None:
+        self._done: queue.SimpleQueue[Done] = queue.SimpleQueue()
+        self._open: dict[Direction, queue.SimpleQueue[_Job | None]] = {d: queue.SimpleQueue() for d in Direction}
+        self._threads = [
+            threading.Thread(target=self._work, args=(each,), name=f"kvengine-{each.value}", daemon=True)
+            for each in Direction
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @override
+    def submit(self, job: JobId, direction: Direction, fragments: Fragments) -> None:
+        self._open[direction].put(_Job(job, fragments))
+
+    @override
+    def poll(self) -> list[Done]:
+        done = []
+        while True:
+            try:
+                done.append(self._done.get_nowait())
+            except queue.Empty:
+                return done
+
+    @override
+    def close(self) -> None:
+        for jobs in self._open.values():
+            jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self, direction: Direction) -> None:
+        while (job := self._open[direction].get()) is not None:
+            ok = True
+            try:
+                copy(job.fragments, direction)
+            except Exception:  # whatever it is, somebody waits for this job
+                log.exception("%s %d failed", direction.value, job.job)
+                ok = False
+            seconds = time.monotonic() - job.submitted
+            self._done.put(Done(job.job, direction, ok, int(job.fragments.sizes.sum()), seconds))
+
+
+class _Job:
+    __slots__ = ("fragments", "job", "submitted")
+
+    def __init__(self, job: JobId, fragments: Fragments) -> None:
+        self.job = job
+        self.fragments = fragments
+        self.submitted = time.monotonic()
+
+
+def copy(fragments: Fragments, direction: Direction) -> None:
+    """Copy every fragment, one after the other, without the interpreter's lock."""
+    device, host = fragments.device.tolist(), fragments.host.tolist()
+    to, source = (device, host) if direction is Direction.LOAD else (host, device)
+    for destination, origin, size in zip(to, source, fragments.sizes.tolist(), strict=True):
+        ctypes.memmove(destination, origin, size)

@@ -1,0 +1,184 @@
+"""Which chunk of KV lies in which slot of host memory.
+
+    absent ──insert──► writing ──commit──► ready, pinned ──unpin──► ready, idle ──(evicted)──► absent
+                          └──drop──► absent          ▲─────────pin────────┘
+
+A *chunk* is the blocks that are moved together, named by a key that stands for all tokens up to its end; a *slot* is
+its place in host memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, NewType
+
+from kvengine.errors import NoSpace
+from kvengine.policies import Lru, Policy
+
+ChunkKey = NewType("ChunkKey", bytes)
+"""Stands for a model, a layout and every token from the prompt's start to the chunk's end."""
+Slot = NewType("Slot", int)
+
+
+class Placement(NamedTuple):
+    """What an insertion came to."""
+
+    slots: list[Slot]
+    evicted: list[ChunkKey]
+
+
+class _Held:
+    """One chunk's place."""
+
+    __slots__ = ("pins", "ready", "slot")
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot = slot
+        self.pins = 1
+        self.ready = False
+
+
+class ChunkIndex:
+    """Every slot is free, idle (evictable) or pinned: never two, never none. Only ready chunks are found.
+
+    O(1) per key. A call that raises has changed nothing. ``generation`` changes whenever a lookup could answer
+    otherwise than before. Owned by one thread; not locked.
+
+    Recency is the time of the last unpin: callers unpin a prompt's last chunk first, so that what is evicted first is
+    what no other chunk builds upon.
+    """
+
+    def __init__(self, slots: int, policy: Policy | None = None) -> None:
+        self.generation = 0
+        self._policy = policy or Lru()
+        self._slots = 0
+        self._free: deque[Slot] = deque()
+        self._held: dict[ChunkKey, _Held] = {}
+        self._pinned = 0
+        self.grow(slots)
+
+    @property
+    def slots(self) -> int:
+        """All there are."""
+        return self._slots
+
+    @property
+    def resident(self) -> int:
+        """Chunks that are held, those being written included."""
+        return len(self._held)
+
+    @property
+    def pinned(self) -> int:
+        """Chunks that cannot be evicted now."""
+        return self._pinned
+
+    def grow(self, slots: int) -> None:
+        """Have ``slots`` in all; fewer than before changes nothing."""
+        self._free.extend(Slot(number) for number in range(self._slots, slots))
+        self._slots = max(self._slots, slots)
+
+    def __contains__(self, key: ChunkKey) -> bool:
+        """Whether ``key`` is held, ready or not."""
+        return key in self._held
+
+    def match(self, keys: Sequence[ChunkKey]) -> int:
+        """How many of ``keys``, from the first, are ready."""
+        held = self._held
+        for count, key in enumerate(keys):
+            found = held.get(key)
+            if found is None or not found.ready:
+                return count
+        return len(keys)
+
+    def pin(self, keys: Sequence[ChunkKey]) -> list[Slot]:
+        """Keep ready chunks until ``unpin``. Raises: KeyError for one that is not ready."""
+        found = [self._held[key] for key in keys]
+        for key, held in zip(keys, found, strict=True):
+            if not held.ready:
+                raise KeyError(key)
+        for key, held in zip(keys, found, strict=True):
+            if held.pins == 0:
+                self._policy.remove(key)
+                self._pinned += 1
+            held.pins += 1
+        return [held.slot for held in found]
+
+    def unpin(self, keys: Sequence[ChunkKey]) -> None:
+        """Let chunks age again, in this order. Raises: KeyError for one that is not pinned."""
+        for key in keys:
+            held = self._held[key]
+            if held.pins == 0:
+                raise KeyError(key)
+            held.pins -= 1
+            if held.pins == 0:
+                self._pinned -= 1
+                self._policy.add(key)
+
+    def insert(self, keys: Sequence[ChunkKey]) -> Placement:
+        """Give each new key a slot to be written, evicting idle chunks as needed.
+
+        Raises: NoSpace when fewer than len(keys) slots are free or idle; ValueError for a key that is held.
+        """
+        for key in keys:
+            if key in self._held:
+                raise ValueError(f"{key.hex()} is held already")
+        if len(keys) > len(self._free) + len(self._policy):
+            raise NoSpace(wanted=len(keys), free=len(self._free), idle=len(self._policy))
+        evicted = []
+        while len(self._free) < len(keys):
+            key = self._policy.evict()
+            self._free.append(self._held.pop(key).slot)
+            evicted.append(key)
+        for key in keys:
+            self._held[key] = _Held(self._free.popleft())
+        self._pinned += len(keys)
+        if evicted:
+            self.generation += 1
+        return Placement([self._held[key].slot for key in keys], evicted)
+
+    def commit(self, keys: Sequence[ChunkKey]) -> None:
+        """They are written: from now on they are found; still pinned."""
+        for key in keys:
+            self._held[key].ready = True
+        self.generation += 1
+
+    def drop(self, keys: Sequence[ChunkKey]) -> None:
+        """They could not be written: their slots are free again. Raises: KeyError for one that is ready."""
+        for key in keys:
+            if self._held[key].ready:
+                raise KeyError(key)
+        for key in keys:
+            self._free.append(self._held.pop(key).slot)
+        self._pinned -= len(keys)
+
+    def forget(self, key: ChunkKey) -> bool:
+        """Evict an idle chunk, for it turned out to be bad; False when it is pinned or not held."""
+        held = self._held.get(key)
+        if held is None or held.pins:
+            return False
+        self._policy.remove(key)
+        self._free.append(self._held.pop(key).slot)
+        self.generation += 1
+        return True
+
+    def clear(self) -> list[ChunkKey]:
+        """Evict everything that is idle; returns it, those evicted first coming first."""
+        idle = list(self._policy)
+        for key in idle:
+            self.forget(key)
+        return idle
+
+    def __iter__(self) -> Iterator[ChunkKey]:
+        """Everything held."""
+        return iter(self._held)
+
+    def check(self) -> None:
+        """Raises: AssertionError when an invariant does not hold."""
+        used = [held.slot for held in self._held.values()]
+        every = sorted([*used, *self._free])
+        assert every == list(range(self._slots)), "a slot is lost or shared"  # noqa: S101
+        idle = {key for key, held in self._held.items() if held.pins == 0}
+        assert idle == set(self._policy), "idle chunks and the policy's differ"  # noqa: S101
+        assert self._pinned == len(self._held) - len(idle), "pinned chunks are miscounted"  # noqa: S101
+        assert all(held.ready for key, held in self._held.items() if key in idle), "an idle chunk is not ready"  # noqa: S101

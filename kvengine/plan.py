@@ -1,0 +1,214 @@
+"""Decides what is loaded and stored: prompts and completions in, jobs out. Knows neither vLLM nor any byte.
+
+One ``Planner`` sits beside vLLM's scheduler, and is asked in its steps:
+
+    match ─► (None: ask again) ─► load ┐
+                                       ├─► jobs ─► workers ─► finished
+    computed ─► store ─────────────────┘
+
+Invariants: a chunk that a job reads or writes is pinned until every worker has finished the job; what ``match`` promised
+is there when ``load`` is called in the same step.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kvengine.copiers.base import Direction, JobId
+from kvengine.errors import NoSpace
+from kvengine.index import ChunkIndex, ChunkKey, Slot
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 2.0
+"""How long a request waits for another one's load of the same chunks before it computes them. A guess: many times a
+load, and far less than a client's patience."""
+
+
+class Job(NamedTuple):
+    """One request's chunks, to be moved."""
+
+    id: JobId
+    request_id: str
+    direction: Direction
+    slots: list[Slot]
+    first: int
+    """The first block, counted in the first slot's chunk."""
+    blocks: list[int]
+    """Of the device, consecutive blocks of those chunks."""
+
+
+class Ended(NamedTuple):
+    """A job that all workers have finished."""
+
+    job: Job
+    ok: bool
+    evicted_or_dropped: list[ChunkKey]
+
+
+@dataclass(slots=True)
+class _Open:
+    job: Job
+    keys: list[ChunkKey]
+    waiting: int
+    """Workers that have not finished it."""
+    ok: bool = True
+
+
+@dataclass(slots=True)
+class _Known:
+    """What the planner remembers of a request."""
+
+    generation: int = -1
+    matched: int = 0
+    """Chunks, of the lookup at ``generation``."""
+    considered: int = 0
+    """Chunks that were stored, or need not be."""
+    waits_since: float | None = None
+
+
+class Planner:
+    """Owner: the scheduler's thread."""
+
+    def __init__(
+        self,
+        index: ChunkIndex,
+        *,
+        chunk_blocks: int,
+        workers: int,
+        shares_loads: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        """``shares_loads``: what one request loaded is found on the device by the next (vLLM's prefix caching is on)."""
+        self.index = index
+        self.skipped = 0
+        """Chunks that got no slot."""
+        self._chunk_blocks = chunk_blocks
+        self._workers = workers
+        self._shares_loads = shares_loads
+        self._clock = clock
+        self._next_job = 1
+        self._jobs: dict[JobId, _Open] = {}
+        self._loading: dict[ChunkKey, int] = {}
+        self._requests: dict[str, _Known] = {}
+
+    def match(self, request_id: str, keys: Sequence[ChunkKey], computed_blocks: int) -> int | None:
+        """How many chunks of the prompt, from its start, can be had, those on the device included; None to be asked again,
+        while another request loads the next one."""
+        known = self._requests.setdefault(request_id, _Known())
+        if known.generation != self.index.generation:
+            known.matched = self.index.match(keys)
+            known.generation = self.index.generation
+        first = computed_blocks // self._chunk_blocks
+        if known.matched <= first:
+            return known.matched
+        if self._shares_loads and keys[first] in self._loading:
+            now = self._clock()
+            if known.waits_since is None:
+                known.waits_since = now
+            if now - known.waits_since < PATIENCE_S:
+                return None
+            return first  # it takes too long: compute
+        known.waits_since = None
+        return known.matched
+
+    def load(self, request_id: str, keys: Sequence[ChunkKey], first_block: int, blocks: list[int]) -> Job:
+        """Load ``blocks`` of the device, which are those of the prompt from ``first_block`` on.
+
+        Raises: KeyError when a chunk is not there any more.
+        """
+        first_chunk = first_block // self._chunk_blocks
+        last_chunk = -(-(first_block + len(blocks)) // self._chunk_blocks)
+        wanted = list(keys[first_chunk:last_chunk])
+        slots = self.index.pin(wanted)
+        for key in wanted:
+            self._loading[key] = self._loading.get(key, 0) + 1
+        return self._open(request_id, Direction.LOAD, wanted, slots, first_block % self._chunk_blocks, blocks)
+
+    def store(self, request_id: str, keys: Sequence[ChunkKey], blocks: Sequence[int]) -> list[Job]:
+        """Store the chunks ``keys``, all that are computed, as far as they are new; ``blocks`` are the device's, from
+        the prompt's start on."""
+        known = self._requests.setdefault(request_id, _Known())
+        jobs = []
+        run: list[int] = []
+        for number in range(known.considered, len(keys)):
+            if keys[number] in self.index:
+                jobs += self._store_run(request_id, keys, run, blocks)
+                run = []
+            else:
+                run.append(number)
+        jobs += self._store_run(request_id, keys, run, blocks)
+        known.considered = max(known.considered, len(keys))
+        return jobs
+
+    def restarted(self, request_id: str) -> None:
+        """The request was preempted, and is computed from its start again."""
+        known = self._requests.get(request_id)
+        if known is not None:
+            known.considered = 0
+
+    def gone(self, request_id: str) -> None:
+        """Forget the request. Its jobs go on."""
+        self._requests.pop(request_id, None)
+
+    def finished(self, job_id: JobId, *, ok: bool) -> Ended | None:
+        """One worker has finished a job; the result when it was the last one."""
+        opened = self._jobs.get(job_id)
+        if opened is None:
+            return None
+        opened.ok = opened.ok and ok
+        opened.waiting -= 1
+        if opened.waiting:
+            return None
+        del self._jobs[job_id]
+        backwards = opened.keys[::-1]  # what others build upon is used last
+        dropped: list[ChunkKey] = []
+        if opened.job.direction is Direction.LOAD:
+            for key in opened.keys:
+                if self._loading[key] == 1:
+                    del self._loading[key]
+                else:
+                    self._loading[key] -= 1
+            self.index.unpin(backwards)
+            if not opened.ok:
+                dropped = [key for key in backwards if self.index.forget(key)]
+        elif opened.ok:
+            self.index.commit(opened.keys)
+            self.index.unpin(backwards)
+        else:
+            self.index.drop(opened.keys)
+        return Ended(opened.job, opened.ok, dropped)
+
+    @property
+    def busy(self) -> bool:
+        """Whether any job has not ended."""
+        return bool(self._jobs)
+
+    def _store_run(self, request_id: str, keys: Sequence[ChunkKey], run: list[int], blocks: Sequence[int]) -> list[Job]:
+        if not run:
+            return []
+        wanted = [keys[number] for number in run]
+        try:
+            slots, _ = self.index.insert(wanted)
+        except NoSpace:
+            self.skipped += len(wanted)
+            return []
+        begin, end = run[0] * self._chunk_blocks, (run[-1] + 1) * self._chunk_blocks
+        return [self._open(request_id, Direction.STORE, wanted, slots, 0, list(blocks[begin:end]))]
+
+    def _open(
+        self,
+        request_id: str,
+        direction: Direction,
+        keys: list[ChunkKey],
+        slots: list[Slot],
+        first: int,
+        blocks: list[int],
+    ) -> Job:
+        job = Job(JobId(self._next_job), request_id, direction, slots, first, blocks)
+        self._next_job += 1
+        self._jobs[job.id] = _Open(job, keys, self._workers)
+        return job

@@ -1,0 +1,33 @@
+"""The order in which idle chunks are evicted."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Policy(ABC, Generic[Key]):
+    """The idle chunks, and which of them goes next. O(1) for each call. Owner: the index."""
+
+    @abstractmethod
+    def add(self, key: Key) -> None:
+        """``key`` is idle: it has just been used, or stored."""
+
+    @abstractmethod
+    def remove(self, key: Key) -> None:
+        """``key`` is not idle any more: pinned again, or forgotten. Raises: KeyError when it was not."""
+
+    @abstractmethod
+    def evict(self) -> Key:
+        """Take the next victim out. Raises: KeyError when nothing is idle."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many are idle."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Key]:
+        """The idle ones, those that go first coming first."""

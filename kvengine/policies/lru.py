@@ -1,0 +1,37 @@
+"""Least recently used first."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from typing_extensions import override
+
+from kvengine.policies.base import Key, Policy
+
+
+class Lru(Policy[Key]):
+    """Evicts what has been idle longest."""
+
+    def __init__(self) -> None:
+        self._idle: OrderedDict[Key, None] = OrderedDict()  # oldest first
+
+    @override
+    def add(self, key: Key) -> None:
+        self._idle[key] = None
+
+    @override
+    def remove(self, key: Key) -> None:
+        del self._idle[key]
+
+    @override
+    def evict(self) -> Key:
+        return self._idle.popitem(last=False)[0]
+
+    @override
+    def __len__(self) -> int:
+        return len(self._idle)
+
+    @override
+    def __iter__(self) -> Iterator[Key]:
+        return iter(tuple(self._idle))
