@@ -1,0 +1,18 @@
+"""Runs in the environment that ``tests/vllm/environment.py`` makes, not in that of the other tests.
+
+Engines are started in processes of their own (``engine.py``): one test cannot leave anything to the next.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.vllm.model import make_model
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Llama with random weights."""
+    return make_model(tmp_path_factory.mktemp("model"))

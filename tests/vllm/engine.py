@@ -1,0 +1,96 @@
+"""A real vLLM engine on its CPU backend, for the time of a ``with`` block."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.vllm.model import VOCABULARY
+
+ENVIRONMENT = {
+    "VLLM_CPU_CI_ENV": "1",  # no compilation, no warm-up
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_SERVER_DEV_MODE": "1",
+}
+BLOCK_TOKENS = 32
+
+Tokens = list[int]
+
+
+@dataclass
+class Engine:
+    """``LLM`` with token ids in and out."""
+
+    llm: Any
+
+    def generate(self, prompts: Sequence[Tokens], max_tokens: int = 16) -> list[Tokens]:
+        """Greedy tokens, one list for each prompt; all prompts are there at once."""
+        from vllm import SamplingParams
+
+        sampling = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True, detokenize=False)
+        asked = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        answers = self.llm.generate(asked, sampling, use_tqdm=False)
+        return [list(answer.outputs[0].token_ids) for answer in answers]
+
+    def forget_gpu(self) -> None:
+        """Empty vLLM's own prefix cache, and nothing else."""
+        assert self.llm.reset_prefix_cache()
+
+    def metric(self, name: str, **labels: str) -> float:
+        """A counter's or gauge's value, summed over what ``labels`` leave open."""
+        found = [m for m in self.llm.get_metrics() if m.name == name]
+        assert found, f"no metric {name}"
+        return float(sum(m.value for m in found if all(m.labels.get(k) == v for k, v in labels.items())))
+
+
+@contextmanager
+def engine(model: Path, offload: dict[str, Any] | None = None, **options: Any) -> Iterator[Engine]:
+    """An engine with the connector, set up by ``offload``; without it where that is None."""
+    os.environ.update(ENVIRONMENT)
+    from vllm import LLM
+    from vllm.config import KVTransferConfig
+
+    if offload is not None:
+        options["kv_transfer_config"] = KVTransferConfig(
+            kv_connector="KVEngineConnector",
+            kv_connector_module_path="kvengine.connector",
+            kv_role="kv_both",
+            kv_load_failure_policy="recompute",
+            kv_connector_extra_config=offload,
+        )
+    llm = LLM(
+        model=str(model),
+        **{
+            "skip_tokenizer_init": True,
+            "dtype": "float32",
+            "enforce_eager": True,
+            "block_size": BLOCK_TOKENS,
+            "max_model_len": 4096,
+            "gpu_memory_utilization": 0.3,
+            "disable_log_stats": False,
+            **options,
+        },
+    )
+    try:
+        yield Engine(llm)
+    finally:
+        llm.llm_engine.engine_core.shutdown()
+
+
+def prompts(count: int, tokens: int, *, shared: int = 0, seed: int = 0) -> list[Tokens]:
+    """``count`` random prompts that begin with the same ``shared`` tokens."""
+    random = Random(seed)
+
+    def draw(number: int) -> Tokens:
+        return [random.randrange(10, VOCABULARY) for _ in range(number)]
+
+    prefix = draw(shared)
+    return [prefix + draw(tokens - shared) for _ in range(count)]
