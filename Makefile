@@ -18,6 +18,13 @@ demo: $(VENV)/.demo-ready ## Envoy, the picker and four simulated endpoints: wha
 .PHONY: test
 test: $(VENV)/.test-ready ## all tests, with what was skipped and why
 	$(BIN)/python -m pytest
+	$(MAKE) --no-print-directory test-vllm
+
+.PHONY: test-vllm
+test-vllm: ## the tests with the real vLLM on its CPU backend; its environment is made once and kept in the cache folder
+	@vllm=$$($(PYTHON) tests/vllm/environment.py); status=$$?; \
+	if [ $$status -eq 0 ]; then $$vllm -m pytest -c tests/vllm/pytest.ini tests/vllm; \
+	elif [ $$status -ne 3 ]; then exit $$status; fi
 
 .PHONY: lint
 lint: $(VENV)/.test-ready ## formatting, lint and strict types

@@ -17,7 +17,8 @@ from kvengine.errors import NoMemory
 log = logging.getLogger(__name__)
 
 PIECE_BYTES = 64 << 20
-"""Touched and pinned at a time. A larger piece keeps the driver's lock longer, and a step that launches kernels waits."""
+"""Touched and pinned at a time. A larger piece keeps the driver's lock longer, and steps that launch
+kernels wait for it."""
 
 Pin = Callable[[int, int], None]
 """Makes (address, bytes) known to the device. Raises: NoMemory."""

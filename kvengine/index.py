@@ -49,9 +49,9 @@ class ChunkIndex:
     what no other chunk builds upon.
     """
 
-    def __init__(self, slots: int, policy: Policy | None = None) -> None:
+    def __init__(self, slots: int, policy: Policy[ChunkKey] | None = None) -> None:
         self.generation = 0
-        self._policy = policy or Lru()
+        self._policy: Policy[ChunkKey] = policy if policy is not None else Lru()
         self._slots = 0
         self._free: deque[Slot] = deque()
         self._held: dict[ChunkKey, _Held] = {}
@@ -105,10 +105,10 @@ class ChunkIndex:
         return [held.slot for held in found]
 
     def unpin(self, keys: Sequence[ChunkKey]) -> None:
-        """Let chunks age again, in this order. Raises: KeyError for one that is not pinned."""
+        """Let ready chunks age again, in this order. Raises: KeyError for one that is not pinned, or not ready."""
         for key in keys:
             held = self._held[key]
-            if held.pins == 0:
+            if held.pins == 0 or not held.ready:
                 raise KeyError(key)
             held.pins -= 1
             if held.pins == 0:

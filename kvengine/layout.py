@@ -58,7 +58,7 @@ class Layout:
         chunk, within = at // self.chunk_blocks, at % self.chunk_blocks
         if len(blocks) and (chunk[-1] >= len(slots) or first < 0):
             raise ValueError(f"blocks {first} to {at[-1]} of {len(slots)} chunks of {self.chunk_blocks}")
-        if len(blocks) and not (0 <= blocks.min() and blocks.max() < self.blocks):
+        if len(blocks) and (blocks.min() < 0 or blocks.max() >= self.blocks):
             raise ValueError(f"a block of {blocks.min()} to {blocks.max()} is none of {self.blocks}")
         in_slot = arena + np.asarray(slots, dtype=np.int64)[chunk] * self.slot_bytes
         device, host, sizes = [], [], []

@@ -6,8 +6,8 @@ One ``Planner`` sits beside vLLM's scheduler, and is asked in its steps:
                                        ├─► jobs ─► workers ─► finished
     computed ─► store ─────────────────┘
 
-Invariants: a chunk that a job reads or writes is pinned until every worker has finished the job; what ``match`` promised
-is there when ``load`` is called in the same step.
+Invariants: a chunk that a job reads or writes is pinned until every worker has finished the job; what ``match``
+promised is there when ``load`` is called in the same step.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Planner:
         shares_loads: bool,
         clock: Callable[[], float],
     ) -> None:
-        """``shares_loads``: what one request loaded is found on the device by the next (vLLM's prefix caching is on)."""
+        """``shares_loads``: what one request loaded the next one finds on the device (vLLM caches prefixes)."""
         self.index = index
         self.skipped = 0
         """Chunks that got no slot."""
@@ -96,8 +96,10 @@ class Planner:
         self._requests: dict[str, _Known] = {}
 
     def match(self, request_id: str, keys: Sequence[ChunkKey], computed_blocks: int) -> int | None:
-        """How many chunks of the prompt, from its start, can be had, those on the device included; None to be asked again,
-        while another request loads the next one."""
+        """How many chunks of the prompt, from its start, can be had, those on the device included.
+
+        None to be asked again, while another request loads the next one.
+        """
         known = self._requests.setdefault(request_id, _Known())
         if known.generation != self.index.generation:
             known.matched = self.index.match(keys)

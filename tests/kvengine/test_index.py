@@ -1,0 +1,172 @@
+"""Which chunk lies where, against a naive model."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from kvengine.errors import NoSpace
+from kvengine.index import ChunkIndex, ChunkKey
+
+A, B, C, D = (ChunkKey(bytes([n])) for n in range(4))
+
+
+def idle(*keys: ChunkKey, slots: int) -> ChunkIndex:
+    index = ChunkIndex(slots)
+    for key in keys:
+        index.insert([key])
+        index.commit([key])
+        index.unpin([key])
+    return index
+
+
+def test_evicts_the_least_recently_used_idle_chunk() -> None:
+    index = idle(A, B, slots=2)
+    index.pin([A])
+    index.unpin([A])
+    assert index.insert([C]).evicted == [B]
+
+
+def test_a_refused_insert_changes_nothing() -> None:
+    index = idle(A, B, slots=2)
+    index.pin([A])
+    with pytest.raises(NoSpace, match="2 slots wanted; 0 free, 1 idle"):
+        index.insert([C, D])
+    assert index.match([A, B]) == 2
+
+
+def test_a_chunk_is_found_when_it_is_written_and_not_before() -> None:
+    index = ChunkIndex(2)
+    index.insert([A, B])
+    assert index.match([A, B]) == 0
+    index.commit([A])
+    assert index.match([A, B]) == 1
+
+
+def test_a_chunk_that_could_not_be_written_leaves_its_slot_free() -> None:
+    index = ChunkIndex(1)
+    index.insert([A])
+    index.drop([A])
+    assert A not in index
+    assert index.insert([B]).evicted == []
+
+
+def test_what_others_build_upon_outlives_them() -> None:
+    index = ChunkIndex(3)
+    index.insert([A, B, C])
+    index.commit([A, B, C])
+    index.unpin([C, B, A])
+    assert index.insert([D]).evicted == [C]
+
+
+def test_the_generation_changes_when_a_lookup_could_answer_otherwise() -> None:
+    index = ChunkIndex(1)
+    before = index.generation
+    index.insert([A])
+    assert index.generation == before
+    index.commit([A])
+    assert index.generation > before
+    before = index.generation
+    index.pin([A])
+    index.unpin([A])
+    index.unpin([A])
+    assert index.generation == before
+    index.insert([B])
+    assert index.generation > before
+
+
+class AnyHistory(RuleBasedStateMachine):
+    """The index against dictionaries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index = ChunkIndex(0)
+        self.slots = 0
+        self.pins: dict[ChunkKey, int] = {}
+        self.ready: set[ChunkKey] = set()
+        self.idle: list[ChunkKey] = []  # oldest first
+
+    keys = st.integers(0, 7).map(lambda n: ChunkKey(bytes([n])))
+
+    @rule(slots=st.integers(0, 5))
+    def grow(self, slots: int) -> None:
+        self.index.grow(slots)
+        self.slots = max(self.slots, slots)
+
+    @rule(wanted=st.lists(keys, unique=True, max_size=4))
+    def insert(self, wanted: list[ChunkKey]) -> None:
+        held = [key for key in wanted if key in self.pins]
+        free = self.slots - len(self.pins)
+        if held:
+            with pytest.raises(ValueError, match="held already"):
+                self.index.insert(wanted)
+        elif len(wanted) > free + len(self.idle):
+            with pytest.raises(NoSpace):
+                self.index.insert(wanted)
+        else:
+            victims = self.idle[: max(0, len(wanted) - free)]
+            assert self.index.insert(wanted).evicted == victims
+            for key in victims:
+                self.idle.remove(key)
+                self.ready.remove(key)
+                del self.pins[key]
+            self.pins |= dict.fromkeys(wanted, 1)
+
+    @rule(key=keys)
+    def commit(self, key: ChunkKey) -> None:
+        if key in self.pins and key not in self.ready:
+            self.index.commit([key])
+            self.ready.add(key)
+
+    @rule(key=keys)
+    def drop(self, key: ChunkKey) -> None:
+        if key in self.pins and key not in self.ready:
+            self.index.drop([key])
+            del self.pins[key]
+        else:
+            with pytest.raises(KeyError):
+                self.index.drop([key])
+
+    @rule(key=keys)
+    def pin(self, key: ChunkKey) -> None:
+        if key not in self.ready:
+            with pytest.raises(KeyError):
+                self.index.pin([key])
+            return
+        self.index.pin([key])
+        self.pins[key] += 1
+        if key in self.idle:
+            self.idle.remove(key)
+
+    @rule(key=keys)
+    def unpin(self, key: ChunkKey) -> None:
+        if not self.pins.get(key) or key not in self.ready:
+            with pytest.raises(KeyError):
+                self.index.unpin([key])
+            return
+        self.index.unpin([key])
+        self.pins[key] -= 1
+        if not self.pins[key]:
+            self.idle.append(key)
+
+    @rule()
+    def clear(self) -> None:
+        assert self.index.clear() == self.idle
+        for key in self.idle:
+            self.ready.remove(key)
+            del self.pins[key]
+        self.idle = []
+
+    @invariant()
+    def nothing_is_lost_or_shared(self) -> None:
+        self.index.check()
+        assert (self.index.resident, self.index.pinned) == (len(self.pins), len(self.pins) - len(self.idle))
+        assert all(
+            self.index.match([key]) == (key in self.ready) for key in map(ChunkKey, (bytes([n]) for n in range(8)))
+        )
+
+
+AnyHistory.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+test_any_history = AnyHistory.TestCase

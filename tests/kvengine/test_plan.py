@@ -1,0 +1,119 @@
+"""What is loaded and stored, and when a request waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvengine.copiers import Direction
+from kvengine.index import ChunkIndex, ChunkKey
+from kvengine.plan import PATIENCE_S, Planner
+
+KEYS = [ChunkKey(bytes([n])) for n in range(8)]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def planner(clock: Clock) -> Planner:
+    return Planner(ChunkIndex(4), chunk_blocks=2, workers=1, shares_loads=True, clock=clock)
+
+
+def stored(planner: Planner, count: int, request: str = "before") -> None:
+    for job in planner.store(request, KEYS[:count], range(100, 100 + 2 * count)):
+        planner.finished(job.id, ok=True)
+
+
+def test_what_was_stored_is_matched_and_loaded(planner: Planner) -> None:
+    stored(planner, 3)
+    assert planner.match("a", KEYS, 0) == 3
+    job = planner.load("a", KEYS, 0, [1, 2, 3, 4, 5, 6])
+    assert (job.direction, job.first, job.blocks) == (Direction.LOAD, 0, [1, 2, 3, 4, 5, 6])
+    assert len(set(job.slots)) == 3
+    assert planner.index.pinned == 3
+    ended = planner.finished(job.id, ok=True)
+    assert ended is not None
+    assert ended.ok
+    assert planner.index.pinned == 0
+
+
+def test_a_load_may_begin_within_a_chunk(planner: Planner) -> None:
+    stored(planner, 3)
+    job = planner.load("a", KEYS, 3, [7, 8, 9])
+    assert (job.first, len(job.slots)) == (1, 2)
+
+
+def test_a_job_is_over_when_every_worker_has_finished_it(clock: Clock) -> None:
+    planner = Planner(ChunkIndex(4), chunk_blocks=1, workers=2, shares_loads=True, clock=clock)
+    (job,) = planner.store("a", KEYS[:1], [5])
+    assert planner.finished(job.id, ok=True) is None
+    assert planner.match("b", KEYS, 0) == 0
+    assert planner.finished(job.id, ok=True) is not None
+    assert planner.finished(job.id, ok=True) is None, "a worker that says it twice changes nothing"
+
+
+def test_one_worker_that_fails_spoils_the_store(clock: Clock) -> None:
+    planner = Planner(ChunkIndex(4), chunk_blocks=1, workers=2, shares_loads=True, clock=clock)
+    (job,) = planner.store("a", KEYS[:1], [5])
+    planner.finished(job.id, ok=False)
+    planner.finished(job.id, ok=True)
+    assert KEYS[0] not in planner.index
+
+
+def test_a_chunk_whose_load_failed_is_not_offered_again(planner: Planner) -> None:
+    stored(planner, 2)
+    job = planner.load("a", KEYS, 0, [1, 2, 3, 4])
+    ended = planner.finished(job.id, ok=False)
+    assert ended is not None
+    assert not ended.ok
+    assert planner.match("b", KEYS, 0) == 0
+
+
+def test_a_request_waits_while_another_loads_the_same_chunk_but_not_for_ever(planner: Planner, clock: Clock) -> None:
+    stored(planner, 2)
+    planner.load("a", KEYS, 0, [1, 2, 3, 4])
+    assert planner.match("b", KEYS, 0) is None
+    clock.now += PATIENCE_S - 0.1
+    assert planner.match("b", KEYS, 0) is None
+    clock.now += 0.2
+    assert planner.match("b", KEYS, 0) == 0, "it computes them"
+
+
+def test_without_prefix_caching_nobody_waits(clock: Clock) -> None:
+    planner = Planner(ChunkIndex(4), chunk_blocks=2, workers=1, shares_loads=False, clock=clock)
+    stored(planner, 2)
+    planner.load("a", KEYS, 0, [1, 2, 3, 4])
+    assert planner.match("b", KEYS, 0) == 2
+
+
+def test_a_chunk_is_stored_once(planner: Planner) -> None:
+    (first,) = planner.store("a", KEYS[:2], range(4))
+    assert planner.store("b", KEYS[:2], range(10, 14)) == []
+    (third,) = planner.store("b", KEYS[:3], range(10, 16))
+    assert third.blocks == [14, 15]
+    assert first.blocks == [0, 1, 2, 3]
+
+
+def test_what_gets_no_slot_is_skipped_and_counted(planner: Planner) -> None:
+    assert planner.store("a", KEYS[:5], range(10)) == []
+    assert planner.skipped == 5
+    assert planner.index.resident == 0
+
+
+def test_a_request_that_is_gone_leaves_its_jobs_to_end(planner: Planner) -> None:
+    (job,) = planner.store("a", KEYS[:1], range(2))
+    planner.gone("a")
+    assert planner.busy
+    planner.finished(job.id, ok=True)
+    assert not planner.busy
+    planner.index.check()
