@@ -25,11 +25,8 @@ from epp.scrape.error import ScrapeError
 from epp.scrape.pace import Pace
 from epp.scrape.page import Page
 from epp.scrape.readers import Readers
-<<<<<<< HEAD
 from epp.scrape.state import ScrapeState
-=======
 from epp.scrape.target import Target
->>>>>>> e395868 (Hostile metrics pages are bounded in time and memory, counted and logged once per change)
 from epp.telemetry.gauges import Reading
 from scorers.base import Candidate, Slot
 
