@@ -9,13 +9,13 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from epp import story
 from epp.admission import Admission, Arrival, Resume, Wait
 from epp.decision import Decision, Outcome, RequestHead, RequestLabels, Usage
 from epp.errors import EppError, NoEndpoints
@@ -25,8 +25,6 @@ from epp.pool import Pool
 from epp.reporting import Report
 from epp.scheduler import Profile, Timer
 from scorers.base import Candidate, Request
-
-log = logging.getLogger(__name__)
 
 MODEL_REWRITE = ("x-llm-d-model-name-rewrite", "x-gateway-model-name-rewrite")
 FAIRNESS_ID = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
@@ -102,7 +100,7 @@ class Director:
         try:
             arrival = self.understand(head, body)
         except EppError as error:
-            self.telemetry.refused(UNKNOWN, error.code)
+            self.refused_unread(head, error)
             raise
         self.telemetry.request_received(arrival.labels, len(body))
         return arrival
@@ -145,6 +143,12 @@ class Director:
     def refused(self, arrival: Arrival, error: EppError) -> None:
         """``arrival`` goes nowhere."""
         self.telemetry.refused(arrival.labels, error.code)
+        story.refused(arrival.request.id, error)
+
+    def refused_unread(self, head: RequestHead | None, error: EppError) -> None:
+        """A request goes nowhere of which no more is known than its head."""
+        self.telemetry.refused(UNKNOWN, error.code)
+        story.refused(head.headers.get(REQUEST_ID, "") if head is not None else "", error)
 
     def decide(self, head: RequestHead, body: bytes) -> Decision:
         """``read`` and ``place`` at once, whatever the load, for a caller that cannot wait."""
@@ -161,8 +165,10 @@ class Director:
             chosen = self._choose(self.candidates(head))
         except EppError as error:
             self.telemetry.refused(labels, error.code)
+            story.refused(head.headers.get(REQUEST_ID, ""), error)
             raise
         pick_id = self._ledger.open(chosen, 0, self._clock(), story=labels)
+        story.picked_unscored(pick_id, head, chosen)
         return Decision(pick_id=pick_id, chosen=(chosen,), labels=labels)
 
     def ended(self, pick_id: int, outcome: Outcome) -> bool:
@@ -174,6 +180,7 @@ class Director:
             self.served_elsewhere += 1
         labels = ticket.story
         self.telemetry.ended(labels if isinstance(labels, RequestLabels) else UNKNOWN, outcome)
+        story.ended(pick_id, ticket.address, outcome)
         return True
 
     @property
@@ -201,9 +208,9 @@ class Director:
         now = self._clock()
         pick_id = self._ledger.open(chosen, uncached_tokens(request, chosen), now, story=labels)
         self._profile.picked(request, chosen)
-        if log.isEnabledFor(logging.DEBUG):
-            log.debug("request %r: %s", request.id, schedule.story())
-        self.telemetry.decided(labels, request, chosen, self._clock() - began)
+        seconds = self._clock() - began
+        self.telemetry.decided(labels, request, chosen, seconds)
+        story.picked(pick_id, request, schedule, seconds)
         return Decision(
             pick_id=pick_id,
             chosen=schedule.chosen,

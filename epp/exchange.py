@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from epp import messages
 from epp.admission import Arrival, Resume, Wait
 from epp.answer import Asked, ExchangeSettings, ProtocolViolation, Side
-from epp.decision import Decision, RequestHead, RequestLabels
+from epp.decision import Decision, RequestHead
 from epp.director import MODEL_REWRITE, Director, first
 from epp.errors import EppError, TooLarge
 from epp.pb.ext_proc_pb2 import ProcessingRequest
@@ -160,8 +160,9 @@ class Exchange:
         part = message.request_body.body
         self._held_bytes += len(part)
         if self._held_bytes > self._settings.max_request_bytes:
-            self._director.telemetry.refused(RequestLabels(), TooLarge.code)
-            raise TooLarge(f"the request body is larger than {self._settings.max_request_bytes} bytes")
+            error = TooLarge(f"the request body is larger than {self._settings.max_request_bytes} bytes")
+            self._director.refused_unread(self._head, error)
+            raise error
         if part or not self._parts:  # an endless row of empty pieces takes no memory
             self._parts.append(part)
         self._narrow(message)

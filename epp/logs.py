@@ -1,41 +1,121 @@
-"""How the commands write their log: one line where something happened that an operator would act on."""
+"""How the commands write their log: one line where something happened that an operator would act on.
+
+A line has a message and, where there is more than a sentence to say, fields (``extra={"fields": {...}}``). As JSON they
+stand beside ``ts``, ``level``, ``logger`` and ``msg``, the keys of the Go picker's encoder. What clients send cannot
+forge a line: control characters are escaped, and a message's further lines are indented.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 from typing_extensions import override
 
 from epp.options import LogFormat, LogOptions
+from epp.telemetry.gauges import Reading
 
 DEBUGGING = 4
-"""The verbosity from which everything is shown."""
+"""The verbosity from which everything of ours is shown."""
+BURST, ANOTHER_EVERY_S = 50, 5.0
+"""Lines from one place in the code that are written at once, and how often another follows. A guess: a start log of
+fifty plugins passes, and a fault that repeats for an hour takes a few hundred lines."""
+MAX_PLACES = 1000
+MAX_MESSAGE = 16_384
+"""Characters."""
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-def set_up(options: LogOptions) -> None:
-    """Write the log to standard error. Libraries are heard from warnings up, unless somebody debugs."""
+def set_up(options: LogOptions) -> Repeats:
+    """Write the log to standard error. Libraries are heard from warnings up, and never below: their lines for people
+    who debug hold headers. Returns what counts the lines that are left out."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Json() if options.format is LogFormat.JSON else Console())
+    handler.addFilter(repeats := Repeats())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     debugging = options.verbosity >= DEBUGGING
-    logging.basicConfig(level=logging.DEBUG if debugging else logging.WARNING, handlers=[handler], force=True)
     ours = logging.DEBUG if debugging else logging.INFO if options.verbosity > 0 else logging.WARNING
     for package in ("epp", "scorers", "tierwise"):
         logging.getLogger(package).setLevel(ours)
-    logging.getLogger("hpack").setLevel(logging.WARNING)  # else a line for every header of every request
+    return repeats
+
+
+class Repeats(logging.Filter):
+    """Leaves out lines that come again and again from one place in the code, and says how many. Lines for people who
+    debug pass: they asked for them.
+
+    Invariant: a place writes at most ``BURST`` lines at once, and one every ``ANOTHER_EVERY_S`` after that.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self.left_out = 0
+        self._clock = clock
+        self._places: dict[tuple[str, int, int], _Place] = {}
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.INFO:
+            return True
+        key = (record.pathname, record.lineno, record.levelno)
+        now = self._clock()
+        place = self._places.get(key)
+        if place is None:
+            if len(self._places) >= MAX_PLACES:
+                self._places.clear()
+            place = self._places[key] = _Place(now)
+        if not place.allows(now):
+            self.left_out += 1
+            return False
+        if place.left_out:
+            record.msg, record.args = f"{record.getMessage()} ({place.left_out} lines like this were left out)", ()
+            place.left_out = 0
+        return True
+
+    def readings(self) -> Iterator[Reading]:
+        """For the metrics page."""
+        text = "Lines of the log that were left out, since many like them came together."
+        yield Reading("tierwise_log_lines_left_out", text, (), [((), self.left_out)], counter=True)
+
+
+class _Place:
+    """A token bucket."""
+
+    __slots__ = ("left_out", "since", "tokens")
+
+    def __init__(self, now: float) -> None:
+        self.tokens = float(BURST)
+        self.since = now
+        self.left_out = 0
+
+    def allows(self, now: float) -> bool:
+        self.tokens = min(BURST, self.tokens + (now - self.since) / ANOTHER_EVERY_S)
+        self.since = now
+        if self.tokens < 1:
+            self.left_out += 1
+            return False
+        self.tokens -= 1
+        return True
 
 
 class Console(logging.Formatter):
-    """``12:34:56.789 WARNING epp.scrape: ...``, the time in UTC."""
+    """``12:34:56.789 WARNING epp.scrape: what happened key=value``, the time in UTC."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
+        fields = "".join(f" {name}={_shown(value)}" for name, value in fields_of(record).items())
         text = (
-            f"{_time(record):%H:%M:%S}.{record.msecs:03.0f} {record.levelname:<7} {record.name}: {record.getMessage()}"
+            f"{_time(record):%H:%M:%S}.{record.msecs:03.0f} {record.levelname:<7} {record.name}: "
+            f"{_plain(_message(record))}{fields}"
         )
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        return f"{text}\n{_plain(self.formatException(record.exc_info))}" if record.exc_info else text
 
 
 class Json(logging.Formatter):
@@ -43,15 +123,39 @@ class Json(logging.Formatter):
 
     @override
     def format(self, record: logging.LogRecord) -> str:
-        line = {
+        line: dict[str, Any] = {
             "ts": _time(record).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "msg": record.getMessage(),
+            "msg": _message(record),
         }
+        line |= {name: value for name, value in fields_of(record).items() if name not in line}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line).decode()
+        return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", msgspec.json.encode(line).decode())
+
+
+def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
+    """What the line says beside its message."""
+    fields = getattr(record, "fields", None)
+    return fields if isinstance(fields, dict) else {}
+
+
+def _message(record: logging.LogRecord) -> str:
+    message = record.getMessage()
+    return message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…"
+
+
+def _shown(value: object) -> str:
+    """A number or a word as it is, anything else as JSON."""
+    if isinstance(value, str) and re.fullmatch(r"[\w.:/@\[\],+-]+", value, re.ASCII):
+        return value
+    return _plain(msgspec.json.encode(value).decode())
+
+
+def _plain(text: str) -> str:
+    """``text`` without control characters, its further lines indented."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text).replace("\n", "\n    ")
 
 
 def _time(record: logging.LogRecord) -> datetime:

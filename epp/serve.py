@@ -23,6 +23,7 @@ from epp.followed_files import FollowedFiles
 from epp.options import ServeOptions
 from epp.scrape.pace import Pace
 from epp.signals import until_signalled
+from epp.telemetry.gauges import Source
 from epp.wire.limits import Limits
 
 log = logging.getLogger(__name__)
@@ -32,8 +33,8 @@ USAGE_ERROR = 2
 
 def run_serve(options: ServeOptions) -> int:
     """Run the command; the process's exit status."""
-    logs.set_up(options.log)
-    return run("tierwise serve", lambda: serve(options))
+    repeats = logs.set_up(options.log)
+    return run("tierwise serve", lambda: serve(options, repeats.readings))
 
 
 def run(command: str, work: Callable[[], Awaitable[None]]) -> int:
@@ -47,8 +48,8 @@ def run(command: str, work: Callable[[], Awaitable[None]]) -> int:
     return 0
 
 
-async def serve(options: ServeOptions) -> None:
-    """Serve until a signal, then drain. Raises: ConfigError."""
+async def serve(options: ServeOptions, *sources: Source) -> None:
+    """Serve until a signal, then drain; ``sources`` are shown among the metrics. Raises: ConfigError."""
     watched = followed(options.config_file if options.watch_config else None)
 
     read = partial(plan_from, options.config_file, options.config_text, metrics_source=options.metrics_source)
@@ -64,6 +65,8 @@ async def serve(options: ServeOptions) -> None:
     async def work(stop: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
         await app.start()
+        for source in sources:
+            app.expose(source)
         collect_rarely()
         log.info(
             "serving ext-proc on port %d, health on %d, metrics on %d; %d endpoints",

@@ -200,8 +200,15 @@ def test_every_metric_is_on_its_page_with_its_type_and_labels(tmp_path: Path) ->
     exposed = asyncio.run(metrics_page(tmp_path))
     types = dict(re.findall(r"^# TYPE ((?:llm_d_epp|tierwise)_\w+) (\w+)$", exposed, re.MULTILINE))
     documented = METRIC_ROW.findall((DOCS / "metrics.md").read_text())
-    standalone = dict.fromkeys(("tierwise_envoy_restarts_total", "tierwise_endpoints_file_errors_total"), "counter")
-    assert {name: kind for name, kind, _ in documented} == types | standalone
+    commands = dict.fromkeys(
+        (
+            "tierwise_envoy_restarts_total",
+            "tierwise_endpoints_file_errors_total",
+            "tierwise_log_lines_left_out_total",
+        ),
+        "counter",
+    )
+    assert {name: kind for name, kind, _ in documented} == types | commands
     labels = {name: set(re.findall(r"`(\w+)`", cell)) for name, _, cell in documented}
     requests = {"model_name", "target_model_name", "fairness_id", "priority"}
     for name, _, cell in documented:

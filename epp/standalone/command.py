@@ -26,10 +26,11 @@ SLACK_BYTES = 1 << 16
 
 def run_standalone(options: StandaloneOptions) -> int:
     """Run the command; the process's exit status."""
-    logs.set_up(options.log)
+    repeats = logs.set_up(options.log)
 
     async def start(options: StandaloneOptions) -> App:
         app = await start_picker(options)
+        app.expose(repeats.readings)
         collect_rarely()
         return app
 
