@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -113,7 +114,11 @@ def test_explaining_counts_learns_and_changes_nothing() -> None:
             session.get(f"http://{LOOPBACK}:{app.metrics_port}/metrics", headers={"Accept": "text/plain"}) as page,
         ):
             names = ("llm_d_epp", "inference_", "tierwise_plugin", "tierwise_prefix", "tierwise_endpoint_in_flight")
-            return [line for line in (await page.text()).splitlines() if line.startswith(names) and "info" not in line]
+            return [
+                line
+                for line in (await page.text()).splitlines()
+                if line.startswith(names) and not re.search("info|datalayer", line)
+            ]
 
     async def work(app: App, http: aiohttp.ClientSession) -> None:
         app.director.decide(RequestHead({":path": "/v1/completions"}), body())
