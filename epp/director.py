@@ -183,6 +183,11 @@ class Director:
         story.ended(pick_id, ticket.address, outcome)
         return True
 
+    def served_by(self, pick_id: int, address: str, now: float) -> None:
+        """A proxy says early which endpoint answers: a pick of another one counts there from now on."""
+        if self._ledger.move(pick_id, address, now):
+            self.served_elsewhere += 1
+
     @property
     def reports_usage(self) -> bool:
         """Whether the proxy is told something of a response's usage."""

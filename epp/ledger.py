@@ -101,13 +101,7 @@ class Ledger:
         pick_id = self._next_id
         self._next_id += 1
         address = candidate.address
-        ticket = Ticket(candidate.slot, address, now, uncached_tokens, story)
-        self._tickets[pick_id] = ticket
-        book = self._by_address.get(address)
-        if book is None:
-            book = self._by_address[address] = OrderedDict()
-        book[pick_id] = ticket
-        self._pool.pick(address, pick_id, uncached_tokens, now)
+        self._count(pick_id, Ticket(candidate.slot, address, now, uncached_tokens, story))
         return pick_id
 
     def answering(self, pick_id: int) -> None:
@@ -117,6 +111,18 @@ class Ledger:
             self._answering.add(pick_id)
             self._pool.answering(ticket.address, ticket.uncached_tokens)
 
+    def move(self, pick_id: int, address: str, now: float) -> bool:
+        """Count a pick at ``address`` from now on, for that endpoint answers it; False for one that is nobody's, is
+        there already, or would be at an address that is no endpoint."""
+        ticket, candidate = self._tickets.get(pick_id), self._pool.candidate(address)
+        if ticket is None or candidate is None or ticket.address == address:
+            return False
+        self._uncount(pick_id, ticket)
+        self._tickets.move_to_end(pick_id)  # as old as its count there, as all dictionaries here
+        uncomputed = self._uncomputed(pick_id, ticket)
+        self._count(pick_id, Ticket(candidate.slot, address, now, uncomputed, ticket.story))
+        return True
+
     def close(self, pick_id: int, cause: Cause) -> Ticket | None:
         """Uncount a pick; None when that has already happened, or when the id is nobody's."""
         ticket = self._tickets.pop(pick_id, None)
@@ -124,11 +130,7 @@ class Ledger:
             return None
         self._leaving.pop(pick_id, None)
         self.released[cause] += 1
-        book = self._by_address[ticket.address]
-        del book[pick_id]
-        if not book:
-            del self._by_address[ticket.address]
-        self._pool.end(ticket.address, pick_id, self._uncomputed(pick_id, ticket))
+        self._uncount(pick_id, ticket)
         self._answering.discard(pick_id)
         return ticket
 
@@ -179,6 +181,21 @@ class Ledger:
     def unwatch(self, address: str) -> None:
         """Begin anew with ``address``: a scrape failed, and what its engine counted meanwhile is unknown."""
         self._watches.pop(address, None)
+
+    def _count(self, pick_id: int, ticket: Ticket) -> None:
+        self._tickets[pick_id] = ticket
+        book = self._by_address.get(ticket.address)
+        if book is None:
+            book = self._by_address[ticket.address] = OrderedDict()
+        book[pick_id] = ticket
+        self._pool.pick(ticket.address, pick_id, ticket.uncached_tokens, ticket.opened_at)
+
+    def _uncount(self, pick_id: int, ticket: Ticket) -> None:
+        book = self._by_address[ticket.address]
+        del book[pick_id]
+        if not book:
+            del self._by_address[ticket.address]
+        self._pool.end(ticket.address, pick_id, self._uncomputed(pick_id, ticket))
 
     def _uncomputed(self, pick_id: int, ticket: Ticket) -> int:
         return 0 if pick_id in self._answering else ticket.uncached_tokens

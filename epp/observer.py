@@ -27,6 +27,11 @@ class Observer:
         """Whether any byte of the body was seen."""
         return self._outcome.ttft_s is not None
 
+    @property
+    def served_by(self) -> str | None:
+        """The endpoint that answers, where the proxy has said so."""
+        return self._outcome.served_by
+
     def headers(self, message: ProcessingRequest) -> None:
         """Note what the response headers say."""
         outcome = self._outcome

@@ -55,6 +55,8 @@ class Response:
             self._director.names_kept += reply.compressed
         if self._pick is not None and (ends or not self._left_to_log()):
             self._pick.headers(message)
+            if (address := self._pick.served_by) is not None:
+                self._director.served_by(self._pick.pick_id, address, now)
         if ends:
             if self._pick is not None:
                 self._pick.no_body()

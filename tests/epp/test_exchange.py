@@ -307,6 +307,18 @@ def test_what_was_seen_of_a_response_is_reported(world: World) -> None:
     assert outcome.response_bytes == len(usage) + 24 + 14
 
 
+def test_a_request_counts_where_it_is_answered(world: World) -> None:
+    exchange = placed(world)
+    headers = response_headers()
+    served = headers.metadata_context.filter_metadata["envoy.lb"]
+    served.update({"x-gateway-destination-endpoint-served": "10.0.0.2:8000"})
+    exchange.received(headers, 10.25)
+    assert [c.in_flight for c in world.pool.candidates()] == [0, 1]
+    exchange.received(response_body(b"x"), 11.0)
+    assert [c.in_flight for c in world.pool.candidates()] == [0, 0]
+    assert world.director.served_elsewhere == 1
+
+
 def test_a_response_without_a_body_ends_with_its_headers(world: World) -> None:
     exchange = placed(world)
     exchange.received(response_headers(503, end_of_stream=True), 11.0)

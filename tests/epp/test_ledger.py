@@ -50,6 +50,19 @@ def test_a_pick_is_counted_in_its_own_step_and_closed_once(pool: Pool, ledger: L
     assert ledger.released == Counter({Cause.COMPLETED: 1})
 
 
+def test_a_pick_that_another_endpoint_answers_is_counted_there(pool: Pool, ledger: Ledger) -> None:
+    pick_id = pick(pool, ledger, story="mine")
+    assert ledger.move(pick_id, B, 5)
+    assert [(c.in_flight, c.in_flight_tokens) for c in pool.candidates()] == [(0, 0), (1, 10)]
+    assert not ledger.move(pick_id, B, 6), "it is there"
+    assert not ledger.move(pick_id, "10.9.9.9:1", 6), "nobody is"
+    assert not ledger.move(pick_id + 1, A, 6), "nobody's"
+    ticket = ledger.close(pick_id, Cause.COMPLETED)
+    assert ticket is not None
+    assert (ticket.story, ticket.address) == ("mine", B)
+    assert in_flight(pool) == {A: 0, B: 0}
+
+
 def test_an_id_of_nobody_closes_nothing(ledger: Ledger) -> None:
     assert ledger.close(12345, Cause.COMPLETED) is None
     assert not ledger.released
@@ -148,6 +161,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.pool = Pool()
         self.ledger = Ledger(self.pool, lease_s=10)
         self.open: dict[int, tuple[str, float]] = {}
+        self.picked_at: dict[int, float] = {}
         self.uncomputed: dict[int, int] = {}
         self.closed: list[int] = []
         self.causes: Counter[Cause] = Counter()
@@ -168,6 +182,7 @@ class AnyHistory(RuleBasedStateMachine):
         pick_id = self.ledger.open(candidate, tokens, self.now, story=self.now)
         assert pick_id not in self.open
         self.open[pick_id] = (candidate.address, self.now)
+        self.picked_at[pick_id] = self.now
         self.uncomputed[pick_id] = tokens
 
     @precondition(lambda self: self.open)
@@ -176,6 +191,16 @@ class AnyHistory(RuleBasedStateMachine):
         pick_id = data.draw(st.sampled_from(sorted(self.open) + self.closed[-3:]))
         self.ledger.answering(pick_id)
         self.uncomputed.pop(pick_id, None)
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data(), host=st.sampled_from("abcd"))
+    def move(self, data: st.DataObject, host: str) -> None:
+        pick_id, address = data.draw(st.sampled_from(sorted(self.open))), f"{host}:1"
+        moves = address in self.pool and self.open[pick_id][0] != address
+        assert self.ledger.move(pick_id, address, self.now) == moves
+        if moves:
+            del self.open[pick_id]  # the youngest from now on
+            self.open[pick_id] = (address, self.now)
 
     @precondition(lambda self: self.open)
     @rule(data=st.data(), cause=st.sampled_from(Cause))
@@ -212,7 +237,7 @@ class AnyHistory(RuleBasedStateMachine):
         address, opened_at = self.open.pop(pick_id)
         self.uncomputed.pop(pick_id, None)
         assert ticket is not None
-        assert (ticket.address, ticket.opened_at, ticket.story) == (address, opened_at, opened_at)
+        assert (ticket.address, ticket.opened_at, ticket.story) == (address, opened_at, self.picked_at[pick_id])
         self.closed.append(pick_id)
         self.causes[cause] += 1
 
