@@ -93,6 +93,8 @@ class Exchange:
             self.over = True  # such a proxy hears no answer, so there is nothing to decide
             return []
         kind = message.WhichOneof("request")
+        if kind == "response_body":  # a streamed answer has hundreds
+            return self._response.body(message, now)
         if kind is None:
             raise ProtocolViolation("a message without request or response")
         try:
@@ -242,9 +244,6 @@ class Exchange:
         self._forget_request()
         return self._response.headers(message, now)
 
-    def _response_body(self, message: ProcessingRequest, now: float) -> list[bytes]:
-        return self._response.body(message, now)
-
     def _response_trailers(self, message: ProcessingRequest, now: float) -> list[bytes]:
         return self._response.trailers(message, now)
 
@@ -254,6 +253,5 @@ HANDLERS = {
     "request_body": Exchange._request_body,
     "request_trailers": Exchange._request_trailers,
     "response_headers": Exchange._response_headers,
-    "response_body": Exchange._response_body,
     "response_trailers": Exchange._response_trailers,
 }
