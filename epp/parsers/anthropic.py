@@ -110,21 +110,24 @@ def add_tools(out: Out, tools: list[dict[str, msgspec.Raw]]) -> None:
 
 
 def add_turn(out: Out, turn: Turn, stranger: bytes) -> None:
-    """Append one message, after the results of tools that it brings."""
+    """Append one message, after the results of tools that a user's brings."""
     role, content = encoded(turn.role or ""), turn.content
     if content is None or isinstance(content, str):
         out += (MESSAGE, role) if content is None else (MESSAGE, role, FIELD, b"c", encoded(content))
         return
-    rest = []
-    for block in content:
-        if is_result(block):
-            add_result(out, block, stranger)
-        else:
-            rest.append(block)
-    if rest or not content:
-        out += (MESSAGE, role)
-        for block in sorted(rest, key=place):
-            add_block(out, block, stranger)
+    rest = content
+    if turn.role == "user":
+        rest = [block for block in content if not is_result(block)]
+        if len(rest) < len(content):
+            for block in content:
+                if is_result(block):
+                    out += (MESSAGE, b"tool")
+                    add_result(out, block, stranger)
+            if not rest:
+                return
+    out += (MESSAGE, role)
+    for block in sorted(rest, key=place):
+        add_block(out, block, stranger)
 
 
 def place(block: Block) -> int:
@@ -146,15 +149,19 @@ def is_result(block: Block) -> bool:
 
 
 def add_result(out: Out, block: Block, stranger: bytes) -> None:
-    """Append what a tool answered, as a message of its own."""
-    out += (MESSAGE, b"tool", FIELD, b"i", encoded(block.tool_use_id or ""))
+    """Append what a tool answered; several texts are one of several lines."""
+    content = block.content
+    if isinstance(content, list) and all(part.type == "text" for part in content):
+        content = "\n".join(part.text or "" for part in content)
+    if isinstance(content, str):
+        out += (FIELD, b"c", encoded(content))
+    elif content is not None:
+        for part in content:
+            add_block(out, part, stranger)
+    if block.tool_use_id:
+        out += (FIELD, b"i", encoded(block.tool_use_id))
     if block.is_error:
         out += (FIELD, b"k")
-    if isinstance(block.content, str):
-        out += (FIELD, b"c", encoded(block.content))
-    elif block.content is not None:
-        for part in block.content:
-            add_block(out, part, stranger)
 
 
 def add_block(out: Out, block: Block, stranger: bytes) -> None:
@@ -170,6 +177,10 @@ def add_block(out: Out, block: Block, stranger: bytes) -> None:
     elif is_call(block) and block.name is not None:
         out += (FIELD, b"u", encoded(block.id or ""), FIELD, b"m", encoded(block.name))
         add_raw(out, b"j", block.input)
+    elif is_result(block):  # of a tool that the server ran, within the assistant's message
+        out += (FIELD, b"z")
+        add_result(out, block, stranger)
+        out += (FIELD, b"y")
     elif kind in ("image", "document") and is_given(block.source):
         out += (FIELD, b"M" if kind == "image" else b"N", digest_of(block.source))
         for tag, text in titles(block):
