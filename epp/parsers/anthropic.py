@@ -36,7 +36,7 @@ BILLING = "x-anthropic-billing-header"
 Out = list["bytes | msgspec.Raw"]
 
 
-class Block(msgspec.Struct):
+class Block(msgspec.Struct, gc=False):
     """One block of content; which fields are set depends on ``type``."""
 
     type: str | None = None
@@ -54,7 +54,7 @@ class Block(msgspec.Struct):
     data: str | None = None
 
 
-class Turn(msgspec.Struct):
+class Turn(msgspec.Struct, gc=False):
     """One of ``messages``."""
 
     role: str | None = None

@@ -40,14 +40,16 @@ class Rendered(NamedTuple):
 
     kind: bytes
     data: bytes
+    more_tokens: int = 0
+    """Of further prompts of the request, of which nothing else is known."""
 
     @property
     def tokens(self) -> int:
         """Exact for token ids, otherwise an estimate."""
-        return -(-len(self.data) // BYTES_PER_TOKEN)
+        return -(-len(self.data) // BYTES_PER_TOKEN) + self.more_tokens
 
 
-class Part(msgspec.Struct):
+class Part(msgspec.Struct, gc=False):
     """One piece of a message's content; which fields are set depends on ``type``."""
 
     text: str | None = None
@@ -86,7 +88,7 @@ ITEMS = frozenset(("message", "function_call", "function_call_output", "reasonin
 """The items of a Responses request that ``Message`` knows all fields of."""
 
 
-class Message(msgspec.Struct):
+class Message(msgspec.Struct, gc=False):
     """A chat message, or an item of a Responses request (which may have a ``type`` instead of a ``role``)."""
 
     role: str | None = None
@@ -155,14 +157,14 @@ def render_chat(
 
 def add_message(out: list[bytes | msgspec.Raw], message: Message, stranger: bytes) -> None:
     """Append one message. (Fields are tried one by one, not in a loop: a conversation has hundreds of messages.)"""
-    out += (MESSAGE, encoded(message.role or message.type or ""))
+    out += (MESSAGE, (message.role or message.type or "").encode())
     if message.name:
         out += (FIELD, b"n", encoded(message.name))
     if reasoning := message.reasoning or message.reasoning_content:
         out += (FIELD, b"r", encoded(reasoning))
     content = message.content
     if isinstance(content, str):
-        out += (FIELD, b"c", encoded(content))
+        out += (FIELD, b"c", content.encode())
     elif content is not None:
         for part in content:
             add_part(out, part, stranger)

@@ -99,12 +99,13 @@ class Conversation(Body):
     computes: ClassVar[bool] = False
     names_model: ClassVar[bool] = False
 
-    items: list[msgspec.Raw] | None = None
+    items: msgspec.Raw = ABSENT
 
     @override
     def prompts(self, stranger: bytes = b"") -> list[Rendered]:
-        if not self.items:
-            raise BadRequest("`items` must hold at least one item")
+        items = bytes(self.items)
+        if not (items.startswith(b"[") and items[1:-1].strip()):
+            raise BadRequest("`items` must be a list of at least one item")
         return []
 
 

@@ -19,6 +19,8 @@ def with_model(body: bytes, model: str) -> bytes:
     ``body`` must be valid JSON, an object, whose ``model`` is a string, null or absent: the caller has parsed it.
     """
     value = msgspec.json.encode(model)
+    # No key that spells it begins after the last place that could spell it, in plain letters or with escapes.
+    last = max(body.rfind(b'"model"'), body.rfind(b"\\u006"))
     out: list[bytes] = []
     copied = depth = 0
     tokens = TOKEN.finditer(body)
@@ -33,8 +35,7 @@ def with_model(body: bytes, model: str) -> bytes:
             end = at + len(NULL) if body.startswith(NULL, at) else next(tokens).end()
             out += (body[copied:at], value)
             copied = end
-            # The key a second time, in plain letters or with escapes?
-            if body.find(b'"model"', copied) < 0 and body.find(b"\\u006", copied) < 0:
+            if copied > last:
                 break
     if not out:
         return with_first_key(body, value)

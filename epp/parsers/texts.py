@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TypeAlias, cast
 
 from epp.errors import BadRequest
-from epp.parsers.canonical import Rendered, render_text, render_tokens
+from epp.parsers.canonical import BYTES_PER_TOKEN, Rendered, render_text, render_tokens
 
 Texts: TypeAlias = str | list[str | int | list[int]]
 """One text, several, one prompt's token ids, or several prompts' ids."""
+
+
+MOST_PROMPTS = 1024
+"""Prompts of one request that are told apart; of more, only the tokens count. Guess: OpenAI takes 2,048 inputs."""
 
 
 def render_texts(given: Texts | None, field: str) -> list[Rendered]:
@@ -17,11 +22,24 @@ def render_texts(given: Texts | None, field: str) -> list[Rendered]:
         return [render_text(given)]
     if not given:
         raise BadRequest(f"`{field}` must hold a text, a list of texts, token ids, or a list of lists of token ids")
+    if type(given[0]) is int:  # packing tells by itself whether all are, and at half the price
+        with suppress(TypeError):
+            return [render_tokens(cast("list[int]", given), field)]
     kinds = set(map(type, given))
     if kinds == {str}:
-        return [render_text(text) for text in cast("list[str]", given)]
-    if kinds == {int}:
-        return [render_tokens(cast("list[int]", given), field)]
+        texts = cast("list[str]", given)
+        # A text has about as many bytes as characters.
+        more_tokens = sum(map(len, texts[MOST_PROMPTS:])) // BYTES_PER_TOKEN
+        return with_more([render_text(text) for text in texts[:MOST_PROMPTS]], more_tokens)
     if kinds == {list} and all(given):
-        return [render_tokens(ids, field) for ids in cast("list[list[int]]", given)]
+        lists = cast("list[list[int]]", given)
+        more_tokens = sum(map(len, lists[MOST_PROMPTS:]))
+        return with_more([render_tokens(ids, field) for ids in lists[:MOST_PROMPTS]], more_tokens)
     raise BadRequest(f"`{field}` mixes texts, token ids and lists, or holds an empty list; send one kind")
+
+
+def with_more(rendered: list[Rendered], tokens: int) -> list[Rendered]:
+    """``rendered``, and ``tokens`` of prompts beyond them."""
+    if tokens:
+        rendered[-1] = rendered[-1]._replace(more_tokens=tokens)
+    return rendered

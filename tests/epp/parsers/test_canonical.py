@@ -156,3 +156,30 @@ def test_items_of_every_kind_tell_conversations_apart() -> None:
 def test_a_continued_response_is_another_conversation() -> None:
     chat = [{"role": "user", "content": "x"}]
     assert render(chat, RESPONSES, previous_response_id="r1")[:2] != render(chat, RESPONSES)[:2]
+
+
+# What nobody here knows.
+
+
+@pytest.mark.parametrize(
+    ("path", "one", "other"),
+    [
+        (CHAT, {"content": [{"type": "hologram", "depth": 1}]}, {"content": [{"type": "hologram", "depth": 2}]}),
+        (CHAT, {"content": [{"type": "image_url", "uuid": "a"}]}, {"content": [{"type": "image_url", "uuid": "b"}]}),
+        (CHAT, {"content": [{"type": "thinking", "thinking": "a"}]}, {"content": [{"type": "thinking"}]}),
+        (CHAT, {"function_call": {"name": "f"}}, {"function_call": {"name": "g"}}),
+        (CHAT, {"audio": {"id": "a"}}, {"audio": {"id": "b"}}),
+        (CHAT, {"tools": [{"name": "a"}]}, {"tools": [{"name": "b"}]}),
+        (RESPONSES, {"type": "custom_tool_call", "input": "a"}, {"type": "custom_tool_call", "input": "b"}),
+        (RESPONSES, {"type": "item_reference", "id": "a"}, {"type": "item_reference", "id": "b"}),
+    ],
+)
+def test_what_differs_only_in_something_unknown_or_rare_is_told_apart(
+    path: str, one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    before = {"role": "user", "content": "the same"}
+    a, b = (render([before, {"role": "user"} | item], path) for item in (one, other))
+    assert a != b
+    assert a.startswith(render([before], path))
+    assert b.startswith(render([before], path))
+    assert a == render([before, {"role": "user"} | one], path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from epp.errors import BadRequest
 from epp.parsers import OpenAIParser, Parsed
 from epp.parsers.identity import identity
+from epp.parsers.rewrite import with_model
 
 PARSER = OpenAIParser()
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
@@ -229,3 +231,77 @@ def test_long_salts_are_told_apart_and_kept_short() -> None:
 def test_a_model_too_long_to_be_one_is_refused() -> None:
     with pytest.raises(BadRequest, match="at most 1,024"):
         OpenAIParser().parse("/v1/completions", json.dumps({"model": "m" * 2000, "prompt": "x"}).encode())
+
+
+# Other paths.
+
+
+def test_rendering_a_prompt_is_checked_and_computes_nothing() -> None:
+    for path, body in ((CHAT, {"messages": [{"role": "user", "content": "x"}]}), (COMPLETIONS, {"prompt": "x"})):
+        rendered = parse(path + "/render", **body)
+        assert (rendered.model, rendered.prompts, rendered.prompt_tokens) == ("m", (), 1)
+        with pytest.raises(BadRequest):
+            parse(path + "/render")
+
+
+def test_conversations_have_items_and_no_model() -> None:
+    kept = PARSER.parse("/v1/conversations", b'{"items": [{"type":"message"}]}', "n")
+    assert (kept.model, kept.target_model, kept.prompts, kept.body) == ("", "", (), None)
+    for items in (b"[]", b"[ ]", b"{}", b'"x"', b"null"):
+        with pytest.raises(BadRequest, match="`items` must be a list of at least one item"):
+            PARSER.parse("/v1/conversations", b'{"items":' + items + b"}")
+
+
+def test_an_image_is_described_and_shares_nothing_with_a_text() -> None:
+    (image,), (text,) = parse("/v1/images/generations", prompt="x").prompts, parse(COMPLETIONS, prompt="x").prompts
+    assert image.data == text.data
+    assert image.identity != text.identity
+    with pytest.raises(BadRequest, match="`prompt` must hold a text"):
+        parse("/v1/images/generations")
+
+
+# Bodies made to cost much.
+
+
+@pytest.mark.parametrize("prompts", [["ab" * 8] * 3000, [[1, 2, 3, 4]] * 3000])
+def test_of_very_many_prompts_the_first_are_told_apart_and_all_are_counted(prompts: list[object]) -> None:
+    many = parse(COMPLETIONS, prompt=prompts)
+    assert (len(many.prompts), many.prompt_tokens) == (1024, 12_000)
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        (b'"messages":[' + b"{}," * 500_000 + b"{}]", "opening brackets; at most 500,000"),
+        (b'"z":[' + b"[]," * 500_000 + b"[]]", "opening brackets; at most 500,000"),
+        (b'"z":[' + b'"",' * 1_000_000 + b'""]', "quotation marks; at most 2,000,000"),
+    ],
+    ids=["objects", "lists", "texts"],
+)
+def test_a_large_body_of_very_small_values_is_refused_before_it_is_decoded(field: bytes, text: str) -> None:
+    with pytest.raises(BadRequest, match=text):
+        PARSER.parse(CHAT, b'{"model":"m",' + field + b"}")
+
+
+class Searched(bytes):
+    """A body that counts how often it is searched as a whole."""
+
+    searches = 0
+
+    def find(self, *arguments: Any) -> int:
+        self.searches += 1
+        return super().find(*arguments)
+
+    def rfind(self, *arguments: Any) -> int:
+        self.searches += 1
+        return super().rfind(*arguments)
+
+
+@pytest.mark.parametrize("key", [b'"model"', b'"\\u006dodel"'])
+def test_a_body_is_searched_as_often_however_many_models_it_names(key: bytes) -> None:
+    counts = set()
+    for models in (1, 100, 1000):
+        body = Searched(b"{" + (key + b':"a",') * models + b'"prompt":"model"}')
+        assert with_model(body, "b") == bytes(body).replace(b'"a"', b'"b"')
+        counts.add(body.searches)
+    assert len(counts) == 1
