@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from epp.decision import RequestHead, RequestLabels
+from epp.decision import Outcome, RequestHead, RequestLabels
 from epp.errors import EppError
 from scorers.base import Request
 
@@ -35,6 +35,10 @@ Resume: TypeAlias = Callable[[EppError | None], None]
 class Wait(Protocol):
     """A request that waits. Small: a picker may hold a hundred thousand."""
 
+    @property
+    def longest_s(self) -> float:
+        """How long it may take at most, as things are."""
+
     def cancel(self) -> None:
         """Nobody waits any more: forget it now. Does nothing once it was resumed."""
 
@@ -47,3 +51,6 @@ class Admission(Protocol):
 
         Raises: EppError when it is refused; nothing waits then.
         """
+
+    def ended(self, labels: RequestLabels, outcome: Outcome) -> None:
+        """A request that was placed has ended."""

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ from epp.errors import ConfigError
 from epp.exchange import ExchangeSettings
 from epp.explain.explainer import Explainer
 from epp.explain.server import DebugServer
+from epp.flow.gate import Gate
 from epp.followed_files import FollowedFiles
 from epp.health import Health
 from epp.ledger import Ledger
@@ -105,7 +107,16 @@ class App:
         self.telemetry = Telemetry(
             sample_ratio=settings.sample_ratio, producers={p.name: p.type_name for p in plan.profile.producers}
         )
-        self.director = Director(plan.parser, plan.profile, self.pool, self.ledger, self.telemetry)
+        self._gate = Gate(self.pool, lambda labels: self.telemetry.requests(labels).labels, time.monotonic)
+        self.director = Director(
+            plan.parser,
+            plan.profile,
+            self.pool,
+            self.ledger,
+            self.telemetry,
+            admission=self._gate.use(plan.admission),
+            objectives=plan.admission.objectives,
+        )
         self.access_log = AccessLog(self.director)
         self.health = Health(self._listed)
         self.grpc_port = self.health_port = self.metrics_port = self.debug_port = 0
@@ -160,7 +171,8 @@ class App:
         plan.profile.failures = before.profile.failures
         plan.rewrites.count_on(before.rewrites)
         self.telemetry.producers = {p.name: p.type_name for p in plan.profile.producers}
-        self.director.use(plan.parser, plan.profile)
+        admission = self._gate.use(plan.admission)
+        self.director.use(plan.parser, plan.profile, admission, plan.admission.objectives)
         self._plan = plan
 
     def _listen(self, known: PrefixCache | None, now: PrefixCache | None) -> None:
@@ -193,8 +205,10 @@ class App:
             now = clock()
 
     async def stop(self, drain_timeout_s: float) -> None:
-        """Be not ready at once, let the streams under way end, for at most that long, and close everything."""
+        """Be not ready at once, send away who waits, let the streams under way end, for at most that long, and close
+        everything."""
         self.drain()
+        self._gate.close()
         await self._server.drain(drain_timeout_s)
         await self._closing.aclose()
 
@@ -298,6 +312,7 @@ class App:
         add = self.telemetry.gauge_source
         add(wire_readings(self._server.statistics))
         add(director_readings(self.director))
+        add(self._gate.readings)
         add(access_log_readings(self.access_log))
         add(certificate_readings(self._certificates))
         add(profile_readings(lambda: self._plan.profile))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from epp import story
@@ -28,6 +28,7 @@ from scorers.base import Candidate, Request
 
 MODEL_REWRITE = ("x-llm-d-model-name-rewrite", "x-gateway-model-name-rewrite")
 FAIRNESS_ID = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
+OBJECTIVE = ("x-llm-d-inference-objective", "x-gateway-inference-objective")
 REQUEST_ID = "x-request-id"
 DEFAULT_FAIRNESS_ID = "default-flow"
 UNKNOWN = RequestLabels()
@@ -74,6 +75,7 @@ class Director:
         telemetry: Telemetry,
         *,
         admission: Admission | None = None,
+        objectives: Mapping[str, int] | None = None,
         clock: Callable[[], float] = time.monotonic,
         choose: Callable[[Sequence[Candidate]], Candidate] = random.choice,
     ) -> None:
@@ -84,13 +86,14 @@ class Director:
         """Responses that keep the engine's name of the model, for they are compressed."""
         self._pool = pool
         self._ledger = ledger
-        self._admission = admission
         self._clock = clock
         self._choose = choose
-        self.use(parser, profile)
+        self.use(parser, profile, admission, objectives or {})
 
-    def use(self, parser: Reader, profile: Profile) -> None:
-        """Read and schedule by these, from the next request on."""
+    def use(self, parser: Reader, profile: Profile, admission: Admission | None, objectives: Mapping[str, int]) -> None:
+        """Read, admit and schedule by these, from the next request on; ``objectives`` are priorities by name."""
+        self._admission = admission
+        self._objectives = objectives
         self._parser = parser
         self._profile = profile
         profile.time_with(self.telemetry.plugin)
@@ -109,6 +112,9 @@ class Director:
         """The same without counting it. Raises: BadRequest."""
         parsed = self._parser.parse(head.path, body, first(head, MODEL_REWRITE))
         request = request_of(head, parsed, self._clock())
+        if objective := first(head, OBJECTIVE):
+            request.objective = objective
+            request.priority = self._objectives.get(objective, 0)
         labels = RequestLabels(request.model, request.target_model, request.fairness_id, request.priority)
         return Arrival(head, request, labels, len(body), parsed.body)
 
@@ -178,8 +184,10 @@ class Director:
             return False
         if outcome.served_by not in (None, ticket.address):
             self.served_elsewhere += 1
-        labels = ticket.story
-        self.telemetry.ended(labels if isinstance(labels, RequestLabels) else UNKNOWN, outcome)
+        labels = ticket.story if isinstance(ticket.story, RequestLabels) else UNKNOWN
+        self.telemetry.ended(labels, outcome)
+        if self._admission is not None:
+            self._admission.ended(labels, outcome)
         story.ended(pick_id, ticket.address, outcome)
         return True
 

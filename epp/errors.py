@@ -51,6 +51,41 @@ class Saturated(EppError):
     http_status, grpc_status, code, dropped_reason = 429, 8, "ResourceExhausted", "rejected-saturated"
 
 
+class Shed(EppError):
+    """The pool is full, and the request has a negative priority."""
+
+    http_status, code = 429, "ResourceExhausted"
+
+
+class QueueFull(EppError):
+    """The pool is full, and no more requests of this priority may wait."""
+
+    http_status, code, dropped_reason = 429, "ResourceExhausted", "rejected-saturated"
+
+
+class WaitedTooLong(EppError):
+    """The pool stayed full for as long as a request may wait."""
+
+    http_status, code, dropped_reason = 429, "ResourceExhausted", "rejected-ttl-expired"
+
+
+class ShuttingDown(EppError):
+    """The picker is about to end, and cannot let anybody wait."""
+
+    http_status, code, dropped_reason = 503, "ServiceUnavailable", "rejected-shutting-down"
+
+
+class Evicted(EppError):
+    """The request was in flight, and made room for one of a higher priority."""
+
+    http_status, code, dropped_reason = 429, "ResourceExhausted", "evicted"
+
+    @property
+    def body(self) -> str:
+        """Upstream's, which is no sentence of the usual form."""
+        return str(self)
+
+
 class TooLarge(EppError):
     """The request body is larger than the picker reads."""
 

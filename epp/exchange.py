@@ -223,7 +223,8 @@ class Exchange:
         if wait is None:
             return self._answers(self._director.place(arrival), asked)
         self._waiting = _Waiting(wait, arrival, asked)
-        return []
+        # The proxy's patience with an answer has an end, except in full duplex.
+        return [messages.more_time(wait.longest_s)] if self._request_mode in BUFFERED else []
 
     def _answers(self, decision: Decision, asked: Asked) -> list[bytes]:
         self._response.expect(decision, self._began)

@@ -201,6 +201,14 @@ def immediate(error: EppError) -> bytes:
     return answer.SerializeToString()
 
 
+@lru_cache(maxsize=64)
+def more_time(seconds: float) -> bytes:
+    """Ask the proxy to wait for the answer to its last message: once a message, and within what it allows."""
+    answer = ProcessingResponse()
+    answer.override_message_timeout.FromMilliseconds(round(seconds * 1000))
+    return answer.SerializeToString()
+
+
 @lru_cache(maxsize=4096)
 def around_pick(place: Place, destination: str, digits: int, clear_route_cache: bool) -> Around:
     """The answer for ``destination`` around a pick id of ``digits`` digits."""

@@ -44,6 +44,8 @@ class Pool:
         self.listeners: list[PoolListener] = []
         self.on_busy: list[Callable[[str], None]] = []
         """Called with the address of an endpoint that has a request in flight and had none."""
+        self.on_change: list[Callable[[], None]] = []
+        """Called when there may be more room: an endpoint was added, removed, read, or freed of a request."""
         self._seats: dict[str, Seat] = {}
         self._candidates: list[Candidate | None] = []  # by slot
         self._free: list[Slot] = []  # a heap of the slots below len(_candidates) that nobody has
@@ -104,6 +106,7 @@ class Pool:
         if not seat.observe(engine, began_at):
             return
         candidate = self._changed(seat)
+        self._eased()
         if before != (engine.block_tokens, engine.gpu_blocks):
             for listener in self.listeners:
                 listener.engine_reported(candidate)
@@ -132,6 +135,7 @@ class Pool:
         if seat is not None and uncached_tokens:
             seat.in_flight_tokens -= uncached_tokens
             self._changed(seat)
+            self._eased()
 
     def end(self, address: str, pick_id: int, uncomputed_tokens: int) -> None:
         """Uncount a pick, and the prompt tokens that were still to be computed; the ledger's to call, once."""
@@ -139,6 +143,7 @@ class Pool:
         if seat is not None:
             seat.end(pick_id, uncomputed_tokens)
             self._changed(seat)
+            self._eased()
 
     def resume(self, address: str, in_flight: int, in_flight_tokens: int) -> None:
         """An endpoint came back while requests that we sent there before still run; the ledger's to call."""
@@ -162,6 +167,7 @@ class Pool:
         candidate = self._changed(seat)
         for listener in self.listeners:
             listener.endpoint_added(candidate)
+        self._eased()
 
     def _remove(self, address: str) -> None:
         slot = self._seats.pop(address).slot
@@ -170,6 +176,11 @@ class Pool:
         self._snapshot = None
         for listener in self.listeners:
             listener.endpoint_removed(slot, address)
+        self._eased()
+
+    def _eased(self) -> None:
+        for changed in self.on_change:
+            changed()
 
     def _seat(self, slot: Slot) -> Seat | None:
         candidate = self._candidates[slot] if slot < len(self._candidates) else None

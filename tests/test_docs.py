@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -18,10 +19,12 @@ from epp.config.build import build
 from epp.config.defaults import default_config
 from epp.config.kinds import known_kinds
 from epp.config.load import load_file, load_text
+from epp.config.schema import FlowControl
 from epp.decision import Cause, Outcome, RequestHead, Usage
 from epp.discovery.listing import read_listing
 from epp.flags import DEMO, EXPLAIN, SERVE, SIM, STANDALONE
 from epp.followed_files import FollowedFiles
+from epp.units import Quantity
 from scorers.base import Candidate, Prompt, Request, Slot
 
 ROOT = Path(__file__).parents[1]
@@ -179,10 +182,14 @@ async def metrics_page(folder: Path) -> str:
     settings = Settings(
         endpoints_file=listing, config_file=FollowedFiles(listing), reread=lambda before: before, stream_metrics=True
     )
-    app = App(build(None), settings)
+    limits = FlowControl(max_requests=Quantity(9), max_bytes=Quantity(10**6))
+    config = msgspec.structs.replace(default_config(), feature_gates=("flowControl",), flow_control=limits)
+    app = App(build(config), settings)
     await app.start()
     try:
-        decision = app.director.decide(RequestHead({":path": "/v1/completions"}), b'{"model": "m", "prompt": "hello"}')
+        arrival = app.director.read(RequestHead({":path": "/v1/completions"}), b'{"model": "m", "prompt": "hello"}')
+        assert app.director.admit(arrival, lambda error: None) is not None, "no endpoint was read yet"
+        decision = app.director.place(arrival)
         usage = Usage(prompt_tokens=2, completion_tokens=3)
         outcome = Outcome(Cause.COMPLETED, 200, duration_s=1.0, ttft_s=0.5, response_bytes=9, usage=usage)
         outcome.errors.append("ModelServerError")

@@ -12,6 +12,7 @@ from epp.config.data import wire_scraping
 from epp.config.defaults import default_config
 from epp.config.deprecated import deprecated_plugins
 from epp.config.describe import describe
+from epp.config.flow import wire_admission
 from epp.config.instances import Instances, instantiate
 from epp.config.kinds import Kind, known_kinds
 from epp.config.load import load_file, load_text
@@ -91,16 +92,18 @@ def build(
     rewrites, doubtful = wire_rewrites(config.inference_model_rewrites, random)
     discovery = _discovery(config, instances)
     scrape, unread = wire_scraping(config.data_layer, instances, metrics_source)
+    admission = wire_admission(config, instances, reads_metrics=scrape is not None)
     approximate = [producer for producer in producers if isinstance(producer, ApproxPrefixProducer)]
     return Plan(
         profile=Profile(wiring.filters, producers, wiring.scorers, wiring.picker, reporters=_reporters(instances)),
         parser=following(rewrites, ByPath(parsers)),
         instances={declared.plugin.name: declared.plugin for declared in instances},
         rewrites=rewrites,
+        admission=admission.plan,
         prefix_cache=PrefixCache(approximate) if approximate else None,
         discovery=discovery,
         scrape=scrape,
-        summary=tuple(describe(wiring, producers)),
+        summary=(*describe(wiring, producers), *admission.summary),
         warnings=(
             *_deprecated(config),
             *deprecated_plugins(config),
@@ -110,6 +113,7 @@ def build(
             *needless,
             *unread,
             *doubtful,
+            *admission.warnings,
             *_unused(instances),
         ),
     )

@@ -12,6 +12,7 @@ from epp.config.not_built import NOT_BUILT
 from epp.config.sources import CoreMetricsExtractor, FileDiscovery, MetricsDataSource, SingleProfileHandler
 from epp.config.strict import nearest
 from epp.errors import ConfigError
+from epp.flow.policies import POLICIES
 from epp.parsers import PARSERS
 from epp.reporting import RequestAttributeReporter
 from scorers import PLUGINS
@@ -28,7 +29,8 @@ def known_kinds() -> Mapping[str, Kind]:
     Raises: ConfigError naming the entry point that cannot be loaded, or that takes a name in use.
     """
     own: tuple[Kind, ...] = (
-        *PLUGINS, *PARSERS, *IMPLIED, SingleProfileHandler, FileDiscovery, MetricsDataSource, CoreMetricsExtractor,
+        *PLUGINS, *PARSERS, *IMPLIED, *POLICIES, SingleProfileHandler, FileDiscovery, MetricsDataSource,
+        CoreMetricsExtractor,
         RequestAttributeReporter,
     )  # fmt: skip
     kinds = {kind.type_name: kind for kind in own}

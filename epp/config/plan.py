@@ -8,6 +8,7 @@ from typing import Any
 
 from epp.config.sources import FileDiscoveryParameters
 from epp.engines import Engines
+from epp.flow.plan import AdmissionPlan
 from epp.parsers import Reader
 from epp.rewrites import ModelRewrites
 from epp.scheduler import Profile
@@ -43,6 +44,7 @@ class Plan:
     """Every declared plugin by name."""
     rewrites: ModelRewrites
     """The rules that ``parser`` follows, to be counted."""
+    admission: AdmissionPlan
     prefix_cache: PrefixCache | None
     """To be told of endpoints (``Pool.listeners``); None when nothing asks what is cached."""
     discovery: FileDiscoveryParameters | None

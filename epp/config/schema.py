@@ -92,6 +92,14 @@ class FlowControl(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     enable_eviction: bool = False
 
 
+class InferenceObjective(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What requests that name it are worth."""
+
+    name: str = ""
+    priority: int = 0
+    """The higher goes first; below 0 requests may be shed."""
+
+
 class RequestHandler(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """How request bodies are understood."""
 
@@ -109,6 +117,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     data_layer: DataLayer = DataLayer()
     flow_control: FlowControl | None = None
     request_handler: RequestHandler = RequestHandler()
+    inference_objectives: tuple[InferenceObjective, ...] = ()
+    """Ours: what are custom resources to the Go picker."""
     inference_model_rewrites: tuple[InferenceModelRewrite, ...] = ()
     """Ours: what are custom resources to the Go picker."""
     saturation_detector: Reference | None = None

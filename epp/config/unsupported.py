@@ -19,11 +19,19 @@ def refuse(config: Config) -> None:
         raise ConfigError(f"{path}: {sentence}")
 
 
+def gate_is_open(config: Config, wanted: str) -> bool:
+    """Whether the feature gate ``wanted`` is on: what is written last counts, and every gate is off unless written."""
+    last = False
+    for gate in config.feature_gates:
+        name, equals, value = gate.partition("=")
+        if name == wanted:
+            last = not equals or value in _TRUE
+    return last
+
+
 def inert(config: Config) -> list[str]:
     """Warnings about what is accepted and changes nothing."""
     found = []
-    if config.flow_control is not None:
-        found.append("flowControl: has no effect while the feature gate flowControl is off")
     if config.data_layer.cross_replica_sync_interval is not None:
         found.append("dataLayer.crossReplicaSyncInterval: has no effect without a syncer")
     return found
@@ -32,16 +40,8 @@ def inert(config: Config) -> list[str]:
 def _asked(config: Config) -> Iterator[tuple[str, str]]:
     for i, gate in enumerate(config.feature_gates):
         yield from _gate(f"featureGates[{i}]", gate)
-    detector = "saturation detection does not exist here yet: no request is shed; take it out"
-    if config.saturation_detector is not None:
-        yield "saturationDetector", detector
-    if flow := config.flow_control:
-        if flow.saturation_detector is not None:
-            yield "flowControl.saturationDetector", detector
-        if flow.usage_limit_policy_plugin_ref:
-            yield "flowControl.usageLimitPolicyPluginRef", "usage limits do not exist here yet; take it out"
-        if flow.enable_eviction:
-            yield "flowControl.enableEviction", "requests in flight are never evicted here; set it to false"
+    if config.flow_control is not None and config.flow_control.enable_eviction:
+        yield "flowControl.enableEviction", "requests in flight are never evicted here; set it to false"
     if config.data_layer.peer_discovery is not None:
         yield "dataLayer.peerDiscovery", "replicas do not find each other yet; run one replica and take it out"
     if config.data_layer.cross_replica_syncer_plugin_ref:
@@ -55,5 +55,3 @@ def _gate(path: str, gate: str) -> Iterator[tuple[str, str]]:
         yield path, f"unknown feature gate {name!r}; {f'did you mean {close[0]}?' if close else f'known: {_GATES[0]}'}"
     elif equals and value not in _TRUE + _FALSE:
         yield path, f"{gate!r} must end in =true or =false"
-    elif name == "flowControl" and value not in _FALSE:
-        yield path, "flow control (queues by priority and fairness) does not exist here yet; take the gate out"

@@ -109,6 +109,8 @@ class Only(Filter[NoParameters]):
 class Held:
     """A request that waits at a ``Gate``."""
 
+    longest_s = 61.0
+
     def __init__(self, gate: Gate, resume: Resume) -> None:
         self.gate = gate
         self.resume = resume
@@ -126,6 +128,7 @@ class Gate:
         self.open = False
         self.waiting: list[Held] = []
         self.cancelled = 0
+        self.ends: list[Outcome] = []
 
     def admit(self, arrival: Arrival, resume: Resume) -> Held | None:
         if self.open:
@@ -133,6 +136,9 @@ class Gate:
         held = Held(self, resume)
         self.waiting.append(held)
         return held
+
+    def ended(self, labels: RequestLabels, outcome: Outcome) -> None:
+        self.ends.append(outcome)
 
     def settle(self, error: EppError | None = None) -> None:
         """Resume the request that has waited longest."""

@@ -129,7 +129,6 @@ def test_what_changes_nothing_is_accepted_without_a_word(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "warning"),
     [
-        ("flowControl: {maxRequests: 5}", "flowControl: has no effect while the feature gate flowControl is off"),
         ("dataLayer: {crossReplicaSyncInterval: 1s}",
          "dataLayer.crossReplicaSyncInterval: has no effect without a syncer"),
         ("plugins: [{type: openai-parser}]\nparser: {pluginRef: openai-parser}",
@@ -218,13 +217,8 @@ def test_a_wrong_use_of_a_plugin_is_refused_with_its_key_path(uses: str, message
 @pytest.mark.parametrize(
     ("text", "begins"),
     [
-        ("featureGates: [flowControl]", "featureGates[0]: flow control"),
-        ("featureGates: [flowControl=true]", "featureGates[0]: flow control"),
         ("featureGates: [flowcontrol]", "featureGates[0]: unknown feature gate 'flowcontrol'; did you mean "),
         ("featureGates: [flowControl=maybe]", "featureGates[0]: 'flowControl=maybe' must end in =true or =false"),
-        ("saturationDetector: {pluginRef: x}", "saturationDetector: saturation detection does not exist here yet"),
-        ("flowControl: {saturationDetector: {pluginRef: x}}", "flowControl.saturationDetector: saturation detection"),
-        ("flowControl: {usageLimitPolicyPluginRef: x}", "flowControl.usageLimitPolicyPluginRef: usage limits"),
         ("flowControl: {enableEviction: true}", "flowControl.enableEviction: requests in flight are never"),
         ("dataLayer: {peerDiscovery: {pluginRef: x}}", "dataLayer.peerDiscovery: replicas do not find"),
         ("dataLayer: {crossReplicaSyncerPluginRef: x}", "dataLayer.crossReplicaSyncerPluginRef: replicas share"),
