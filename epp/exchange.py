@@ -158,6 +158,8 @@ class Exchange:
         )
 
     def _request_body(self, message: ProcessingRequest, now: float) -> list[bytes]:  # noqa: ARG002
+        if self._repeats_the_end(message):
+            return []
         self._expect_request(Side.OPEN, message)
         part = message.request_body.body
         self._held_bytes += len(part)
@@ -189,6 +191,11 @@ class Exchange:
         if self._request_mode in BUFFERED:
             return self._decide(b"", Asked("request_trailers"))
         return self._decide_and_forward(messages.CONTINUE_REQUEST_TRAILERS)
+
+    def _repeats_the_end(self, message: ProcessingRequest) -> bool:
+        """Some proxies send the last piece of a large full-duplex body twice (Envoy 1.35 to 1.37, its issue 46237)."""
+        ended = self._request is Side.ENDED and self._request_mode == FULL_DUPLEX and not self.responding
+        return ended and message.request_body.end_of_stream
 
     def _expect_request(self, side: Side, message: ProcessingRequest) -> None:
         if self._request is not side or self.responding:

@@ -409,6 +409,17 @@ def test_a_lean_stream_that_ends_frees_its_endpoint_even_if_the_access_log_never
 # Violations.
 
 
+def test_an_end_of_the_body_that_the_proxy_repeats_is_not_read_again(exchange: Exchange) -> None:
+    exchange.received(request_headers(), 0)
+    whole = completion()
+    assert exchange.received(request_body(whole[:20], end_of_stream=False), 0) == []
+    _, *pieces = read(exchange.received(request_body(whole[20:]), 0))
+    sent = [piece.request_body.response.body_mutation.streamed_response for piece in pieces]
+    assert b"".join(piece.body for piece in sent) == whole
+    assert exchange.received(request_body(whole[20:]), 0) == []
+    assert len(read(exchange.received(response_headers(), 0))) == 1
+
+
 def test_messages_out_of_order_are_violations_and_leak_nothing() -> None:
     steps = {
         "request headers": request_headers,
