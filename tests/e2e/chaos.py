@@ -98,12 +98,13 @@ class Picker:
 
     async def in_flight(self) -> int:
         """Requests that it counts."""
-        return int(json.loads((await self.get("/debug/endpoints"))[1])["in_flight"])
+        return int(await self.metric("llm_d_epp_request_running"))
 
     async def fresh(self) -> dict[str, bool]:
         """By endpoint: whether its numbers are believed."""
-        endpoints = json.loads((await self.get("/debug/endpoints"))[1])["endpoints"]
-        return {each["address"]: each["fresh"] for each in endpoints}
+        page = (await self.get("/metrics"))[1]
+        found = re.findall(r'^tierwise_endpoint_fresh{endpoint="(.*)"} (\S+)$', page, re.MULTILINE)
+        return {address: float(value) == 1 for address, value in found}
 
     async def metric(self, name: str) -> float:
         """The sum of a metric over its labels."""
