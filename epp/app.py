@@ -7,7 +7,6 @@ transport ─► ext-proc, access log, health ─► director ─► pool, ledge
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 import time
@@ -21,6 +20,7 @@ from epp import extproc
 from epp.accesslog import AccessLog
 from epp.admin import Admin
 from epp.certificates import Certificate, certificate_readings
+from epp.chore import Chore, Uncaught
 from epp.config.plan import Plan, ScrapeParameters
 from epp.decision import Cause, Outcome
 from epp.director import Director
@@ -213,11 +213,14 @@ class App:
         await self._closing.aclose()
 
     async def _start(self, stack: AsyncExitStack) -> None:
-        settings = self._settings
+        settings, loop, uncaught = self._settings, asyncio.get_running_loop(), Uncaught()
+        uncaught.watch(loop)
+        stack.callback(uncaught.leave, loop)
+        self.telemetry.gauge_source(uncaught.readings)
         await self._list_endpoints(stack)
         if self._plan.scrape is not None:
             await self._scrape(stack, self._plan.scrape)
-        stack.push_async_callback(cancelled, asyncio.create_task(self._expire(), name="expire-leases"))
+        stack.push_async_callback(Chore("expire-leases", self._expire).stop)
         of_requests = extproc.methods(self.director, settings.exchange)
         if settings.stream_metrics:
             streams = StreamCounts(asyncio.get_running_loop().time)
@@ -271,8 +274,7 @@ class App:
         """Have ``certificate`` among the metrics, and followed if asked to."""
         self._certificates.append(certificate)
         if reload and certificate.folder is not None:
-            following = asyncio.create_task(certificate.follow(), name=f"follow {certificate.flag}")
-            stack.push_async_callback(cancelled, following)
+            stack.push_async_callback(Chore(f"follow {certificate.flag}", certificate.follow).stop)
 
     async def _list_endpoints(self, stack: AsyncExitStack) -> None:
         settings, found = self._settings, self._plan.discovery
@@ -329,10 +331,3 @@ class App:
 
     def _ended(self, pick_id: int, cause: Cause) -> None:
         self.director.ended(pick_id, Outcome(cause))
-
-
-async def cancelled(task: asyncio.Task[None]) -> None:
-    """Cancel ``task`` and wait until it has ended."""
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
+from epp.chore import Chore
 from epp.config.plan import Plan
 from epp.errors import ConfigError
 from epp.followed_files import FollowedFiles
@@ -41,19 +41,17 @@ class ConfigReload:
         self._now = now
         self._since = now()
         self._file = file
-        self._follower: asyncio.Task[None] | None = None
+        self._follower: Chore | None = None
 
     def start(self) -> None:
         """Follow the file."""
-        self._follower = asyncio.get_running_loop().create_task(self._follow(), name="config-reload")
+        self._follower = Chore("config-reload", self._follow)
 
     async def stop(self) -> None:
         """Follow no more."""
         self._file.stop()
         if self._follower is not None:
-            self._follower.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._follower
+            await self._follower.stop()
             self._follower = None
 
     def readings(self) -> Iterator[Reading]:

@@ -6,11 +6,11 @@ import asyncio
 import logging
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from epp.chore import Chore
 from epp.discovery.listing import Listing, read_listing
 from epp.errors import ConfigError
 from epp.followed_files import LOOK_EVERY_S, FollowedFiles
@@ -36,7 +36,7 @@ class FileDiscovery:
         self._watch = watch
         self._file = FollowedFiles(path, look_every_s=look_every_s)
         self._resolved: dict[str, str] = {}
-        self._watcher: asyncio.Task[None] | None = None
+        self._watcher: Chore | None = None
 
     async def start(self) -> None:
         """Take the file's list, and follow the file if asked to.
@@ -50,15 +50,13 @@ class FileDiscovery:
                 raise
             self._refused(error)
         if self._watch:
-            self._watcher = asyncio.get_running_loop().create_task(self._follow(), name="file-discovery")
+            self._watcher = Chore("file-discovery", self._follow)
 
     async def stop(self) -> None:
         """Follow no more."""
         self._file.stop()
         if self._watcher is not None:
-            self._watcher.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._watcher
+            await self._watcher.stop()
             self._watcher = None
 
     def readings(self) -> Iterator[Reading]:

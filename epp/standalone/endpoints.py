@@ -14,6 +14,7 @@ import msgspec
 from envoy_data_plane.envoy.service.discovery.v3 import DiscoveryResponse
 from envoy_data_plane.google.protobuf import Any
 
+from epp.chore import Chore
 from epp.standalone.clusters import ENDPOINTS, assignment, member
 from scorers.base import Candidate, Slot
 
@@ -59,7 +60,7 @@ class EndpointsFile:
         self._addresses = dict.fromkeys(addresses)
         self._changed = asyncio.Event()
         write_endpoints(path, list(self._addresses))
-        self._writer = asyncio.create_task(self._write_changes(), name="write-endpoints")
+        self._writer = Chore("write-endpoints", self._write_changes)
 
     def endpoint_added(self, candidate: Candidate) -> None:
         """Let the proxy know of it."""
@@ -76,9 +77,7 @@ class EndpointsFile:
 
     async def close(self) -> None:
         """Write no more."""
-        self._writer.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._writer
+        await self._writer.stop()
 
     async def _write_changes(self) -> None:
         while True:
@@ -99,3 +98,6 @@ class EndpointsFile:
                 log.error("%s: %s; trying again in %g s", self._path, error.strerror or error, RETRY_S)  # noqa: TRY400
                 await asyncio.sleep(RETRY_S)
                 self._changed.set()
+            except Exception:
+                self._changed.set()  # the chore begins again, with what was to be written
+                raise

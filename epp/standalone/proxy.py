@@ -11,7 +11,9 @@ from pathlib import Path
 
 from envoy_data_plane.envoy.config.bootstrap.v3 import Bootstrap
 
+from epp.chore import Chore
 from epp.standalone.admin import ProxyAdmin
+from epp.standalone.binary import version
 from epp.standalone.bootstrap import bootstrap
 from epp.standalone.errors import StartError
 from epp.standalone.process import TetheredProcess
@@ -56,10 +58,11 @@ class Proxy:
         self._configure = configure
         self._admin = ProxyAdmin(settings.admin_port)
         self._config = folder / "envoy.json"
+        self._binary = binary
         self._command = [str(binary), "--config-path", str(self._config), "--disable-hot-restart"]
         self._command += ["--log-level", "info" if verbose else "warning"]
         self._process: TetheredProcess | None = None
-        self._supervision: asyncio.Task[None] | None = None
+        self._supervision: Chore | None = None
         self._restarts = 0
 
     def statistics(self) -> ProxyStatistics:
@@ -71,14 +74,13 @@ class Proxy:
 
         Raises: StartError with the end of Envoy's log when it ends instead, or is not ready in time.
         """
-        process = await self._launch()
-        self._supervision = asyncio.create_task(self._supervise(process), name="supervise-envoy")
+        await self._launch()
+        self._supervision = Chore("supervise-envoy", self._supervise)
 
     async def stop(self, drain_timeout_s: float) -> None:
         """Let the requests under way end, for at most ``drain_timeout_s``, then end the process."""
         if self._supervision is not None:
-            self._supervision.cancel()
-            await asyncio.wait({self._supervision})
+            await self._supervision.stop()
         if self._process is None:
             return
         try:
@@ -89,40 +91,46 @@ class Proxy:
         finally:
             await self._end()
 
-    async def _launch(self) -> TetheredProcess:
-        """Start the process and wait until it is ready; nothing runs when this raises."""
-        self._config.parent.mkdir(parents=True, exist_ok=True)  # each time: somebody may have tidied up
-        self._config.write_text(self._configure(self.settings).to_json(indent=2))
-        self._process = process = await TetheredProcess.start(self._command)
+    async def _launch(self) -> None:
+        """Start the process and wait until it is ready; nothing runs when this raises. Raises: StartError."""
+        try:
+            self._config.parent.mkdir(parents=True, exist_ok=True)  # each time: somebody may have tidied up
+            self._config.write_text(self._configure(self.settings).to_json(indent=2))
+            self._process = process = await TetheredProcess.start(self._command)
+        except OSError as error:  # a full disk, no process to be had
+            raise StartError(f"Envoy cannot be started: {error}") from error
         ended = asyncio.ensure_future(process.wait())
         ready = asyncio.ensure_future(self._admin.until_ready())
         try:
             await asyncio.wait({ended, ready}, timeout=READY_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
             if ready.done() and not ended.done():
-                return process
+                return
             why = "ended at once" if ended.done() else f"was not ready within {READY_WITHIN_S:g} s"
-        except asyncio.CancelledError:
+        except BaseException:
             await self._end()
             raise
         finally:
             ended.cancel()
             ready.cancel()
         await self._end()
-        raise StartError(f"Envoy {why}; the end of its log:\n{process.tail()}")
+        what = await version(self._binary)
+        raise StartError(f"Envoy {why}; {self._binary} is {what}; the end of its log:\n{process.tail()}")
 
-    async def _supervise(self, process: TetheredProcess) -> None:
+    async def _supervise(self) -> None:
         deaths = 0
         clock = asyncio.get_running_loop().time
         while True:
-            began = clock()
-            status = await process.wait()
-            self._process = None
-            lived_long = clock() - began > LIVED_LONG_S
-            log.error("Envoy ended with status %d; the end of its log:\n%s", status, process.tail())
-            process, deaths = await self._restart(0 if lived_long else deaths)
+            if (process := self._process) is not None:
+                began = clock()
+                status = await process.wait()
+                self._process = None
+                if clock() - began > LIVED_LONG_S:
+                    deaths = 0
+                log.error("Envoy ended with status %d; the end of its log:\n%s", status, process.tail())
+            deaths = await self._restart(deaths)
 
-    async def _restart(self, deaths: int) -> tuple[TetheredProcess, int]:
-        """A new process, however many tries it takes, and the deaths in a row until then."""
+    async def _restart(self, deaths: int) -> int:
+        """Start a new process, however many tries it takes; returns the deaths in a row until then."""
         while True:
             deaths += 1
             delay_s = restart_delay_s(deaths)
@@ -130,12 +138,12 @@ class Proxy:
             await asyncio.sleep(delay_s)
             self._restarts += 1
             try:
-                process = await self._launch()
+                await self._launch()
             except StartError as error:
                 log.error("%s", error)  # noqa: TRY400 - its sentence says all, and the next try follows
             else:
                 log.warning("Envoy serves again after %d restarts", self._restarts)
-                return process, deaths
+                return deaths
 
     async def _end(self) -> None:
         if self._process is not None:

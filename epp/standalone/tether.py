@@ -16,7 +16,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Never return: exec, or exit."""
+    """Never return: exec, or exit with a sentence on standard error."""
     parent, program = int(sys.argv[1]), sys.argv[2]
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -24,7 +24,10 @@ def main() -> None:
         sys.exit(1)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    os.execv(program, sys.argv[2:])  # noqa: S606 - its own arguments
+    try:
+        os.execv(program, sys.argv[2:])  # noqa: S606 - its own arguments
+    except OSError as error:
+        sys.exit(f"{program}: {error.strerror}")
 
 
 if __name__ == "__main__":

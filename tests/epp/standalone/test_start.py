@@ -101,6 +101,45 @@ def test_a_program_that_does_not_start_is_reported_with_the_end_of_its_log(tmp_p
         asyncio.run(Proxy(broken, settings, tmp_path).start())
 
 
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (
+            "#!/bin/sh\necho 'envoy  version: 9e55809/1.22.0/Clean/RELEASE/BoringSSL'\n",
+            r"is Envoy 1\.22\.0 \(tested with",
+        ),
+        ("#!/bin/sh\necho hello\n", r"is no Envoy: it does not say an Envoy's version"),
+        ("\0\0\0\0", r"(?s)is no program that can be run here.*Exec format error"),
+    ],
+    ids=["old", "other", "garbage"],
+)
+def test_a_program_that_is_another_version_or_no_envoy_is_called_so(tmp_path: Path, script: str, said: str) -> None:
+    other = tmp_path / "envoy"
+    other.write_text(script)
+    other.chmod(0o755)
+    settings = ProxySettings(port=1, admin_port=2, picker_port=3, endpoints_file=tmp_path / "e.json")
+    with pytest.raises(StartError, match=said):
+        asyncio.run(Proxy(other, settings, tmp_path).start())
+
+
+@pytest.mark.e2e
+def test_an_envoy_that_cannot_be_started_again_is_tried_until_it_can(
+    loop: Background, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    with stage(loop, tmp_path) as running:
+        first = running.proxy.statistics()
+        assert first.pid is not None
+        config = tmp_path / "envoy.json"
+        config.unlink()
+        config.mkdir()  # as good as a full disk
+        os.kill(first.pid, signal.SIGKILL)
+        loop.until(lambda: "Envoy cannot be started: " in caplog.text)
+        config.rmdir()
+        loop.until(lambda: "Envoy serves again" in caplog.text)
+        assert running.ask().status == 200
+
+
 def alive(pid: int) -> bool:
     status = Path(f"/proc/{pid}/stat")
     return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
