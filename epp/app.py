@@ -46,6 +46,7 @@ from epp.readings import (
 )
 from epp.reload import ConfigReload
 from epp.resolve import resolve
+from epp.retiring import until_nobody_comes
 from epp.scrape.pace import Pace
 from epp.scrape.scraper import Scraper
 from epp.streams import StreamCounts
@@ -58,9 +59,6 @@ from scorers.prefix_cache import PrefixCache
 log = logging.getLogger(__name__)
 
 EXPIRE_EVERY_S = 1.0
-QUIET_S, LOOK_EVERY_S = 5.0, 0.1
-"""How long no stream must have begun before a picker that is not ready closes its port. A guess: two rounds of a
-proxy's health check, which is every 2 s in the charts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,17 +190,8 @@ class App:
         """Be not ready at once, and serve on until nobody has come for a while, for at most ``timeout_s``: a proxy that
         checks the picker's health needs a moment to hear of it."""
         self.drain()
-        if not self._server.statistics().connections:
-            return
-        clock = asyncio.get_running_loop().time
-        now, seen = clock(), -1
-        until = now + timeout_s
-        quiet_since = now
-        while now < until and now < quiet_since + QUIET_S:
-            if (total := self._server.statistics().streams_total) != seen:
-                seen, quiet_since = total, now
-            await asyncio.sleep(min(LOOK_EVERY_S, until - now))
-            now = clock()
+        counts_connections = self._settings.transport is not Transport.GRPCIO
+        await until_nobody_comes(self._server.statistics, timeout_s, counts_connections=counts_connections)
 
     async def stop(self, drain_timeout_s: float) -> None:
         """Be not ready at once, send away who waits, let the streams under way end, for at most that long, and close
