@@ -12,6 +12,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
+from epp.readiness import Readiness
 from epp.telemetry import Exposition, Frozen
 
 COMPRESS_FROM_BYTES = 4096
@@ -22,11 +23,11 @@ class Admin:
     """An HTTP server. Owner: the event loop that started it. Numbers are copied there and written in a thread: a page
     with many model names takes longer than a request may wait."""
 
-    def __init__(self, exposition: Exposition, ready: Callable[[], bool]) -> None:
+    def __init__(self, exposition: Exposition, readiness: Callable[[], Readiness]) -> None:
         self._exposition = exposition
         of_process = CollectorRegistry()
         self._of_process = [make(registry=of_process) for make in (ProcessCollector, PlatformCollector, GCCollector)]
-        self._ready = ready
+        self._readiness = readiness
         self._runner: web.AppRunner | None = None
         self._tls: ssl.SSLContext | None = None
 
@@ -80,4 +81,5 @@ class Admin:
         return web.Response(text="ok\n")
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        return web.Response(text="ready\n") if self._ready() else web.Response(status=503, text="not ready\n")
+        ready, sentence = self._readiness()
+        return web.Response(status=200 if ready else 503, text=f"{sentence}\n")

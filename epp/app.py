@@ -36,6 +36,7 @@ from epp.ledger import Ledger
 from epp.options import DebugOptions, MetricsTlsOptions, TlsOptions, Transport
 from epp.pool import Endpoint, Pool
 from epp.ports import listening
+from epp.readiness import readiness
 from epp.readings import (
     access_log_readings,
     director_readings,
@@ -240,7 +241,10 @@ class App:
             build_ref=version("tierwise"),
             deprecated=settings.deprecated_metrics,
         )
-        admin = Admin(exposition, lambda: self.health.serving)
+        admin = Admin(
+            exposition,
+            lambda: readiness(self.health, self._discovery, self.pool, scraped=self._plan.scrape is not None),
+        )
         stack.push_async_callback(admin.stop)
         if settings.metrics_tls is not None:
             certificate = metrics_certificate(settings.metrics_tls)

@@ -22,7 +22,7 @@ MAX_DEPTH = 50
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one where the wheel brings it: 10 times faster
 
 
-def parse(raw: bytes, begins: str = "apiVersion and kind") -> dict[str, object]:
+def parse(raw: bytes, begins: str = "apiVersion and kind", *, most_values: int = MAX_VALUES) -> dict[str, object]:
     """The mapping that ``raw`` writes; ``begins`` says, for an error, which keys it has.
 
     Raises: ConfigError naming line, key path or limit.
@@ -33,14 +33,14 @@ def parse(raw: bytes, begins: str = "apiVersion and kind") -> dict[str, object]:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"byte {error.start} is not UTF-8; save the file as UTF-8") from error
-    data = _load(text)
+    data = _load(text, most_values)
     if not isinstance(data, dict):
         kind = "nothing" if data is None else f"a {type(data).__name__}"
         raise ConfigError(f"holds {kind}; it must be a mapping that starts with {begins}")
     return data
 
 
-def _load(text: str) -> object:
+def _load(text: str, most_values: int) -> object:
     loader = None
     try:
         _check_depth(text)
@@ -48,7 +48,7 @@ def _load(text: str) -> object:
         node = loader.get_single_node()
         if node is None:
             return None
-        _check(node)
+        _check(node, most_values)
         return loader.construct_document(node)
     except yaml.YAMLError as error:
         raise ConfigError(f"not YAML: {_one_line(error)}") from error
@@ -78,7 +78,7 @@ def _check_depth(text: str) -> None:
             raise ConfigError(f"line {line}: nested deeper than {MAX_DEPTH} levels")
 
 
-def _check(root: yaml.Node) -> None:
+def _check(root: yaml.Node, most_values: int) -> None:
     """Bound the size of the tree under ``root``, aliases expanded, and find keys that are written twice."""
     sizes: dict[int, int] = {}  # values under a node, aliases expanded
     open_nodes: set[int] = set()
@@ -91,8 +91,8 @@ def _check(root: yaml.Node) -> None:
         open_nodes.add(id(node))
         total = 1 + sum(size(child, where) for child, where in _children(node, path))
         open_nodes.remove(id(node))
-        if total > MAX_VALUES:
-            raise ConfigError(f"{path or 'top level'}: more than {MAX_VALUES:,} values, aliases expanded")
+        if total > most_values:
+            raise ConfigError(f"{path or 'top level'}: more than {most_values:,} values, aliases expanded")
         sizes[id(node)] = total
         return total
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import stat
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -21,22 +22,43 @@ from epp.telemetry.gauges import Reading
 log = logging.getLogger(__name__)
 
 MAX_FILE_BYTES = 1 << 20
+MAX_SKIPPED_LOGGED = 20
+ASK_AGAIN_S = 5.0
+"""Between two questions for the names of hosts that nobody knows yet: engines and their names come up after the file.
+A guess."""
 
 
 class FileDiscovery:
     """Keeps a pool as a file lists it. Owner: the event loop."""
 
-    def __init__(self, pool: Pool, path: Path, *, watch: bool, look_every_s: float = LOOK_EVERY_S) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        path: Path,
+        *,
+        watch: bool,
+        look_every_s: float = LOOK_EVERY_S,
+        ask_again_s: float = ASK_AGAIN_S,
+        resolve: Callable[[Sequence[str]], Awaitable[Sequence[str]]] = resolve,
+    ) -> None:
         self.loaded = False
         """Whether a list was ever taken: before, nobody should be served."""
+        self.trouble: str | None = None
+        """Why the file as it is now cannot be used; None when it is in use."""
         self.reloads = 0
         self.errors = 0
         self._path = path
         self._pool = pool
         self._watch = watch
         self._file = FollowedFiles(path, look_every_s=look_every_s)
+        self._ask_again_s = ask_again_s
+        self._resolve = resolve
         self._resolved: dict[str, str] = {}
-        self._watcher: Chore | None = None
+        self._listing = Listing((), ())
+        self._skipped: list[str] = []
+        self._unknown = 0  # hosts whose names have no address yet
+        self._using = asyncio.Lock()
+        self._chores: list[Chore] = []
 
     async def start(self) -> None:
         """Take the file's list, and follow the file if asked to.
@@ -50,14 +72,15 @@ class FileDiscovery:
                 raise
             self._refused(error)
         if self._watch:
-            self._watcher = Chore("file-discovery", self._follow)
+            self._chores.append(Chore("file-discovery", self._follow))
+        self._chores.append(Chore("file-discovery-names", self._ask_again))
 
     async def stop(self) -> None:
         """Follow no more."""
         self._file.stop()
-        if self._watcher is not None:
-            await self._watcher.stop()
-            self._watcher = None
+        for chore in self._chores:
+            await chore.stop()
+        self._chores.clear()
 
     def readings(self) -> Iterator[Reading]:
         """For ``Telemetry.gauge_source``."""
@@ -66,6 +89,12 @@ class FileDiscovery:
             ("tierwise_discovery_errors", "Changes of the file that could not be used.", self.errors),
         ):
             yield Reading(name, text, (), [((), count)], counter=True)
+        current = float(self.trouble is None and self.loaded)
+        for name, text, value in (
+            ("tierwise_discovery_current", "1 while the endpoints in use are those of the file.", current),
+            ("tierwise_discovery_skipped_entries", "Entries of the list in use that are left out.", len(self._skipped)),
+        ):
+            yield Reading(name, text, (), [((), value)])
 
     async def _follow(self) -> None:
         async for _ in self._file.changes():
@@ -76,17 +105,39 @@ class FileDiscovery:
 
     async def _load(self) -> None:
         """Take the file's list. Raises: ConfigError; the endpoints are as before then."""
-        self._file.seen()
-        listing = await asyncio.to_thread(self._read)  # a large list takes longer than a decision may wait
-        endpoints, skipped = await self._with_addresses(listing)
-        if listing.endpoints and not endpoints:
+        async with self._using:
+            self._file.seen()
+            self._listing = await asyncio.to_thread(self._read)  # a large list takes longer than a decision may wait
+            await self._use()
+            self.reloads += 1
+            log.info("%s: %d endpoints, %d entries skipped", self._path, len(self._pool), len(self._skipped))
+
+    async def _use(self) -> None:
+        """Make the list the pool. Raises: ConfigError; the endpoints are as before then."""
+        endpoints, skipped = await self._with_addresses(self._listing)
+        if self._listing.endpoints and not endpoints:
             raise ConfigError(f"{self._path}: no host is known; the first: {skipped[-1]}")
         self._pool.replace(endpoints)
-        self.loaded = True
-        self.reloads += 1
-        for sentence in skipped:
-            log.warning("%s: skipped: %s", self._path, sentence)
-        log.info("%s: %d endpoints, %d entries skipped", self._path, len(endpoints), len(skipped))
+        self.loaded, self.trouble = True, None
+        if skipped != self._skipped:
+            for sentence in skipped[:MAX_SKIPPED_LOGGED]:
+                log.warning("%s: skipped: %s", self._path, sentence)
+            if len(skipped) > MAX_SKIPPED_LOGGED:
+                log.warning("%s: skipped: %d more", self._path, len(skipped) - MAX_SKIPPED_LOGGED)
+        self._skipped = skipped
+
+    async def _ask_again(self) -> None:
+        """Hosts that were unknown may be known by now."""
+        while True:
+            await asyncio.sleep(self._ask_again_s)
+            if not self._unknown:
+                continue
+            async with self._using:
+                before = self._unknown
+                with suppress(ConfigError):  # said when the file was read
+                    await self._use()
+                if self._unknown < before:
+                    log.info("%s: %d endpoints; hosts are known now", self._path, len(self._pool))
 
     def _read(self) -> Listing:
         """Raises: ConfigError."""
@@ -110,14 +161,15 @@ class FileDiscovery:
         A name that was known before and is not now keeps its address: name servers fail more often than hosts move.
         """
         found: dict[str, Endpoint] = {}
-        skipped = list(listing.skipped)
+        skipped, unknown = list(listing.skipped), 0
         for endpoint, answer in zip(
             listing.endpoints,
-            await asyncio.gather(*(resolve([e.address]) for e in listing.endpoints), return_exceptions=True),
+            await asyncio.gather(*(self._resolve([e.address]) for e in listing.endpoints), return_exceptions=True),
             strict=True,
         ):
             if isinstance(answer, BaseException):
                 if endpoint.address not in self._resolved:
+                    unknown += 1
                     skipped.append(str(answer))
                     continue
             else:
@@ -130,9 +182,12 @@ class FileDiscovery:
         self._resolved = {
             e.address: self._resolved[e.address] for e in listing.endpoints if e.address in self._resolved
         }
+        self._unknown = unknown
         return list(found.values()), skipped
 
     def _refused(self, error: Exception) -> None:
         self.errors += 1
+        self.trouble = str(error) or type(error).__name__
         expected = isinstance(error, ConfigError)
-        log.error("%s; the endpoints stay as they are", error, exc_info=None if expected else error)
+        kept = "the endpoints stay as they are" if self.loaded else "nobody is served until there is a list"
+        log.error("%s; %s", error, kept, exc_info=None if expected else error)

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from epp.admin import Admin
 from epp.ledger import Ledger
 from epp.pool import Endpoint, Pool
+from epp.readiness import Readiness
 from epp.telemetry import Exposition, Telemetry
 
 
@@ -31,7 +32,7 @@ async def stage() -> AsyncIterator[Stage]:
     pool = Pool()
     pool.replace([Endpoint("10.0.0.1:8000", "default/a", {"role": "decode"})])
     ledger, ready = Ledger(pool), [True]
-    admin = Admin(Exposition(Telemetry(), pool, ledger), lambda: ready[0])
+    admin = Admin(Exposition(Telemetry(), pool, ledger), lambda: Readiness(ready[0], "as told"))
     port = await admin.start("127.0.0.1", 0)
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http:
@@ -70,7 +71,7 @@ def test_readiness_follows_what_it_is_told_and_health_is_being_there(ready: bool
         async with stage() as s:
             s.ready[0] = ready
             async with s.http.get("/readyz") as response:
-                assert response.status == status
+                assert (response.status, await response.text()) == (status, "as told\n")
             async with s.http.get("/healthz") as response:
                 assert response.status == 200
 
@@ -90,7 +91,7 @@ def test_a_port_that_is_taken_is_an_oserror_and_leaves_nothing_behind() -> None:
     async def scenario() -> None:
         pool = Pool()
         ledger = Ledger(pool)
-        admin = Admin(Exposition(Telemetry(), pool, ledger), lambda: True)
+        admin = Admin(Exposition(Telemetry(), pool, ledger), lambda: Readiness(True, "ready"))
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
