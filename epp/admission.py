@@ -13,6 +13,7 @@ import msgspec
 
 from epp.decision import Outcome, RequestHead, RequestLabels
 from epp.errors import EppError
+from epp.tracing.trace import Trace
 from scorers.base import Request
 
 
@@ -26,6 +27,10 @@ class Arrival(msgspec.Struct, frozen=True):
     """Of the body as the client sent it."""
     body: bytes | None = None
     """What to send instead of it; None for the same bytes."""
+    traceparent: str = ""
+    """What the engine is to be told of the trace; empty to leave the client's as it is."""
+    trace: Trace | None = None
+    """Where this request is traced."""
 
 
 Resume: TypeAlias = Callable[[EppError | None], None]

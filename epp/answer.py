@@ -61,6 +61,8 @@ class Asked:
             clear_route_cache=settings.clear_route_cache,
             emit_scores=settings.emit_endpoint_scores,
         )
+        if decision.traceparent and self.place != "request_trailers":  # too late there to set a header
+            answer += messages.with_traceparent(self.place, decision.traceparent)
         if self.forward is None:
             return [answer, *self.after]
         return [answer, *messages.chunks("request_body", self.forward, end_of_stream=self.ends), *self.after]

@@ -53,6 +53,10 @@ from epp.scrape.scraper import Scraper
 from epp.streams import StreamCounts
 from epp.telemetry import Exposition, Source, Telemetry
 from epp.tls import ext_proc_certificate, metrics_certificate, metrics_context
+from epp.tracing.opening import open_tracer
+from epp.tracing.queue import TraceQueue
+from epp.tracing.settings import TraceSettings
+from epp.tracing.tracer import Tracer
 from epp.transport import Tls, open_server
 from epp.wire.limits import Limits
 from scorers.prefix_cache import PrefixCache
@@ -92,6 +96,7 @@ class Settings:
     """The plan of the file as it is now; takes the one in use as ``before``. Raises: ConfigError."""
     deprecated_metrics: bool = False
     """Expose the older names of metrics, too."""
+    tracing: TraceSettings | None = None
     stream_metrics: bool = False
     """Count the ext-proc port's streams, their ends and how long they lasted."""
 
@@ -106,6 +111,7 @@ class App:
         self.telemetry = Telemetry(
             sample_ratio=settings.sample_ratio, producers={p.name: p.type_name for p in plan.profile.producers}
         )
+        self._traces: TraceQueue | None = None
         self._gate = Gate(self.pool, lambda labels: self.telemetry.requests(labels).labels, time.monotonic)
         self.director = Director(
             plan.parser,
@@ -115,6 +121,7 @@ class App:
             self.telemetry,
             admission=self._gate.use(plan.admission),
             objectives=plan.admission.objectives,
+            tracer=self._tracer(settings.tracing),
         )
         self.access_log = AccessLog(self.director)
         self.health = Health(self._listed)
@@ -132,6 +139,14 @@ class App:
         async with AsyncExitStack() as stack:
             await self._start(stack)
             self._closing = stack.pop_all()
+
+    def _tracer(self, settings: TraceSettings | None) -> Tracer | None:
+        opened = open_tracer(settings) if settings is not None else None
+        if opened is None:
+            return None
+        tracer, self._traces = opened
+        self.telemetry.gauge_source(tracer.readings)
+        return tracer
 
     @property
     def changes_responses(self) -> bool:
@@ -207,6 +222,8 @@ class App:
         uncaught.watch(loop)
         stack.callback(uncaught.leave, loop)
         self.telemetry.gauge_source(uncaught.readings)
+        if self._traces is not None:
+            stack.push_async_callback(asyncio.to_thread, self._traces.stop)
         await self._list_endpoints(stack)
         if self._plan.scrape is not None:
             await self._scrape(stack, self._plan.scrape)

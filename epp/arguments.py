@@ -20,6 +20,7 @@ from epp.options import (
     StandaloneOptions,
     TlsOptions,
 )
+from epp.tracing.settings import trace_settings
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ Given = Mapping[str, Any]
 
 _OFF = (
     ("metrics-endpoint-auth", "it asks Kubernetes, and there is none"),
-    ("tracing", "traces are not written yet"),
+    ("tracing", "OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT turn it on, too"),
     ("enable-pprof", "Go profiles do not exist here"),
 )
 """Flags that are on by default in the Go picker and off here, and why."""
@@ -67,8 +68,9 @@ def normalise(arguments: Sequence[str], flags: Sequence[Flag]) -> list[str]:
 def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
     """The options of ``tierwise serve``. Raises: ConfigError naming the flag."""
     _refuse(given)
-    given = dict(given)
-    notices = _off(given)
+    tracing = trace_settings(given.get("tracing"), environment)
+    notices = _off(given if tracing is None else {**given, "tracing": True})
+    given = {name: value for name, value in given.items() if name != "tracing"}
     tls, metrics_tls = _encryption(given, notices)
     _log_flags(given)
     _one_config(given)
@@ -80,12 +82,13 @@ def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
     if given.get("model-server-metrics-port") == 0:
         del given["model-server-metrics-port"]
     options = ServeOptions(notices=tuple(notices), endpoints=_endpoints(given), tls=tls, metrics_tls=metrics_tls)
-    return _set(options, given, SERVE)
+    return replace(_set(options, given, SERVE), tracing=tracing)
 
 
-def standalone_options(given: Given, flags: Sequence[Flag]) -> StandaloneOptions:
+def standalone_options(given: Given, flags: Sequence[Flag], environment: Mapping[str, str]) -> StandaloneOptions:
     """The options of ``tierwise standalone``. Raises: ConfigError naming the flag."""
     given = dict(given)
+    tracing = trace_settings(given.pop("tracing", None), environment)
     notices: list[str] = []
     _one_config(given)
     _clamp_refresh(given, notices)
@@ -96,7 +99,8 @@ def standalone_options(given: Given, flags: Sequence[Flag]) -> StandaloneOptions
         if given.get("fail-open") == closed:
             raise ConfigError(f"--fail-open and --fail-closed cannot both be {str(closed).lower()}; give one of them")
         given["fail-open"] = not closed
-    return _set(StandaloneOptions(notices=tuple(notices), endpoints=_endpoints(given)), given, flags)
+    made = StandaloneOptions(notices=tuple(notices), endpoints=_endpoints(given), tracing=tracing)
+    return _set(made, given, flags)
 
 
 def explain_options(given: Given, flags: Sequence[Flag]) -> ExplainOptions:

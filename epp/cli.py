@@ -70,7 +70,7 @@ PROGRAMS = (
             ("endpoints from a file that is watched", "tierwise standalone --endpoints-file endpoints.yaml"),
         ),
         flags.STANDALONE,
-        lambda given: arguments.standalone_options(given, flags.STANDALONE),
+        lambda given: arguments.standalone_options(given, flags.STANDALONE, os.environ),
         "epp.standalone.command", "run_standalone", "standalone",
     ),
     Program(

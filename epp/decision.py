@@ -22,6 +22,8 @@ class RequestHead(msgspec.Struct, frozen=True):
     """Lower-case names, pseudo-headers included; the last of repeated ones."""
     subset: frozenset[str] | None = None
     """The ``address:port`` values the proxy allows; None when it names no subset, empty when it allows none."""
+    received_s: float = 0.0
+    """When, by the clock of the requests; 0 when nobody says."""
 
     @property
     def path(self) -> str:
@@ -59,6 +61,8 @@ class Decision(msgspec.Struct, frozen=True):
     response_headers: Mapping[str, str] = {}
     """To be set on the response, lower-case names; a proxy that keeps responses to itself does not set them."""
     reason: str = ""
+    traceparent: str = ""
+    """To be set on the request; empty to leave the client's as it is."""
 
     @property
     def destination(self) -> str:

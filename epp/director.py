@@ -15,6 +15,8 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from msgspec import structs
+
 from epp import story
 from epp.admission import Admission, Arrival, Resume, Wait
 from epp.decision import Decision, Outcome, RequestHead, RequestLabels, Usage
@@ -24,6 +26,8 @@ from epp.parsers.base import Parsed, Reader
 from epp.pool import Pool
 from epp.reporting import Report
 from epp.scheduler import Profile, Timer
+from epp.tracing.trace import Trace
+from epp.tracing.tracer import Tracer
 from scorers.base import Candidate, Request
 
 MODEL_REWRITE = ("x-llm-d-model-name-rewrite", "x-gateway-model-name-rewrite")
@@ -33,6 +37,7 @@ REQUEST_ID = "x-request-id"
 DEFAULT_FAIRNESS_ID = "default-flow"
 UNKNOWN = RequestLabels()
 """Of a request that was not understood."""
+UNTRACED = ("", None)
 
 
 class Telemetry(Protocol):
@@ -76,6 +81,7 @@ class Director:
         *,
         admission: Admission | None = None,
         objectives: Mapping[str, int] | None = None,
+        tracer: Tracer | None = None,
         clock: Callable[[], float] = time.monotonic,
         choose: Callable[[Sequence[Candidate]], Candidate] = random.choice,
     ) -> None:
@@ -86,6 +92,7 @@ class Director:
         """Responses that keep the engine's name of the model, for they are compressed."""
         self._pool = pool
         self._ledger = ledger
+        self._tracer = tracer
         self._clock = clock
         self._choose = choose
         self.use(parser, profile, admission, objectives or {})
@@ -96,15 +103,19 @@ class Director:
         self._objectives = objectives
         self._parser = parser
         self._profile = profile
-        profile.time_with(self.telemetry.plugin)
+        timers = self.telemetry.plugin
+        profile.time_with(timers if self._tracer is None else self._tracer.timing(timers))
 
     def read(self, head: RequestHead, body: bytes) -> Arrival:
         """Understand a request with a body, and count it. Raises: BadRequest."""
+        traceparent, trace = self._begun(head)
         try:
             arrival = self.understand(head, body)
         except EppError as error:
-            self.refused_unread(head, error)
+            self.refused_unread(head, error, trace)
             raise
+        if traceparent:
+            arrival = structs.replace(arrival, traceparent=traceparent, trace=trace)
         self.telemetry.request_received(arrival.labels, len(body))
         return arrival
 
@@ -148,12 +159,12 @@ class Director:
 
     def refused(self, arrival: Arrival, error: EppError) -> None:
         """``arrival`` goes nowhere."""
-        self.telemetry.refused(arrival.labels, error.code)
+        self._refused(arrival.labels, arrival.trace, error)
         story.refused(arrival.request.id, error)
 
-    def refused_unread(self, head: RequestHead | None, error: EppError) -> None:
+    def refused_unread(self, head: RequestHead | None, error: EppError, trace: Trace | None = None) -> None:
         """A request goes nowhere of which no more is known than its head."""
-        self.telemetry.refused(UNKNOWN, error.code)
+        self._refused(UNKNOWN, trace, error)
         story.refused(head.headers.get(REQUEST_ID, "") if head is not None else "", error)
 
     def decide(self, head: RequestHead, body: bytes) -> Decision:
@@ -166,16 +177,21 @@ class Director:
         Raises: NoEndpoints.
         """
         labels = RequestLabels(fairness_id=first(head, FAIRNESS_ID) or DEFAULT_FAIRNESS_ID)
+        traceparent, trace = self._begun(head)
         self.telemetry.request_received(labels, 0)
         try:
-            chosen = self._choose(self.candidates(head))
+            candidates = self.candidates(head)
         except EppError as error:
-            self.telemetry.refused(labels, error.code)
+            self._refused(labels, trace, error)
             story.refused(head.headers.get(REQUEST_ID, ""), error)
             raise
-        pick_id = self._ledger.open(chosen, 0, self._clock(), story=labels)
+        chosen, now = self._choose(candidates), self._clock()
+        pick_id = self._ledger.open(chosen, 0, now, story=labels)
         story.picked_unscored(pick_id, head, chosen)
-        return Decision(pick_id=pick_id, chosen=(chosen,), labels=labels)
+        decision = Decision(pick_id=pick_id, chosen=(chosen,), labels=labels, traceparent=traceparent)
+        if self._tracer is not None and trace is not None:
+            self._tracer.placed(trace, decision, now, len(candidates))
+        return decision
 
     def ended(self, pick_id: int, outcome: Outcome) -> bool:
         """Uncount a pick and report its outcome; False when that has already happened."""
@@ -188,6 +204,8 @@ class Director:
         self.telemetry.ended(labels, outcome)
         if self._admission is not None:
             self._admission.ended(labels, outcome)
+        if self._tracer is not None:
+            self._tracer.ended(pick_id, outcome)
         story.ended(pick_id, ticket.address, outcome)
         return True
 
@@ -213,10 +231,22 @@ class Director:
         """A request is over, and the access log is to say how it ended."""
         self._ledger.leave(pick_id, now)
 
+    def _begun(self, head: RequestHead) -> tuple[str, Trace | None]:
+        """What the engine is to be told of the trace, and the trace, if this request is traced."""
+        return UNTRACED if self._tracer is None else self._tracer.begin(head, self._clock())
+
+    def _refused(self, labels: RequestLabels, trace: Trace | None, error: EppError) -> None:
+        self.telemetry.refused(labels, error.code)
+        if self._tracer is not None:
+            self._tracer.refused(trace, labels, error)
+
     def _schedule(self, arrival: Arrival) -> Decision:
-        request, labels = arrival.request, arrival.labels
+        request, labels, tracer = arrival.request, arrival.labels, self._tracer
+        if tracer is not None:
+            tracer.placing(arrival.trace)
         began = self._clock()
-        schedule = self._profile.schedule(request, self.candidates(arrival.head))
+        candidates = self.candidates(arrival.head)
+        schedule = self._profile.schedule(request, candidates)
         chosen = schedule.chosen[0]
         now = self._clock()
         pick_id = self._ledger.open(chosen, uncached_tokens(request, chosen), now, story=labels)
@@ -224,7 +254,7 @@ class Director:
         seconds = self._clock() - began
         self.telemetry.decided(labels, request, chosen, seconds)
         story.picked(pick_id, request, schedule, seconds)
-        return Decision(
+        decision = Decision(
             pick_id=pick_id,
             chosen=schedule.chosen,
             labels=labels,
@@ -233,7 +263,11 @@ class Director:
             scores=schedule.scores,
             candidates=schedule.candidates,
             response_headers=self._profile.response_headers(request, chosen),
+            traceparent=arrival.traceparent,
         )
+        if tracer is not None and arrival.trace is not None:
+            tracer.placed(arrival.trace, decision, began, len(candidates))
+        return decision
 
 
 def request_of(head: RequestHead, parsed: Parsed, now: float) -> Request:

@@ -134,7 +134,7 @@ class Exchange:
         if message.HasField("protocol_config"):
             self._request_mode = message.protocol_config.request_body_mode
             self._response.mode = message.protocol_config.response_body_mode
-        self._head = messages.request_head(message.request_headers, self._subset(message))
+        self._head = messages.request_head(message.request_headers, self._subset(message), now)
         if message.request_headers.end_of_stream:
             self._request = Side.ENDED
             return self._decide(b"", Asked("request_headers"))
@@ -205,7 +205,7 @@ class Exchange:
     def _narrow(self, message: ProcessingRequest) -> None:
         subset = self._subset(message)
         if subset is not None and self._head is not None:
-            self._head = RequestHead(self._head.headers, subset)
+            self._head = RequestHead(self._head.headers, subset, self._head.received_s)
 
     def _subset(self, message: ProcessingRequest) -> frozenset[str] | None:
         if self._settings.any_subset and message.HasField("metadata_context"):

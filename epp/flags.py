@@ -95,6 +95,11 @@ _VERBOSITY = Flag(
 )
 _ZAP_ENCODER = Flag("zap-encoder", values.one_of(LogFormat), "log.format", "log lines as text or JSON", "console|json")
 
+_TRACING = Flag(
+    "tracing", _YES, "tracing",
+    "write traces, where the variables OTEL_* say (default: true when they name an exporter or a collector)",
+)  # fmt: skip
+
 SERVE: tuple[Flag, ...] = (
     *_group("Configuration", *_CONFIG),
     *_group(
@@ -143,7 +148,8 @@ SERVE: tuple[Flag, ...] = (
     ),
     *_SCRAPING,
     *_group(
-        "Metrics",
+        "Metrics and traces",
+        _TRACING,
         Flag("enable-grpc-stream-metrics", _YES, "enable_grpc_stream_metrics",
              "count ext-proc streams, how long they last and how they end (default false)"),
         Flag("emit-deprecated-metrics", _YES, "emit_deprecated_metrics",
@@ -170,7 +176,6 @@ SERVE: tuple[Flag, ...] = (
         Flag("zap-log-level", values.log_level, "zap_log_level", "as --v, and wins over it", "LEVEL"),
     ),
     _refused("ha-enable-leader-election", _YES, "leader election needs Kubernetes; run one replica", False),
-    _refused("tracing", _YES, "traces are not written yet; set --tracing=false or leave it out", False),
     _refused("metrics-endpoint-auth", _YES, "it asks Kubernetes who may read /metrics, and there is none; set it to "
              "false or leave it out, and see --metrics-client-ca-file", False),
     _refused("enable-pprof", _YES, "Go profiles do not exist here; use py-spy on the process", False),
@@ -216,6 +221,7 @@ STANDALONE: tuple[Flag, ...] = (
         _EMIT_SCORES,
     ),
     *_SCRAPING,
+    *_group("Traces", _TRACING),
     *_group("Logging", _VERBOSITY, _ZAP_ENCODER),
 )  # fmt: skip
 

@@ -26,6 +26,7 @@ from epp.pb.ext_proc_pb2 import (
 )
 from epp.pb.processing_mode_pb2 import ProcessingMode
 from epp.reporting import Report
+from epp.tracing.context import HEADER_BYTES, TRACEPARENT
 
 DESTINATION = "x-gateway-destination-endpoint"
 SCORES = "x-gateway-destination-endpoint-scores"
@@ -65,11 +66,12 @@ CONTINUE_RESPONSE_TRAILERS = ProcessingResponse(response_trailers=TrailersRespon
 # What the proxy says.
 
 
-def request_head(headers: HttpHeaders, subset: frozenset[str] | None) -> RequestHead:
+def request_head(headers: HttpHeaders, subset: frozenset[str] | None, received_s: float = 0.0) -> RequestHead:
     """The head of a request, from its first message."""
     return RequestHead(
         headers={h.key: (h.raw_value.decode("utf-8", "replace") or h.value) for h in headers.headers.headers},
         subset=subset,
+        received_s=received_s,
     )
 
 
@@ -187,6 +189,15 @@ def reported(reports: Iterable[Report]) -> bytes:
     return answer.SerializeToString()
 
 
+def with_traceparent(place: Place, value: str) -> bytes:
+    """What to append to a ``decided`` answer of ``place``, which is not trailers, to set that header on the request.
+
+    Serialised messages in a row are one message, whose parts are merged.
+    """
+    cut = around_traceparent(place)
+    return cut.before + value.encode() + cut.after
+
+
 def immediate(error: EppError) -> bytes:
     """End the request with the status and body of ``error``; the proxy takes the gRPC status where the client speaks
     gRPC, and leaves it out elsewhere."""
@@ -219,6 +230,16 @@ def around_pick(place: Place, destination: str, digits: int, clear_route_cache: 
     # Two messages differ just where the pick stands. (To search for a filler would find a length byte like it, too.)
     at = next(i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
     return Around(one[:at], one[at + digits :])
+
+
+@lru_cache
+def around_traceparent(place: Place) -> Around:
+    """The answer that sets that header alone, around its value, which always has the same size."""
+    answer = ProcessingResponse()
+    filler = "f" * HEADER_BYTES
+    set_header(getattr(answer, place).response.header_mutation, TRACEPARENT, filler)
+    before, _, after = answer.SerializeToString().partition(filler.encode())
+    return Around(before, after)
 
 
 @lru_cache(maxsize=4096)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from epp.tracing.settings import TraceSettings
+
 MIN_REFRESH_S = 0.05
 """The least interval between two reads of an endpoint's metrics. Source: the Go picker clamps to it as well."""
 
@@ -155,6 +157,8 @@ class ServeOptions:
     metrics_source: MetricsSourceOptions = MetricsSourceOptions()
     emit_deprecated_metrics: bool = False
     enable_grpc_stream_metrics: bool = False
+    tracing: TraceSettings | None = None
+    """None for no traces."""
 
     log: LogOptions = LogOptions()
     notices: tuple[str, ...] = ()
@@ -197,6 +201,7 @@ class StandaloneOptions:
     refresh_metrics_interval_s: float = 0.05
     refresh_prometheus_metrics_interval_s: float = 5.0
     metrics_staleness_threshold_s: float = 2.0
+    tracing: TraceSettings | None = None
     log: LogOptions = LogOptions()
     notices: tuple[str, ...] = ()
 

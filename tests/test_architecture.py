@@ -33,6 +33,7 @@ HOME = {
     "grpc_health": (),
     "hpack": ("epp/wire/",),
     "httptools": ("epp/scrape/",),
+    "opentelemetry": ("epp/tracing/spans.py", "epp/tracing/exporters.py"),
     "prometheus_client": ("epp/telemetry/", "epp/admin.py", "epp/sim/", "epp/demo/"),
     "rich": ("epp/demo/", "epp/explain/", "epp/cli.py"),
     "torch": ("kvengine/",),

@@ -75,4 +75,5 @@ def settings(options: StandaloneOptions) -> Settings:
         endpoints=options.endpoints,
         endpoints_file=options.endpoints_file,
         sample_ratio=options.sample_rate if lean else 1.0,
+        tracing=options.tracing,
     )

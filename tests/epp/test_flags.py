@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -29,13 +30,15 @@ from epp.options import (
     TlsOptions,
     Transport,
 )
+from epp.tracing.settings import Exporter, TraceSettings
 
 ROOT = Path(__file__).parents[2]
 HOST_PORT = "must be host:port, such as 10.0.0.7:8000 or [fd00::7]:8000"
 OFF = (
     (
         "on by default in the Go picker and off here: --metrics-endpoint-auth (it asks Kubernetes, and there is none), "
-        "--tracing (traces are not written yet), --enable-pprof (Go profiles do not exist here)"
+        "--tracing (OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT turn it on, too), "
+        "--enable-pprof (Go profiles do not exist here)"
     ),
 )
 
@@ -43,7 +46,8 @@ OFF = (
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Run the command line with programs that hand back the options they get."""
-    monkeypatch.delenv("NAMESPACE", raising=False)
+    for name in ("NAMESPACE", *(name for name in os.environ if name.startswith("OTEL_"))):
+        monkeypatch.delenv(name, raising=False)
     got: list[Any] = []
     for program in cli.PROGRAMS:
         module = ModuleType(program.module)
@@ -263,7 +267,7 @@ GO_DEFAULTS = {
 """Of v0.9 and later. Source: the Go picker's options."""
 NO_DEFAULT = {"zap-devel", "zap-encoder", "zap-log-level", "zap-stacktrace-level", "zap-time-encoding"}
 """zap's own, whose defaults follow from one another."""
-NOT_DONE = {"metrics-endpoint-auth", "enable-pprof", "tracing"}
+NOT_DONE = {"metrics-endpoint-auth", "enable-pprof"}
 """Defaults of the Go picker that are not done here; the line in ``OFF`` names them."""
 
 
@@ -271,7 +275,7 @@ def test_every_flag_of_the_go_picker_is_known() -> None:
     assert GO_DEFAULTS.keys() | NO_DEFAULT <= {flag.name for flag in flags.SERVE}
 
 
-@pytest.mark.parametrize("name", sorted(GO_DEFAULTS.keys() - NOT_DONE))
+@pytest.mark.parametrize("name", sorted(GO_DEFAULTS.keys() - NOT_DONE - {"tracing"}))
 def test_the_go_pickers_default_written_out_changes_nothing(run: Callable[..., ServeOptions], name: str) -> None:
     assert run("serve", f"--{name}={GO_DEFAULTS[name]}") == run("serve")
 
@@ -284,6 +288,18 @@ def test_a_default_that_is_not_done_here_is_in_the_one_line_and_refused_when_ask
     assert f"--{name} (" in line
     assert refused("serve", f"--{name}=true").startswith(f"tierwise serve: --{name}=true cannot be honoured: ")
     assert not any(f"--{name}" in notice for notice in run("serve", f"--{name}=false").notices)
+
+
+@pytest.mark.parametrize("command", ["serve", "standalone"])
+def test_traces_are_off_unless_a_flag_or_a_variable_asks_for_them(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    assert run(command).tracing is None
+    assert run(command, "--tracing").tracing == TraceSettings(demanded=True)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317")
+    assert run(command).tracing == TraceSettings(Exporter.OTLP, "http://collector:4317")
+    assert not any("tracing" in notice for notice in run(command).notices)
+    assert run(command, "--tracing=false").tracing is None
 
 
 @pytest.mark.parametrize("program", cli.PROGRAMS, ids=lambda program: program.name)

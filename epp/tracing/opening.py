@@ -1,0 +1,35 @@
+"""A tracer as it was asked for; what it needs is imported here, where it is asked for."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+
+from epp.errors import ConfigError
+from epp.tracing.queue import TraceQueue
+from epp.tracing.settings import TraceSettings
+from epp.tracing.tracer import Tracer
+
+log = logging.getLogger(__name__)
+
+MISSING = "traces need the extra otel: pip install 'tierwise[otel]', or set --tracing=false"
+
+
+def open_tracer(
+    settings: TraceSettings, *, clock: Callable[[], float] = time.monotonic
+) -> tuple[Tracer, TraceQueue] | None:
+    """A tracer and its queue, which is to be stopped; None where variables ask for traces that cannot be written.
+
+    Raises: ConfigError when the flag asks for them and the library is not there.
+    """
+    try:
+        from epp.tracing.exporters import open_sink
+    except ModuleNotFoundError as error:
+        if settings.demanded:
+            raise ConfigError(MISSING) from error
+        log.warning("%s", MISSING)
+        return None
+    queue = TraceQueue(open_sink(settings, version("tierwise")))
+    return Tracer(settings.sampler, queue, clock=clock), queue

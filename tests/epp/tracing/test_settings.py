@@ -1,0 +1,58 @@
+"""What the flag and the variables ask for."""
+
+from __future__ import annotations
+
+import pytest
+
+from epp.errors import ConfigError
+from epp.tracing.sampler import Sampler
+from epp.tracing.settings import Exporter, TraceSettings, trace_settings
+
+OTLP = {"OTEL_TRACES_EXPORTER": "otlp"}
+AT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317"}
+
+
+@pytest.mark.parametrize(
+    ("flag", "environment", "expected"),
+    [
+        (None, {}, None),
+        (False, OTLP | AT, None),
+        (None, {"OTEL_TRACES_EXPORTER": "none"} | AT, None),
+        (True, {"OTEL_SDK_DISABLED": "true"}, None),
+        (None, {"OTEL_SERVICE_NAME": "router", "OTEL_TRACES_SAMPLER_ARG": "1"}, None),
+        (True, {}, TraceSettings(Exporter.CONSOLE, demanded=True)),
+        (None, {"OTEL_TRACES_EXPORTER": "console"}, TraceSettings(Exporter.CONSOLE)),
+        (None, OTLP, TraceSettings(Exporter.OTLP)),
+        (None, AT, TraceSettings(Exporter.OTLP, "http://collector:4317")),
+        (
+            True,
+            AT | {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "traces:4317", "OTEL_SERVICE_NAME": "router"},
+            TraceSettings(Exporter.OTLP, "traces:4317", service_name="router", demanded=True),
+        ),
+        (
+            None,
+            OTLP | {"OTEL_TRACES_SAMPLER": "always_on", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+            TraceSettings(Exporter.OTLP, sampler=Sampler(1.0, by_parent=False)),
+        ),
+    ],
+)
+def test_traces_are_written_where_somebody_says_so(
+    flag: bool | None, environment: dict[str, str], expected: TraceSettings | None
+) -> None:
+    assert trace_settings(flag, environment) == expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "sentence"),
+    [
+        ({"OTEL_TRACES_EXPORTER": "zipkin"}, "OTEL_TRACES_EXPORTER=zipkin: must be otlp, console or none"),
+        (
+            OTLP | {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
+            "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf: ",
+        ),
+        (OTLP | {"OTEL_TRACES_SAMPLER_ARG": "7"}, "OTEL_TRACES_SAMPLER_ARG=7: must be a number from 0 to 1"),
+    ],
+)
+def test_a_wrong_variable_is_one_sentence(environment: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        trace_settings(None, environment)
