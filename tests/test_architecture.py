@@ -41,7 +41,7 @@ HOME = {
     "vllm": ("kvengine/connector/",),
     "watchfiles": ("epp/followed_files.py",),
     "xxhash": ("scorers/",),
-    "yaml": ("epp/config/", "epp/discovery/"),
+    "yaml": ("epp/config/", "epp/discovery/", "kvengine/settings/"),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -17,9 +16,11 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 from vllm.v1.metrics.stats import CacheHitSource
 
+from kvengine.connector.geometry import geometry
 from kvengine.connector.messages import Orders, Reports
 from kvengine.connector.scheduler import Scheduler
 from kvengine.connector.worker import Worker
+from kvengine.settings import read_settings
 
 if TYPE_CHECKING:
     import torch
@@ -41,25 +42,16 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
 
     def __init__(self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: KVCacheConfig) -> None:
         super().__init__(vllm_config, role, kv_cache_config)
-        extra = vllm_config.kv_transfer_config.kv_connector_extra_config
-        parallel = vllm_config.parallel_config
-        block_tokens = kv_cache_config.kv_cache_groups[0].kv_cache_spec.block_size
-        chunk_blocks = max(1, int(extra.get("chunk_size", 256)) // block_tokens)
-        block_bytes = sum(tensor.size for tensor in kv_cache_config.kv_cache_tensors) // kv_cache_config.num_blocks
-        slots = int(float(extra.get("max_local_cpu_size", 5.0)) * 2**30) // (block_bytes * chunk_blocks)
+        settings, warnings = read_settings(vllm_config.kv_transfer_config.kv_connector_extra_config)
+        shape = geometry(vllm_config, kv_cache_config, settings)
         self._scheduler: Scheduler | None = None
         self._worker: Worker | None = None
         if role is KVConnectorRole.SCHEDULER:
-            self._scheduler = Scheduler(
-                slots=slots,
-                block_tokens=block_tokens,
-                chunk_blocks=chunk_blocks,
-                workers=parallel.world_size,
-                prefix_caching=bool(vllm_config.cache_config.enable_prefix_caching),
-                salt=hashlib.sha256(repr(vllm_config.model_config.model).encode()).digest()[:8],
-            )
+            for warning in warnings:
+                log.warning("%s", warning)
+            self._scheduler = Scheduler(shape, settings)
         else:
-            self._worker = Worker(slots, chunk_blocks)
+            self._worker = Worker(shape)
 
     @property
     @override

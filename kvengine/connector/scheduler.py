@@ -6,10 +6,12 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from kvengine.connector.geometry import Geometry
 from kvengine.connector.messages import Orders, Reports
 from kvengine.copiers.base import Direction, JobId
 from kvengine.index import ChunkIndex, ChunkKey
 from kvengine.plan import Job, Planner
+from kvengine.settings import Settings
 
 if TYPE_CHECKING:
     from vllm.v1.core.block_pool import BlockPool
@@ -24,23 +26,19 @@ log = logging.getLogger(__name__)
 class Scheduler:
     """Owner: the engine's thread."""
 
-    def __init__(
-        self,
-        *,
-        slots: int,
-        block_tokens: int,
-        chunk_blocks: int,
-        workers: int,
-        prefix_caching: bool,
-        salt: bytes,
-    ) -> None:
-        self._slots = slots
-        self._block_tokens = block_tokens
-        self._chunk_blocks = chunk_blocks
-        self._salt = salt
+    def __init__(self, shape: Geometry, settings: Settings) -> None:
+        self._shape = shape
+        self._settings = settings
+        self._block_tokens = shape.block_tokens
+        self._chunk_blocks = shape.chunk_blocks
+        self._salt = shape.salt
         self.index = ChunkIndex(0)
         self.planner = Planner(
-            self.index, chunk_blocks=chunk_blocks, workers=workers, shares_loads=prefix_caching, clock=time.monotonic
+            self.index,
+            chunk_blocks=shape.chunk_blocks,
+            workers=shape.workers,
+            shares_loads=shape.prefix_caching,
+            clock=time.monotonic,
         )
         self._requests: dict[str, Request] = {}
         self._keys: dict[str, list[ChunkKey]] = {}
@@ -95,7 +93,7 @@ class Scheduler:
 
     def reported(self, reports: Reports) -> None:
         """What the workers have finished."""
-        self.index.grow(min(reports.ready_slots, self._slots))
+        self.index.grow(min(reports.ready_slots, self._shape.slots))
         for counts, ok in ((reports.finished, True), (reports.failed, False)):
             for job, count in counts.items():
                 for _ in range(count):

@@ -7,11 +7,13 @@ import logging
 import torch
 
 from kvengine.arena import Arena
+from kvengine.connector.geometry import Geometry
 from kvengine.connector.messages import Orders, Reports
-from kvengine.copiers import Copier, Direction, HostCopier
+from kvengine.copiers import Copier, HostCopier
 from kvengine.copiers.base import JobId
-from kvengine.errors import Unsupported
+from kvengine.errors import NoMemory, Unsupported
 from kvengine.layout import Layout, Page
+from kvengine.limits import grant
 from kvengine.plan import Job
 
 log = logging.getLogger(__name__)
@@ -20,9 +22,8 @@ log = logging.getLogger(__name__)
 class Worker:
     """Owner: the worker's main thread."""
 
-    def __init__(self, slots: int, chunk_blocks: int) -> None:
-        self._slots = slots
-        self._chunk_blocks = chunk_blocks
+    def __init__(self, shape: Geometry) -> None:
+        self._shape = shape
         self._layout: Layout | None = None
         self._arena: Arena | None = None
         self._copier: Copier | None = None
@@ -30,14 +31,30 @@ class Worker:
         self._reports = Reports()
 
     def register(self, caches: dict[str, torch.Tensor]) -> None:
-        """Take the KV cache that vLLM has allocated. Raises: Unsupported, NoMemory."""
-        tensors = list(caches.values())
-        self._caches = tensors  # their memory is ours to read as long as we are
-        blocks = tensors[0].shape[0]
-        self._layout = Layout([page_of(name, tensor) for name, tensor in caches.items()], blocks, self._chunk_blocks)
-        self._arena = Arena(self._slots, self._layout.slot_bytes)
-        self._arena.start()
-        self._copier = HostCopier()
+        """Take the KV cache that vLLM has allocated. Raises: Unsupported when its blocks are not where they should be.
+
+        Host memory that cannot be had is no reason not to serve: nothing is kept then, and the log says so.
+        """
+        shape = self._shape
+        self._caches = list(caches.values())  # their memory is ours to read as long as we are
+        pages = [page_of(name, tensor) for name, tensor in caches.items()]
+        layout = Layout(pages, self._caches[0].shape[0], shape.chunk_blocks)
+        if layout.block_bytes != shape.block_bytes:
+            raise Unsupported(
+                f"a block takes {layout.block_bytes:,} bytes in this worker's tensors and {shape.block_bytes:,} by the "
+                "engine's own account; this layout of the KV cache is not known"
+            )
+        asked = shape.slots * layout.slot_bytes
+        granted = grant(asked, workers_here=shape.workers_here, pinned=False)
+        if granted.sentence is not None:
+            log.warning("%s", granted.sentence)
+        try:
+            arena = Arena(granted.size_bytes // layout.slot_bytes, layout.slot_bytes)
+        except NoMemory as error:
+            log.error("nothing is kept in host memory: %s", error)  # noqa: TRY400 - it says it all
+            return
+        arena.start()
+        self._layout, self._arena, self._copier = layout, arena, HostCopier()
 
     def load(self, orders: Orders) -> None:
         """Begin this step's loads."""
@@ -108,6 +125,3 @@ def page_of(name: str, tensor: torch.Tensor) -> Page:
             "piece of memory; choose another KV cache layout"
         )
     return Page(tensor.data_ptr(), tensor.stride(0) * item, extent * item)
-
-
-__all__ = ["Direction", "Worker", "page_of"]

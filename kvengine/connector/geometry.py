@@ -1,0 +1,106 @@
+"""What vLLM's configuration says of the KV that is to be kept; what cannot be kept is refused at start, by name."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vllm.v1.kv_cache_interface import FullAttentionSpec
+
+from kvengine.errors import Unsupported
+from kvengine.settings import Settings
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+    from vllm.v1.kv_cache_interface import KVCacheConfig
+
+SALT_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Equal on the scheduler's side and in every worker."""
+
+    block_tokens: int
+    block_bytes: int
+    """Of one worker."""
+    chunk_blocks: int
+    slots: int
+    """As asked for, in each worker."""
+    workers: int
+    workers_here: int
+    """On one machine, at most."""
+    prefix_caching: bool
+    salt: bytes
+    """Of everything that makes equal tokens different bytes, beside the hash of the tokens themselves."""
+
+    @property
+    def slot_bytes(self) -> int:
+        """Of one worker."""
+        return self.block_bytes * self.chunk_blocks
+
+
+def geometry(vllm_config: VllmConfig, kv_cache_config: KVCacheConfig, settings: Settings) -> Geometry:
+    """Raises: Unsupported naming what cannot be kept; SettingsError."""
+    refuse(vllm_config, kv_cache_config)
+    (group,) = kv_cache_config.kv_cache_groups
+    spec = group.kv_cache_spec
+    layers = sum(len(tensor.layers) for tensor in kv_cache_config.kv_cache_tensors)
+    block_bytes = spec.page_size_bytes * layers
+    chunk_blocks = settings.chunk_blocks(spec.block_size)
+    parallel = vllm_config.parallel_config
+    workers = parallel.world_size
+    return Geometry(
+        block_tokens=spec.block_size,
+        block_bytes=block_bytes,
+        chunk_blocks=chunk_blocks,
+        slots=settings.slots(block_bytes=block_bytes, chunk_blocks=chunk_blocks, workers=workers),
+        workers=workers,
+        workers_here=workers * max(1, parallel.data_parallel_size_local),
+        prefix_caching=bool(vllm_config.cache_config.enable_prefix_caching),
+        salt=salt(vllm_config, spec, layers),
+    )
+
+
+def refuse(vllm_config: VllmConfig, kv_cache_config: KVCacheConfig) -> None:
+    """Raises: Unsupported naming the first thing that cannot be kept, and what to do."""
+    groups = kv_cache_config.kv_cache_groups
+    if len(groups) != 1:
+        kinds = ", ".join(sorted({type(group.kv_cache_spec).__name__ for group in groups})) or "none"
+        raise Unsupported(
+            f"{len(groups)} groups of KV cache ({kinds}): only models that are full attention throughout are kept yet; "
+            "start without kvengine, or with --disable-hybrid-kv-cache-manager where the model allows it"
+        )
+    spec = groups[0].kv_cache_spec
+    if type(spec) is not FullAttentionSpec:
+        raise Unsupported(f"{type(spec).__name__}: only full attention is kept yet; start without kvengine")
+    for what in ("sliding_window", "attention_chunk_size"):
+        if getattr(spec, what, None):
+            raise Unsupported(f"{what} {getattr(spec, what)}: only full attention is kept yet; start without kvengine")
+    if vllm_config.speculative_config is not None:
+        raise Unsupported("speculative decoding: drafts are not kept yet; start without one of the two")
+    parallel = vllm_config.parallel_config
+    for name in ("pipeline_parallel_size", "decode_context_parallel_size", "prefill_context_parallel_size"):
+        if getattr(parallel, name, 1) != 1:
+            raise Unsupported(f"{name} {getattr(parallel, name)}: only tensor parallelism is kept yet")
+
+
+def salt(vllm_config: VllmConfig, spec: FullAttentionSpec, layers: int) -> bytes:
+    """A digest of the model, its precision and the shape of its cache: what a key must say beside the tokens' hash
+    (which has LoRA, images and the cache salt in it)."""
+    model, cache = vllm_config.model_config, vllm_config.cache_config
+    parts = (
+        model.model,
+        model.revision,
+        str(model.dtype),
+        str(cache.cache_dtype),
+        spec.block_size,
+        spec.num_kv_heads,
+        spec.head_size,
+        str(spec.dtype),
+        layers,
+        vllm_config.parallel_config.tensor_parallel_size,
+        cache.prefix_caching_hash_algo,
+    )
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).digest()[:SALT_BYTES]

@@ -1,0 +1,135 @@
+"""Where settings are written, and what they come to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kvengine.errors import SettingsError
+from kvengine.limits import grant
+from kvengine.settings import Settings, read_settings
+
+GIB = 1 << 30
+
+
+def test_nothing_said_is_five_gib_a_worker() -> None:
+    settings, warnings = read_settings({}, {})
+    assert settings == Settings()
+    assert warnings == ()
+    assert settings.slots(block_bytes=1 << 20, chunk_blocks=16, workers=2) == 5 * GIB // (16 << 20)
+
+
+def test_the_three_sizes_in_their_units() -> None:
+    block = {"block_bytes": 1 << 20, "chunk_blocks": 16, "workers": 2}
+    assert read_settings({"max_local_cpu_size": 2}, {})[0].slots(**block) == 128
+    assert read_settings({"cpu_bytes_to_use": 4 * GIB}, {})[0].slots(**block) == 128
+    assert read_settings({"num_cpu_blocks": 41_000}, {})[0].slots(**block) == 2562
+
+
+def test_two_sizes_are_refused() -> None:
+    with pytest.raises(SettingsError, match="max_local_cpu_size and num_cpu_blocks both say"):
+        read_settings({"max_local_cpu_size": 2, "num_cpu_blocks": 7}, {})
+
+
+def test_the_nearest_place_wins_and_the_size_is_one_question(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours.yaml", tmp_path / "theirs.yaml"
+    ours.write_text("chunk_size: 32\nstore_after: 3\n")
+    theirs.write_text("chunk_size: 16\nmax_local_cpu_size: 9\nlocal_cpu: false\n")
+    environment = {
+        "KVENGINE_CHUNK_SIZE": "64",
+        "KVENGINE_CONFIG_FILE": str(ours),
+        "LMCACHE_CONFIG_FILE": str(theirs),
+        "LMCACHE_LOCAL_CPU": "True",
+    }
+    settings, _ = read_settings({"chunk_size": 128, "num_cpu_blocks": 5}, environment)
+    assert settings == Settings(num_cpu_blocks=5, chunk_size=128, store_after=3, local_cpu=True)
+
+
+def test_the_seeds_files_and_variables_work_unchanged(tmp_path: Path) -> None:
+    """LMCache's example "Offload KV cache to CPU": its YAML file, and its three variables."""
+    file = tmp_path / "cpu-offload.yaml"
+    file.write_text("chunk_size: 256\nlocal_cpu: true\nmax_local_cpu_size: 5\n")
+    settings, warnings = read_settings({}, {"LMCACHE_CONFIG_FILE": str(file), "LMCACHE_USE_EXPERIMENTAL": "True"})
+    assert settings == Settings(max_local_cpu_size=5.0)
+    assert warnings == ()
+    variables = {"LMCACHE_CHUNK_SIZE": "256", "LMCACHE_LOCAL_CPU": "True", "LMCACHE_MAX_LOCAL_CPU_SIZE": "5.0"}
+    assert read_settings({}, variables) == (Settings(max_local_cpu_size=5.0), ())
+
+
+def test_what_lmcache_has_and_this_does_not_is_named_and_costs_nothing() -> None:
+    asked = {"LMCACHE_LOCAL_DISK": "file:///mnt/kv/", "LMCACHE_REMOTE_URL": "", "LMCACHE_USE_LOCAL_CPU": "True"}
+    settings, warnings = read_settings({}, asked)
+    assert settings == Settings(local_cpu=True)
+    assert [line.partition(":")[0] for line in warnings] == ["LMCACHE_LOCAL_DISK", "LMCACHE_USE_LOCAL_CPU"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "environment", "says"),
+    [
+        ({"chunk_sise": 1}, {}, "there is no setting 'chunk_sise'; did you mean chunk_size"),
+        ({}, {"KVENGINE_CHUNKS": "1"}, "there is no setting 'chunks'"),
+        ({"chunk_size": 0}, {}, "chunk_size: 0 must lie between 1 and 1,048,576 tokens"),
+        ({"max_local_cpu_size": -1}, {}, "max_local_cpu_size: -1.0 must lie between"),
+        ({"max_local_cpu_size": "nan"}, {}, "max_local_cpu_size: nan must lie between"),
+        ({"max_local_cpu_size": "5GB"}, {}, "max_local_cpu_size: '5GB' is not a number"),
+        ({"num_cpu_blocks": 1.5}, {}, "num_cpu_blocks: 1.5 is not a whole number"),
+        ({"local_cpu": "maybe"}, {}, "local_cpu: 'maybe' is neither true nor false"),
+        ({"eviction_policy": "fifo"}, {}, "eviction_policy: 'fifo' is none of lru, arc"),
+        ({}, {"KVENGINE_CONFIG_FILE": "/nowhere.yaml"}, "/nowhere.yaml: cannot be read"),
+        ({}, {"LMCACHE_CHUNK_SIZE": "many"}, "chunk_size: 'many' is not a number"),
+    ],
+)
+def test_wrong_values_are_refused_with_key_value_and_range(
+    extra: dict[str, object], environment: dict[str, str], says: str
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        read_settings(extra, environment)
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["a: [", "- 1", "1: 2", "\x00"])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(text)
+    with pytest.raises(SettingsError, match=r"bad\.yaml: "):
+        read_settings({}, {"KVENGINE_CONFIG_FILE": str(file)})
+
+
+def test_a_chunk_is_whole_blocks() -> None:
+    assert Settings(chunk_size=256).chunk_blocks(16) == 16
+    assert Settings(chunk_size=32).chunk_blocks(128) == 1
+    with pytest.raises(SettingsError, match="256 is no multiple of the engine's block size, 48 tokens; write 240"):
+        Settings(chunk_size=256).chunk_blocks(48)
+
+
+def machine(folder: Path, *, available: int, cgroup: int | None = None, used: int = 0) -> Path:
+    (folder / "proc").mkdir()
+    (folder / "proc/meminfo").write_text(f"MemTotal: 1 kB\nMemAvailable:   {available // 1024} kB\n")
+    group = folder / "sys/fs/cgroup"
+    group.mkdir(parents=True)
+    (group / "memory.max").write_text("max" if cgroup is None else str(cgroup))
+    (group / "memory.current").write_text(str(used))
+    return folder
+
+
+def test_what_is_asked_for_is_given_where_there_is_enough(tmp_path: Path) -> None:
+    assert grant(GIB, workers_here=2, pinned=False, root=machine(tmp_path, available=10 * GIB)) == (GIB, None)
+
+
+def test_a_clamped_size_says_what_was_asked_what_was_given_and_why(tmp_path: Path) -> None:
+    given = grant(10 * GIB, workers_here=2, pinned=False, root=machine(tmp_path, available=10 * GIB))
+    assert given.size_bytes == 4 * GIB
+    assert given.sentence is not None
+    assert "10.00 GiB of host memory asked for and 4.00 GiB taken: 80% of the 10.00 GiB" in given.sentence
+
+
+def test_a_container_may_have_less_than_its_machine(tmp_path: Path) -> None:
+    root = machine(tmp_path, available=100 * GIB, cgroup=6 * GIB, used=GIB)
+    given = grant(10 * GIB, workers_here=1, pinned=False, root=root)
+    assert given.size_bytes == 4 * GIB
+    assert "memory.max leaves" in (given.sentence or "")
+
+
+def test_this_machine_has_limits_that_can_be_read() -> None:
+    assert 0 < grant(1 << 60, workers_here=1, pinned=True).size_bytes < 1 << 60
