@@ -143,5 +143,12 @@ def prefix_readings(in_use: Callable[[], PrefixCache | None], pool: Pool) -> Sou
                 ("endpoint", "tier"),
                 by_tier.items(),
             )
+        yield Reading(
+            "tierwise_prefix_over_share_tokens",
+            "Tokens that the prefix index dropped because one fairness id held more than its share of an endpoint.",
+            (),
+            [((), cache.index.over_share_tokens)],
+            counter=True,
+        )
 
     return read

@@ -9,11 +9,12 @@ and 0.03 µs for each endpoint that holds something.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from scorers.base import Prompt, Slot
+from scorers.flow_share import FlowRecency
 from scorers.holders import held_by_tier, slots_of
 from scorers.identity import PrefixHasher, digests
 from scorers.integrity import violations
@@ -61,7 +62,15 @@ class PrefixIndex:
     ``match`` changes nothing. Owner: the event loop.
     """
 
-    def __init__(self, tiers: int = 1, block_tokens: int = BLOCK_TOKENS, secret: bytes | None = None) -> None:
+    def __init__(
+        self,
+        tiers: int = 1,
+        block_tokens: int = BLOCK_TOKENS,
+        secret: bytes | None = None,
+        flow_shares: Sequence[float] = (),
+    ) -> None:
+        """``flow_shares`` says for each tier what share of it one flow may hold; none is as much as there is. The
+        largest number of tokens that this comes to bounds what a flow holds of an endpoint, in any tier."""
         if tiers < 1 or block_tokens < 1:
             raise ValueError(f"tiers and block_tokens must be at least 1; they are {tiers} and {block_tokens}")
         self.tiers = tiers
@@ -71,6 +80,8 @@ class PrefixIndex:
         self._hasher = PrefixHasher(secret)
         self._root = Node(None, b"")
         self._endpoints: dict[Slot, Recency] = {}
+        self._flow_shares = tuple(flow_shares)
+        self._over_share = 0  # blocks, of endpoints that are gone
 
     def blocks_of(self, prompt: Prompt, limit_tokens: int = sys.maxsize) -> int:
         """Full blocks in the first ``limit_tokens`` of ``prompt``."""
@@ -80,8 +91,9 @@ class PrefixIndex:
         """What every endpoint holds of the first ``limit_tokens`` of ``prompt``."""
         return self._match(prompt, self.blocks_of(prompt, limit_tokens))
 
-    def record(self, match: Match, slot: Slot) -> None:
-        """Note that the matched prompt goes to ``slot``: its blocks become the most recent there, in every tier.
+    def record(self, match: Match, slot: Slot, flow: str = "") -> None:
+        """Note that ``flow`` sends the matched prompt to ``slot``: its blocks become the most recent there, in every
+        tier.
 
         A slot without capacity learns nothing. The prompt is matched anew where the index has changed since.
         """
@@ -91,6 +103,8 @@ class PrefixIndex:
         if match.generation != self.generation:
             match = self._match(match.prompt, match.blocks)
         self.generation += 1
+        if isinstance(recency, FlowRecency):
+            recency.flow = flow
         path = match.walked.path
         if match.walked.inside is not None:
             path.append(self._split(match.walked.inside, match.walked.inside_blocks))
@@ -104,16 +118,30 @@ class PrefixIndex:
         """Let ``slot`` hold ``tokens`` in ``tier``; what does not fit any more is evicted at once. Unset means 0."""
         recency = self._endpoints.get(slot)
         if recency is None:
-            recency = self._endpoints[slot] = Recency(slot, self.tiers)
+            bounded = bool(self._flow_shares)
+            recency = FlowRecency(slot, self.tiers, self._split) if bounded else Recency(slot, self.tiers)
+            self._endpoints[slot] = recency
         recency.cuts[tier].capacity = max(0, tokens) // self.block_tokens
         self.generation += 1
+        self._bound_flows(recency)
         recency.trim()
+
+    def set_flow_shares(self, shares: Sequence[float]) -> bool:
+        """Take other shares, at once; False, and nothing has changed, where bounds were or would be off."""
+        if bool(shares) != bool(self._flow_shares):
+            return False
+        self._flow_shares = tuple(shares)
+        self.generation += 1
+        for recency in self._endpoints.values():
+            self._bound_flows(recency)
+        return True
 
     def remove_endpoint(self, slot: Slot) -> None:
         """Forget ``slot`` and all that it holds. Costs as much as it holds runs."""
         recency = self._endpoints.pop(slot, None)
         if recency is not None:
             self.generation += 1
+            self._over_share += recency.evicted_blocks if isinstance(recency, FlowRecency) else 0
             recency.dissolve()
 
     def __contains__(self, slot: Slot) -> bool:
@@ -141,11 +169,25 @@ class PrefixIndex:
             ),
         )
 
+    @property
+    def over_share_tokens(self) -> int:
+        """Evicted so far because a flow held more than its share."""
+        bounded = [recency for recency in self._endpoints.values() if isinstance(recency, FlowRecency)]
+        return (self._over_share + sum([recency.evicted_blocks for recency in bounded])) * self.block_tokens
+
     def check_integrity(self) -> None:
         """Raises: AssertionError naming the invariants that do not hold."""
         faults = list(violations(self._root, self._endpoints.values()))
+        for recency in self._endpoints.values():
+            if isinstance(recency, FlowRecency):
+                faults += recency.faults()
         if faults:
             raise AssertionError("; ".join(faults))
+
+    def _bound_flows(self, recency: Recency) -> None:
+        if isinstance(recency, FlowRecency):
+            tiers = zip(recency.cuts, self._flow_shares, strict=True)
+            recency.set_bound(max([int(round(cut.capacity * share, 6)) for cut, share in tiers]))
 
     def _match(self, prompt: Prompt, blocks: int) -> Match:
         state = self._hasher.begin(prompt.identity)

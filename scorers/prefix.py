@@ -22,7 +22,7 @@ FEW = 16
 class ApproxPrefixParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """How much one instance holds for each endpoint, and how much of a prompt it looks at.
 
-    Source: names and defaults of the Go picker's plugin of the same type; ``tier`` is ours.
+    Source: names and defaults of the Go picker's plugin of the same type; ``tier`` and the last are ours.
     """
 
     tier: Tier | None = None
@@ -39,8 +39,12 @@ class ApproxPrefixParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=
     """0 leaves it to ``max_prefix_blocks_to_match``."""
     max_prefix_blocks_to_match: int = 2048
     """Deprecated; 0 is unlimited."""
+    max_share_by_fairness_id: float = 1.0
+    """The share of an endpoint's capacity that one fairness id may hold; ours. 1 is no bound: clients that send no
+    fairness id are one flow, and must not be bounded unasked."""
 
     def __post_init__(self) -> None:
+        check_range("maxShareByFairnessId", self.max_share_by_fairness_id, 0, 1)
         check_range("lruCapacityPerServer", self.lru_capacity_per_server, 1)
         check_range("blockSizeTokens", self.block_size_tokens, 1, 2**20)
         check_range("blockSize", self.block_size, 0, 2**20)

@@ -29,16 +29,19 @@ class PrefixCache:
     ) -> None:
         if not producers:
             raise ValueError("a prefix cache serves at least one producer")
-        self.index = PrefixIndex(len(producers), block_tokens, secret)
+        self.index = PrefixIndex(len(producers), block_tokens, secret, _flow_shares(producers))
         self._capacities: dict[Slot, tuple[int, ...]] = {}
         self._serve(producers)
 
     def take_over(self, producers: Sequence[ApproxPrefixProducer], candidates: Sequence[Candidate]) -> bool:
         """Serve ``producers`` instead, and keep what is known; what does not fit into a smaller capacity is evicted.
 
-        False, and nothing has changed, unless there is one for each tier, in the same order.
+        False, and nothing has changed, unless there is one for each tier, in the same order, and shares of flows are
+        bounded as before or unbounded as before.
         """
         if [producer.tier for producer in producers] != [producer.tier for producer in self.producers]:
+            return False
+        if not self.index.set_flow_shares(_flow_shares(producers)):
             return False
         self._serve(producers)
         for candidate in candidates:
@@ -80,7 +83,7 @@ class PrefixCache:
         if candidate.slot not in self.index:
             self.endpoint_added(candidate)
         for match in matches:
-            self.index.record(match, candidate.slot)
+            self.index.record(match, candidate.slot, request.fairness_id)
 
     def endpoint_added(self, candidate: Candidate) -> None:
         """Give a new endpoint its capacities."""
@@ -134,6 +137,12 @@ class PrefixCache:
         matches = [index.match(prompt, limit) for prompt in request.prompts]
         request.prefix_match = found = [match for match in matches if match.blocks]
         return found
+
+
+def _flow_shares(producers: Sequence[ApproxPrefixProducer]) -> list[float]:
+    """For each tier; nothing where no flow is bounded."""
+    shares = [producer.parameters.max_share_by_fairness_id for producer in producers]
+    return shares if min(shares) < 1.0 else []
 
 
 def _limited(producer: ApproxPrefixProducer, tier: int, matches: Sequence[Match], limit: int) -> CachedPrefix:
