@@ -1,11 +1,12 @@
 """Every refusal of the picker; each class fixes the HTTP status its client sees.
 
 Source: the status table of the Go picker (code word, status, dropped reason), kept so that clients and dashboards of
-either can be used with both. Each also fixes the gRPC status, for clients that speak gRPC: the one whose meaning is
-nearest.
+either can be used with both. Clients that speak gRPC get the gRPC status whose meaning is nearest.
 """
 
 from __future__ import annotations
+
+from typing_extensions import override
 
 DROPPED_REASON_HEADER = "x-llm-d-request-dropped-reason"
 
@@ -17,9 +18,14 @@ class EppError(Exception):
     goes into the header of the same name.
     """
 
-    http_status, grpc_status = 500, 13
+    http_status = 500
     code = "Internal"
     dropped_reason: str | None = None
+
+    @property
+    def grpc_status(self) -> int:
+        """What a client reads that speaks gRPC."""
+        return GRPC_STATUS.get(self.http_status, 13)
 
     @property
     def body(self) -> str:
@@ -27,28 +33,35 @@ class EppError(Exception):
         return f"inference error: {self.code} - {self}"
 
 
+GRPC_STATUS = {400: 3, 412: 9, 413: 8, 429: 8, 503: 14}
+"""INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, UNAVAILABLE; anything else is INTERNAL."""
+
+
 class BadRequest(EppError):
     """The request cannot be understood: bad JSON, wrong shape, no parser for its path, no model."""
 
-    http_status, grpc_status, code = 400, 3, "BadRequest"
+    http_status, code = 400, "BadRequest"
 
 
 class UnsupportedEncoding(BadRequest):
     """The request is packed in a way that the picker does not read."""
 
-    grpc_status = 12
+    @property
+    @override
+    def grpc_status(self) -> int:
+        return 12  # UNIMPLEMENTED
 
 
 class NoEndpoints(EppError):
     """No endpoint may serve the request: the pool is empty, or the subset names none of it."""
 
-    http_status, grpc_status, code, dropped_reason = 503, 14, "ServiceUnavailable", "rejected-no-endpoints"
+    http_status, code, dropped_reason = 503, "ServiceUnavailable", "rejected-no-endpoints"
 
 
 class Saturated(EppError):
     """The filters left no candidate."""
 
-    http_status, grpc_status, code, dropped_reason = 429, 8, "ResourceExhausted", "rejected-saturated"
+    http_status, code, dropped_reason = 429, "ResourceExhausted", "rejected-saturated"
 
 
 class Shed(EppError):
@@ -89,7 +102,7 @@ class Evicted(EppError):
 class TooLarge(EppError):
     """The request body is larger than the picker reads."""
 
-    http_status, grpc_status, code = 413, 8, "RequestTooLarge"
+    http_status, code = 413, "RequestTooLarge"
 
 
 class ConfigError(Exception):

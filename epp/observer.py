@@ -10,6 +10,8 @@ from epp.telemetry.tables import ITL
 from epp.usage import DocumentUsage, EventUsage, UsageReader
 
 STATUS, CONTENT_TYPE, CONTENT_ENCODING = ":status", "content-type", "content-encoding"
+GRPC = "application/grpc"
+"""Its usage is not read."""
 WATCHED = frozenset((STATUS, CONTENT_TYPE, CONTENT_ENCODING))
 
 
@@ -40,11 +42,12 @@ class Observer:
         outcome.status = int(status) if status.isdecimal() else None
         if outcome.status != 200:
             outcome.errors.append(MODEL_SERVER_ERROR)
-        events = "text/event-stream" in seen.get(CONTENT_TYPE, "")
+        content_type = seen.get(CONTENT_TYPE, "")
+        events = "text/event-stream" in content_type
         outcome.streaming = outcome.streaming or events
         if message.HasField("metadata_context"):
             outcome.served_by = messages.served_in(message.metadata_context)
-        if seen.get(CONTENT_ENCODING, "identity") == "identity":
+        if seen.get(CONTENT_ENCODING, "identity") == "identity" and not content_type.startswith(GRPC):
             self._usage = EventUsage() if events else DocumentUsage()
 
     def body(self, part: bytes, now: float) -> None:

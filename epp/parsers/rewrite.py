@@ -10,6 +10,7 @@ import msgspec
 TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[{}\[\]]', re.DOTALL)
 COLON = re.compile(rb"\s*:\s*")
 NULL = b"null"
+SPELLINGS = (b'"model"', b"\\u006")
 
 
 def with_model(body: bytes, model: str) -> bytes:
@@ -19,8 +20,8 @@ def with_model(body: bytes, model: str) -> bytes:
     ``body`` must be valid JSON, an object, whose ``model`` is a string, null or absent: the caller has parsed it.
     """
     value = msgspec.json.encode(model)
-    # No key that spells it begins after the last place that could spell it, in plain letters or with escapes.
-    last = max(body.rfind(b'"model"'), body.rfind(b"\\u006"))
+    # Where the key may stand again, in plain letters and with escapes; each looked for once between two finds.
+    again = [(spelling, 0) for spelling in SPELLINGS]
     out: list[bytes] = []
     copied = depth = 0
     tokens = TOKEN.finditer(body)
@@ -35,7 +36,9 @@ def with_model(body: bytes, model: str) -> bytes:
             end = at + len(NULL) if body.startswith(NULL, at) else next(tokens).end()
             out += (body[copied:at], value)
             copied = end
-            if copied > last:
+            again = [(spelled, at if at >= copied else body.find(spelled, copied)) for spelled, at in again]
+            again = [(spelled, at) for spelled, at in again if at >= 0]
+            if not again:
                 break
     if not out:
         return with_first_key(body, value)

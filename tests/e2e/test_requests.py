@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 
+import grpc
 import openai
 import pytest
 
+from tests.e2e.background import PATIENCE_S
 from tests.e2e.engine import PIECES, Engine
-from tests.e2e.router import Router
+from tests.e2e.router import LOOPBACK, Router
 
 pytestmark = pytest.mark.e2e
 
@@ -67,6 +69,15 @@ def test_a_request_that_cannot_be_understood_gets_400(routed: Router, path: str,
     assert status == 400
     assert said in text
     assert text.startswith("inference error: BadRequest - ")
+
+
+def test_a_grpc_request_that_cannot_be_understood_gets_a_grpc_status(routed: Router) -> None:
+    with grpc.insecure_channel(f"{LOOPBACK}:{routed.port}") as channel:
+        call = channel.unary_unary("/some.Service/completions")
+        with pytest.raises(grpc.RpcError) as refused:
+            call(b"hello", timeout=PATIENCE_S)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert refused.value.details().startswith("inference error: BadRequest - the request body is not valid JSON")
 
 
 def test_the_openai_client_raises_what_it_raises_for_400(routed: Router) -> None:

@@ -284,24 +284,19 @@ def test_a_large_body_of_very_small_values_is_refused_before_it_is_decoded(field
 
 
 class Searched(bytes):
-    """A body that counts how often it is searched as a whole."""
+    """A body that counts the bytes that are searched."""
 
-    searches = 0
+    searched_bytes = 0
 
-    def find(self, *arguments: Any) -> int:
-        self.searches += 1
-        return super().find(*arguments)
-
-    def rfind(self, *arguments: Any) -> int:
-        self.searches += 1
-        return super().rfind(*arguments)
+    def find(self, wanted: Any, start: Any = 0, end: Any = None) -> int:
+        found = super().find(wanted, start, end)
+        self.searched_bytes += (found if found >= 0 else len(self)) - start
+        return found
 
 
 @pytest.mark.parametrize("key", [b'"model"', b'"\\u006dodel"'])
-def test_a_body_is_searched_as_often_however_many_models_it_names(key: bytes) -> None:
-    counts = set()
+def test_a_body_is_searched_once_for_each_spelling_however_many_models_it_names(key: bytes) -> None:
     for models in (1, 100, 1000):
         body = Searched(b"{" + (key + b':"a",') * models + b'"prompt":"model"}')
         assert with_model(body, "b") == bytes(body).replace(b'"a"', b'"b"')
-        counts.add(body.searches)
-    assert len(counts) == 1
+        assert body.searched_bytes <= 2 * len(body)
