@@ -17,6 +17,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable
 from itertools import count
+from operator import neg
 from typing import Protocol
 
 from epp.admission import Arrival, Resume
@@ -62,7 +63,7 @@ class FlowController:
         self._clock = clock
         self._numbers = count()
         self._bands: dict[int, Band] = {}
-        self._priorities: list[int] = []  # ascending, negated: the highest first
+        self._priorities: list[int] = []  # the highest first
         self._by_age: deque[Waiting] = deque()  # with those that are gone, until they are its most
         self.use(settings)
 
@@ -72,7 +73,7 @@ class FlowController:
     @property
     def bands(self) -> list[Band]:
         """Highest priority first."""
-        return [self._bands[-negated] for negated in self._priorities]
+        return [self._bands[priority] for priority in self._priorities]
 
     def admit(self, arrival: Arrival, resume: Resume) -> Waiting | None:
         """None when ``arrival`` may go on at once; it is then as good as placed.
@@ -162,8 +163,7 @@ class FlowController:
 
     def blocked(self) -> tuple[int, int] | None:
         """The priority of the first band that waits, and how many wait in it."""
-        for negated in self._priorities:
-            band = self._bands[-negated]
+        for band in self.bands:
             if band.size:
                 return band.priority, band.size
         return None
@@ -172,38 +172,41 @@ class FlowController:
         if not self.size:
             return None
         saturation = self.gauge.read().effective
-        ceilings = self.settings.limits.ceilings(saturation, [-negated for negated in self._priorities])
-        for negated, ceiling in zip(self._priorities, ceilings, strict=True):
-            band = self._bands[-negated]
+        ceilings = self.settings.limits.ceilings(saturation, self._priorities)
+        for priority, ceiling in zip(self._priorities, ceilings, strict=True):
+            band = self._bands[priority]
             if band.size:
                 return band.head(self._clock()) if saturation < ceiling else None
         return None
 
     def _has_room(self, priority: int) -> bool:
         saturation = self.gauge.read().effective
-        ceilings = self.settings.limits.ceilings(saturation, [-negated for negated in self._priorities])
-        return saturation < ceilings[self._priorities.index(-priority)]
+        ceilings = self.settings.limits.ceilings(saturation, self._priorities)
+        return saturation < ceilings[self._priorities.index(priority)]
 
     def _behind(self, priority: int) -> bool:
         """Whether others go first: all that wait with this priority or a higher one."""
         if not self.size:
             return False
-        return any(self._bands[-negated].size for negated in self._priorities if -negated >= priority)
+        return any(self._bands[other].size for other in self._priorities if other >= priority)
 
     def _check(self, band: Band, arrival: Arrival) -> None:
         """Raises: NoEndpoints, QueueFull where ``arrival`` cannot wait."""
         if self.gauge.empty and self.settings.no_endpoint_ttl_s <= 0:
             self._refuse(arrival, "there is no endpoint, and flowControl.noEndpointRequestTTL is 0")
-        settings = self.settings
-        whole, part = "flowControl", f"priority {band.priority}"
-        for path, limit, now, more, unit in (
-            (f"{whole}.maxBytes", settings.max_bytes, self.size_bytes, arrival.size_bytes, "bytes"),
-            (f"{whole}.maxRequests", settings.max_requests, self.size, 1, "requests"),
-            (f"maxBytes of {part}", band.settings.max_bytes, band.size_bytes, arrival.size_bytes, "bytes"),
-            (f"maxRequests of {part}", band.settings.max_requests, band.size, 1, "requests"),
-        ):
-            if limit is not None and now + more > limit:
-                self._refuse(arrival, f"{now} {unit} wait already, and {path} is {limit}; try again later")
+        settings, limits, size = self.settings, band.settings, arrival.size_bytes
+        if settings.max_bytes is not None and self.size_bytes + size > settings.max_bytes:
+            self._full(arrival, self.size_bytes, "bytes", f"flowControl.maxBytes is {settings.max_bytes}")
+        if settings.max_requests is not None and self.size + 1 > settings.max_requests:
+            self._full(arrival, self.size, "requests", f"flowControl.maxRequests is {settings.max_requests}")
+        if band.size_bytes + size > limits.max_bytes:
+            self._full(arrival, band.size_bytes, "bytes", f"maxBytes of priority {band.priority} is {limits.max_bytes}")
+        if band.size + 1 > limits.max_requests:
+            text = f"maxRequests of priority {band.priority} is {limits.max_requests}"
+            self._full(arrival, band.size, "requests", text)
+
+    def _full(self, arrival: Arrival, waiting: int, unit: str, limit: str) -> None:
+        self._refuse(arrival, f"{waiting} {unit} wait already, and {limit}; try again later")
 
     def _refuse(self, arrival: Arrival, sentence: str) -> None:
         empty = self.gauge.empty
@@ -218,7 +221,7 @@ class FlowController:
         band = self._bands.get(priority)
         if band is None:
             band = self._bands[priority] = Band(priority, self.settings.band(priority))
-            insort(self._priorities, -priority)
+            insort(self._priorities, priority, key=neg)
         return band
 
     def _add(self, band: Band, entry: Waiting) -> None:
