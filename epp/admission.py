@@ -34,7 +34,8 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 Resume: TypeAlias = Callable[[EppError | None], None]
-"""Called once, on the event loop, never inside ``admit`` or ``cancel``: None when the request may go on."""
+"""Called on the event loop, never inside ``admit`` or ``cancel``: None when the request may go on. Once for a request
+that waits; with an error for one in flight that is to end, as often as anybody tries."""
 
 
 class Wait(Protocol):
@@ -57,5 +58,8 @@ class Admission(Protocol):
         Raises: EppError when it is refused; nothing waits then.
         """
 
-    def ended(self, labels: RequestLabels, outcome: Outcome) -> None:
+    def placed(self, arrival: Arrival, pick_id: int, resume: Resume) -> None:
+        """A request is in flight, and may be ended for others by calling ``resume`` with an error."""
+
+    def ended(self, pick_id: int, labels: RequestLabels, outcome: Outcome) -> None:
         """A request that was placed has ended."""

@@ -80,6 +80,8 @@ class Cause(Enum):
     COMPLETED = "completed"
     DISCONNECTED = "disconnected"
     """The client or the proxy ended the stream before the response did."""
+    EVICTED = "evicted"
+    """We ended it, for another of higher priority."""
     UNREPORTED = "unreported"
     """The proxy has ended the stream, so the request is over, and its log never said how."""
     LEASE_EXPIRED = "lease-expired"

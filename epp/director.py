@@ -146,16 +146,19 @@ class Director:
             self.refused(arrival, error)
             raise
 
-    def place(self, arrival: Arrival) -> Decision:
-        """Pick an endpoint for ``arrival``, and count it there.
+    def place(self, arrival: Arrival, resume: Resume | None = None) -> Decision:
+        """Pick an endpoint for ``arrival``, and count it there. With ``resume``, it may be ended later for others.
 
         Raises: NoEndpoints, Saturated; nothing is counted then.
         """
         try:
-            return self._schedule(arrival)
+            decision = self._schedule(arrival)
         except EppError as error:
             self.refused(arrival, error)
             raise
+        if resume is not None and self._admission is not None:
+            self._admission.placed(arrival, decision.pick_id, resume)
+        return decision
 
     def refused(self, arrival: Arrival, error: EppError) -> None:
         """``arrival`` goes nowhere."""
@@ -203,7 +206,7 @@ class Director:
         labels = ticket.story if isinstance(ticket.story, RequestLabels) else UNKNOWN
         self.telemetry.ended(labels, outcome)
         if self._admission is not None:
-            self._admission.ended(labels, outcome)
+            self._admission.ended(pick_id, labels, outcome)
         if self._tracer is not None:
             self._tracer.ended(pick_id, outcome)
         story.ended(pick_id, ticket.address, outcome)

@@ -64,7 +64,7 @@ class Exchange:
     """
 
     def __init__(self, director: Director, settings: ExchangeSettings, resume: Resume = unheard) -> None:
-        """``resume`` is called when a request that waited is to be ``resumed``."""
+        """``resume`` is called when a request that waited, or one in flight that is to end, is to be ``resumed``."""
         self.over = False
         """The picker has nothing more to say: the stream may be closed."""
         self._director = director
@@ -104,16 +104,22 @@ class Exchange:
             self._forget_request()
             return [messages.immediate(error)]
 
-    def resumed(self, error: EppError | None, now: float) -> list[bytes]:  # noqa: ARG002
-        """What ``resume`` was told; returns the answers to send, in order. Does nothing unless the request waits."""
+    def resumed(self, error: EppError | None, now: float) -> list[bytes]:
+        """What ``resume`` was told; returns the answers to send, in order.
+
+        Does nothing unless the request waits, or is to end and has not begun to be answered.
+        """
         waiting, self._waiting = self._waiting, None
         if waiting is None:
-            return []
+            if error is None or self.over or not self._response.evict(error.code, now):
+                return []
+            self.over = True
+            return [messages.immediate(error)]
         try:
             if error is not None:
                 self._director.refused(waiting.arrival, error)
                 raise error
-            return self._answers(self._director.place(waiting.arrival), waiting.asked)
+            return self._answers(self._place(waiting.arrival), waiting.asked)
         except EppError as refusal:
             self.over = True
             return [messages.immediate(refusal)]
@@ -228,10 +234,15 @@ class Exchange:
             asked.forward = arrival.body
         wait = self._director.admit(arrival, self._resume)
         if wait is None:
-            return self._answers(self._director.place(arrival), asked)
+            return self._answers(self._place(arrival), asked)
         self._waiting = _Waiting(wait, arrival, asked)
         # The proxy's patience with an answer has an end, except in full duplex.
         return [messages.more_time(wait.longest_s)] if self._request_mode in BUFFERED else []
+
+    def _place(self, arrival: Arrival) -> Decision:
+        # Where the answer's beginning is not seen, it may only be ended if it comes as a whole.
+        seen = self._response.mode != ProcessingMode.NONE or not arrival.request.streaming
+        return self._director.place(arrival, self._resume if seen else None)
 
     def _answers(self, decision: Decision, asked: Asked) -> list[bytes]:
         self._response.expect(decision, self._began)

@@ -87,6 +87,16 @@ class Response:
             return self._told(self._reply.answer_trailers(self.mode), outcome)
         return [messages.CONTINUE_RESPONSE_TRAILERS]
 
+    def evict(self, code: str, now: float) -> bool:
+        """End the pick, if one is open and nothing of its answer was seen; whether it was."""
+        if self._pick is None or self.begun:
+            return False
+        pick, self._pick = self._pick, None
+        outcome = pick.ended(Cause.EVICTED, now)
+        outcome.errors.append(code)
+        self._director.ended(pick.pick_id, outcome)
+        return True
+
     def closed(self, now: float) -> None:
         """The stream has ended, however it did. Does nothing the second time."""
         if self._pick is not None and self._left_to_log():

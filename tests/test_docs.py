@@ -182,7 +182,7 @@ async def metrics_page(folder: Path) -> str:
     settings = Settings(
         endpoints_file=listing, config_file=FollowedFiles(listing), reread=lambda before: before, stream_metrics=True
     )
-    limits = FlowControl(max_requests=Quantity(9), max_bytes=Quantity(10**6))
+    limits = FlowControl(max_requests=Quantity(9), max_bytes=Quantity(10**6), enable_eviction=True)
     config = msgspec.structs.replace(default_config(), feature_gates=("flowControl",), flow_control=limits)
     app = App(build(config), settings)
     await app.start()

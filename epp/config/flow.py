@@ -168,6 +168,8 @@ def _describe(plan: AdmissionPlan) -> Iterator[str]:
         return
     ttl = f"for at most {flow.ttl_s:g} s" if flow.ttl_s is not None else "for as long as their clients do"
     yield f"requests wait {ttl} while the endpoints are full ({flow.detector.name}, {flow.limits.name})"
+    if flow.enable_eviction:
+        yield "requests of negative priority in flight are ended for others of higher priority that wait"
     for priority, band in flow.bands.items():
         yield (
             f"priority {priority}: at most {band.max_requests:,} requests and {band.max_bytes:,} bytes wait, by "

@@ -40,8 +40,6 @@ def inert(config: Config) -> list[str]:
 def _asked(config: Config) -> Iterator[tuple[str, str]]:
     for i, gate in enumerate(config.feature_gates):
         yield from _gate(f"featureGates[{i}]", gate)
-    if config.flow_control is not None and config.flow_control.enable_eviction:
-        yield "flowControl.enableEviction", "requests in flight are never evicted here; set it to false"
     if config.data_layer.peer_discovery is not None:
         yield "dataLayer.peerDiscovery", "replicas do not find each other yet; run one replica and take it out"
     if config.data_layer.cross_replica_syncer_plugin_ref:

@@ -12,7 +12,7 @@ from epp.flow.room import WaitingRoom
 from epp.flow.saturation import Gauge
 from epp.flow.shedding import Shedding
 from epp.pool import Pool
-from epp.telemetry.flow import FlowCounts, controller_readings
+from epp.telemetry.flow import FlowCounts, controller_readings, reclaim_readings
 from epp.telemetry.gauges import Histograms, Reading
 
 
@@ -61,3 +61,5 @@ class Gate:
             yield from self._counts.readings(self._pool.name)
             yield from self._counts.histograms(self._pool.name)
             yield from controller_readings(self._pool.name, self.room.controller, self._pool.candidates)
+            if self.room.controller.settings.enable_eviction:
+                yield from reclaim_readings(self._pool.name, self.room.in_flight)

@@ -11,9 +11,11 @@ from collections.abc import Callable
 
 from epp.admission import Arrival, Resume
 from epp.decision import Outcome, RequestLabels
+from epp.flow.concurrency import ConcurrencyDetector
 from epp.flow.controller import FlowController
 from epp.flow.outcome import QueueOutcome
 from epp.flow.queue import Waiting
+from epp.flow.reclaim import MOST, SETTLE_S, SETTLE_SCRAPED_S, InFlight
 from epp.flow.settings import FlowSettings
 from epp.telemetry.flow import WAITS, FlowCounts
 
@@ -28,6 +30,9 @@ class WaitingRoom:
         self.controller = controller
         self._counts = counts
         self._clock = clock
+        self.in_flight = InFlight()
+        """Those that may be ended for others."""
+        self._settled_at = float("-inf")
         self._pass: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -49,8 +54,14 @@ class WaitingRoom:
         if self._pass is None and self.controller.size:
             self._pass = asyncio.get_running_loop().call_soon(self._run)
 
-    def ended(self, labels: RequestLabels, outcome: Outcome) -> None:
+    def placed(self, arrival: Arrival, pick_id: int, resume: Resume) -> None:
+        """A request is in flight."""
+        if arrival.request.priority < 0 and self.controller.settings.enable_eviction:
+            self.in_flight.add(pick_id, arrival.request.priority, resume)
+
+    def ended(self, pick_id: int, labels: RequestLabels, outcome: Outcome) -> None:
         """A request has ended."""
+        self.in_flight.discard(pick_id)
         if outcome.usage is not None:
             band = self.controller.settings.band(labels.priority)
             band.fairness.completed(labels.fairness_id, outcome.usage, self._clock())
@@ -75,6 +86,8 @@ class WaitingRoom:
         began = self._clock()
         self.controller.expire()
         more = self.controller.dispatch()
+        if not more:
+            self._reclaim()
         self._counts.cycle.observe(self._clock() - began)
         if more:
             self.changed()
@@ -82,6 +95,17 @@ class WaitingRoom:
             self._stop()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look)
+
+    def _reclaim(self) -> None:
+        """Make room for those who still wait, where that may be done at others' cost."""
+        controller, now = self.controller, self._clock()
+        blocked = controller.blocked()
+        if blocked is None or not controller.settings.enable_eviction or now < self._settled_at:
+            return
+        priority, waiting = blocked
+        if not controller.gauge.empty and self.in_flight.end(below=priority, most=min(MOST, waiting)):
+            exact = isinstance(controller.gauge.detector, ConcurrencyDetector)
+            self._settled_at = now + (SETTLE_S if exact else SETTLE_SCRAPED_S)
 
     def _look(self) -> None:
         self._timer = None

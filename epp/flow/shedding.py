@@ -19,7 +19,10 @@ class Shedding:
         if arrival.request.priority < 0 and self.gauge.read().effective >= 1.0 and not self.gauge.empty:
             raise Shed("system saturated, sheddable request dropped")
 
-    def ended(self, labels: RequestLabels, outcome: Outcome) -> None:
+    def placed(self, arrival: Arrival, pick_id: int, resume: Resume) -> None:
+        """Not our business."""
+
+    def ended(self, pick_id: int, labels: RequestLabels, outcome: Outcome) -> None:
         """Not our business."""
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from epp.decision import RequestLabels
 from epp.flow.controller import FlowController
 from epp.flow.outcome import QueueOutcome
+from epp.flow.reclaim import InFlight
 from epp.flow.utilization import UtilizationDetector
 from epp.telemetry.gauges import Histograms, Reading
 from epp.telemetry.histogram import Histogram
@@ -149,3 +150,21 @@ def controller_readings(
             share = [((pool,), held / max(1, limit))]
             text = f"Share of the limit of all bands in {unit}."
             yield Reading(f"{_NAME}_global_capacity_utilization_{unit}", text, ("inference_pool",), share)
+
+
+def reclaim_readings(pool: str, in_flight: InFlight) -> Iterator[Reading]:
+    """Requests that were ended for others."""
+    yield Reading(
+        f"{_NAME}_revocations_issued",
+        "Requests in flight that were ended, by the priority of those who waited.",
+        _BAND,
+        [((str(priority), pool), n) for priority, n in in_flight.issued.items()],
+        counter=True,
+    )
+    yield Reading(
+        f"{_NAME}_revocations",
+        "The same by outcome; an end is our own act, so each is confirmed at once.",
+        ("outcome", "inference_pool"),
+        [(("confirmed", pool), in_flight.issued.total())],
+        counter=True,
+    )

@@ -33,6 +33,7 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer}]}]
 flowControl:
   saturationDetector: {pluginRef: concurrency-detector}
   defaultRequestTTL: @ttl
+  enableEviction: true
 """
 Start = Callable[[str], AbstractContextManager[Router]]
 
@@ -168,3 +169,26 @@ def test_who_waits_when_the_picker_ends_is_told(full: Filled) -> None:
         assert "shutting down" in refusal.value.response.text
         assert refusal.value.status_code == 503
         assert refusal.value.response.headers["x-llm-d-request-dropped-reason"] == "rejected-shutting-down"
+
+
+def test_a_request_that_may_be_shed_is_ended_for_another_and_its_client_told(
+    start: Start, engines: list[Engine]
+) -> None:
+    with start("60s") as running, ThreadPoolExecutor(4) as clients:
+        batch = {"x-llm-d-inference-objective": "batch"}
+        busy = [clients.submit(running.complete, f"batch {n}", extra_headers=batch) for n in range(2)]
+        running.loop.until(lambda: sum(len(engine.bodies) for engine in engines) == 2, "both are busy")
+        gone = sum(engine.gone for engine in engines)
+        usual = clients.submit(running.complete, "usual")
+        running.loop.until(lambda: sum(len(engine.bodies) for engine in engines) == 3, "it has room")
+        running.loop.until(lambda: sum(engine.gone for engine in engines) == gone + 1, "the engine is told")
+        for engine in engines:
+            running.loop.call(engine.gate.set)
+        assert usual.result()
+        refusals = [answer.exception() for answer in busy if answer.exception() is not None]
+        assert len(refusals) == 1
+        refusal = refusals[0]
+        assert isinstance(refusal, openai.RateLimitError)
+        assert refusal.response.text == "request evicted by flow control"
+        assert refusal.response.headers["x-llm-d-request-dropped-reason"] == "evicted"
+        running.settle()

@@ -129,6 +129,8 @@ class Gate:
         self.waiting: list[Held] = []
         self.cancelled = 0
         self.ends: list[Outcome] = []
+        self.flights: dict[int, Resume] = {}
+        """What ends each request in flight that can be ended."""
 
     def admit(self, arrival: Arrival, resume: Resume) -> Held | None:
         if self.open:
@@ -137,7 +139,11 @@ class Gate:
         self.waiting.append(held)
         return held
 
-    def ended(self, labels: RequestLabels, outcome: Outcome) -> None:
+    def placed(self, arrival: Arrival, pick_id: int, resume: Resume) -> None:
+        self.flights[pick_id] = resume
+
+    def ended(self, pick_id: int, labels: RequestLabels, outcome: Outcome) -> None:
+        self.flights.pop(pick_id, None)
         self.ends.append(outcome)
 
     def settle(self, error: EppError | None = None) -> None:

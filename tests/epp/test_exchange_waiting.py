@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epp.decision import Cause
-from epp.errors import EppError, NoEndpoints, Saturated
+from epp.errors import EppError, Evicted, NoEndpoints, Saturated
 from epp.exchange import Exchange, ExchangeSettings, ProtocolViolation
 from epp.extproc import PROCESS, methods
 from epp.pb.ext_proc_pb2 import ProcessingRequest
@@ -144,7 +144,7 @@ def test_a_wait_that_nobody_needs_is_cancelled_at_once(what: str) -> None:
 
 
 @given(
-    st.lists(st.one_of(messages, st.sampled_from(["admit", "refuse", "twice"])), max_size=14),
+    st.lists(st.one_of(messages, st.sampled_from(["admit", "refuse", "twice", "evict"])), max_size=14),
     st.booleans(),
     st.sampled_from([(FULL_DUPLEX, FULL_DUPLEX), (BUFFERED, NONE), None]),
 )
@@ -164,6 +164,9 @@ def test_in_any_order_a_wait_ends_once_and_leaves_nothing(
                 stream.send(step)
             except ProtocolViolation:
                 break
+        elif step == "evict":
+            for resume in list(gate.flights.values()):
+                resume(Evicted("for another"))
         elif gate.waiting:
             held = gate.waiting[0]
             gate.settle(Saturated("full") if step == "refuse" else None)
@@ -181,6 +184,47 @@ def test_in_any_order_a_wait_ends_once_and_leaves_nothing(
     assert picks <= 1
     assert closed == picks - len(world.ledger)
     assert access_log or not world.ledger
+
+
+# In flight.
+
+
+def placed(*, streaming: bool = False, response_mode: int = FULL_DUPLEX) -> tuple[World, Stream, Gate]:
+    gate = Gate()
+    gate.open = True
+    world = World(admission=gate)
+    stream = Stream(world, access_log=response_mode == NONE)
+    request_mode = BUFFERED if response_mode == NONE else FULL_DUPLEX
+    stream.send(request_headers(modes=(request_mode, response_mode)), request_body(completion(stream=streaming)))
+    stream.answers.clear()
+    return world, stream, gate
+
+
+@pytest.mark.parametrize("response_mode", [FULL_DUPLEX, NONE])
+def test_a_request_in_flight_can_be_ended_before_its_answer_begins(response_mode: int) -> None:
+    world, stream, gate = placed(response_mode=response_mode)
+    gate.flights[1](Evicted("request evicted by flow control"))
+    (answer,) = read(stream.answers)
+    assert answer.immediate_response.status.code == 429
+    assert answer.immediate_response.body == b"request evicted by flow control"
+    assert stream.exchange.over
+    assert world.ledger.closed == [(1, Cause.EVICTED)]
+    assert gate.flights == {}
+    stream.exchange.closed(9.0)
+    assert len(world.telemetry.outcomes) == 1
+
+
+def test_a_request_whose_answer_has_begun_is_not_ended() -> None:
+    world, stream, gate = placed()
+    stream.send(response_headers())
+    stream.answers.clear()
+    gate.flights[1](Evicted("request evicted by flow control"))
+    assert (stream.answers, stream.exchange.over, len(world.ledger)) == ([], False, 1)
+
+
+def test_a_streamed_answer_that_is_not_seen_cannot_be_ended() -> None:
+    assert placed(streaming=True, response_mode=NONE)[2].flights == {}
+    assert placed(streaming=True)[2].flights != {}
 
 
 # The shell.

@@ -14,6 +14,7 @@ import pytest
 from epp.app import App, Settings
 from epp.config.build import plan_from
 from epp.decision import RequestHead
+from epp.errors import EppError, ShuttingDown
 from epp.followed_files import FollowedFiles
 from scorers.base import Tier
 from tests.epp.doubles import completion
@@ -226,3 +227,49 @@ def test_failures_that_were_counted_stay_counted(tmp_path: Path) -> None:
         assert s.app._plan.profile.failures == {"queue-scorer": 3}
 
     run(path, scenario)
+
+
+WAITING = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+featureGates: [flowControl={gate}]
+plugins: [{{type: queue-scorer}}, {{type: concurrency-detector, parameters: {{maxConcurrency: {most}}}}}]
+schedulingProfiles: [{{name: default, plugins: [{{pluginRef: queue-scorer}}]}}]
+flowControl: {{saturationDetector: {{pluginRef: concurrency-detector}}}}
+"""
+
+
+def test_requests_that_wait_stay_while_the_configuration_changes_until_there_is_room_or_the_end(
+    tmp_path: Path,
+) -> None:
+    async def scene() -> None:
+        path = tmp_path / "config.yaml"
+        path.write_text(WAITING.format(gate="true", most=1))
+        resumed: list[EppError | None] = []
+        async with following(path) as stage:
+            director = stage.app.director
+
+            def ask() -> None:
+                arrival = director.read(RequestHead({":path": "/v1/completions"}), completion())
+                if director.admit(arrival, resumed.append) is None:
+                    director.place(arrival)
+
+            for _ in range(3):
+                ask()
+            room = stage.app._gate.room
+            assert room is not None
+            assert room.controller.size == 2
+            path.write_text(WAITING.format(gate="true", most=2))
+            await stage.until(lambda: room.controller.settings.detector.parameters.max_concurrency == 2)
+            await stage.until(lambda: resumed == [None] * 2)  # nobody placed them, so there was room for both
+            director.place(director.read(RequestHead({":path": "/v1/completions"}), completion()))
+            ask()
+            assert room.controller.size == 1
+            path.write_text(WAITING.format(gate="false", most=2))
+            await stage.until(lambda: resumed == [None] * 3)
+            path.write_text(WAITING.format(gate="true", most=1))
+            await stage.until(lambda: stage.app._gate.room is not None)
+            ask()
+        assert [type(error) for error in resumed] == [type(None)] * 3 + [ShuttingDown]
+
+    asyncio.run(scene())

@@ -219,7 +219,6 @@ def test_a_wrong_use_of_a_plugin_is_refused_with_its_key_path(uses: str, message
     [
         ("featureGates: [flowcontrol]", "featureGates[0]: unknown feature gate 'flowcontrol'; did you mean "),
         ("featureGates: [flowControl=maybe]", "featureGates[0]: 'flowControl=maybe' must end in =true or =false"),
-        ("flowControl: {enableEviction: true}", "flowControl.enableEviction: requests in flight are never"),
         ("dataLayer: {peerDiscovery: {pluginRef: x}}", "dataLayer.peerDiscovery: replicas do not find"),
         ("dataLayer: {crossReplicaSyncerPluginRef: x}", "dataLayer.crossReplicaSyncerPluginRef: replicas share"),
     ],

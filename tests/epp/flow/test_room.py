@@ -53,8 +53,13 @@ class Stage:
             else:
                 self.errors[name] = error
 
+        def evict(error: EppError | None) -> None:
+            assert error is not None
+            self.errors[name] = error
+            self.end(name)
+
         if self.director.admit(arrival, resume) is None:
-            self.picks[name] = self.director.place(arrival).pick_id
+            self.picks[name] = self.director.place(arrival, evict).pick_id
         else:
             self.waiting.add(name)
 
@@ -218,5 +223,32 @@ def test_those_who_wait_stay_when_the_settings_change_and_go_on_when_the_queues_
         stage.use(AdmissionPlan(flow=FlowSettings(detector=two)))
         stage.ask("g")
         assert stage.waiting == {"g"}
+
+    on_a_loop(scene)
+
+
+def test_a_request_that_may_be_shed_makes_room_for_others_that_wait() -> None:
+    async def scene() -> None:
+        settings = FlowSettings(detector=ONE, enable_eviction=True)
+        stage = Stage(AdmissionPlan(objectives=OBJECTIVES, flow=settings))
+        for name in ("old", "new"):
+            stage.ask(name, "batch")
+        stage.ask("more", "batch")
+        await turns()
+        assert stage.waiting == {"more"}, "not for one of the same priority"
+        stage.ask("usual")
+        await turns()
+        assert (set(stage.errors), set(stage.picks)) == ({"new"}, {"old", "usual"})
+        stage.ask("urgent", "urgent")
+        await turns()
+        assert set(stage.picks) == {"old", "usual"}, "the room that was made must have been seen"
+        stage.now += 1.0
+        stage.ask("too", "batch")
+        await turns()
+        assert set(stage.picks) == {"urgent", "usual"}
+        room = stage.gate.room
+        assert room is not None
+        assert room.in_flight.issued == {0: 1, 9: 1}
+        stage.gate.close()
 
     on_a_loop(scene)
