@@ -10,9 +10,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -26,14 +25,12 @@ from epp.decision import Cause, Outcome
 from epp.director import Director
 from epp.discovery.file import FileDiscovery
 from epp.errors import ConfigError
-from epp.exchange import ExchangeSettings
 from epp.explain.explainer import Explainer
 from epp.explain.server import DebugServer
 from epp.flow.gate import Gate
-from epp.followed_files import FollowedFiles
 from epp.health import Health
 from epp.ledger import Ledger
-from epp.options import DebugOptions, MetricsTlsOptions, TlsOptions, Transport
+from epp.options import DebugOptions, Transport
 from epp.pool import Endpoint, Pool
 from epp.ports import listening
 from epp.readiness import readiness
@@ -48,8 +45,8 @@ from epp.readings import (
 from epp.reload import ConfigReload
 from epp.resolve import resolve
 from epp.retiring import until_nobody_comes
-from epp.scrape.pace import Pace
 from epp.scrape.scraper import Scraper
+from epp.settings import Settings
 from epp.streams import StreamCounts
 from epp.telemetry import Exposition, Source, Telemetry
 from epp.tls import ext_proc_certificate, metrics_certificate, metrics_context
@@ -58,47 +55,13 @@ from epp.tracing.queue import TraceQueue
 from epp.tracing.settings import TraceSettings
 from epp.tracing.tracer import Tracer
 from epp.transport import Tls, open_server
-from epp.wire.limits import Limits
 from scorers.prefix_cache import PrefixCache
+
+__all__ = ["App", "Settings"]
 
 log = logging.getLogger(__name__)
 
 EXPIRE_EVERY_S = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What a picker is told besides its plan. Ports: 0 takes a free one, None opens none."""
-
-    pool_name: str = "epp"
-    host: str = "127.0.0.1"
-    grpc_port: int = 0
-    health_port: int | None = None
-    metrics_host: str = "127.0.0.1"
-    metrics_port: int = 0
-    transport: Transport = Transport.WIRE
-    tls: TlsOptions | None = None
-    metrics_tls: MetricsTlsOptions | None = None
-    debug: DebugOptions | None = None
-    options: object = None
-    """The command's, to be shown on the debug port."""
-    exchange: ExchangeSettings = field(default_factory=ExchangeSettings)
-    limits: Limits = field(default_factory=Limits)
-    pace: Pace = field(default_factory=Pace)
-    endpoints: tuple[str, ...] = ()
-    """``host:port``; empty leaves them to the plan's discovery, or to ``endpoints_file``."""
-    endpoints_file: Path | None = None
-    sample_ratio: float = 1.0
-    """Share of responses that the picker sees in full."""
-    config_file: FollowedFiles | None = None
-    """Read again with ``reread`` when it changes; it was ``seen`` before the plan was read."""
-    reread: Callable[..., Plan] | None = None
-    """The plan of the file as it is now; takes the one in use as ``before``. Raises: ConfigError."""
-    deprecated_metrics: bool = False
-    """Expose the older names of metrics, too."""
-    tracing: TraceSettings | None = None
-    stream_metrics: bool = False
-    """Count the ext-proc port's streams, their ends and how long they lasted."""
 
 
 class App:

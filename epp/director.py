@@ -20,7 +20,8 @@ from msgspec import structs
 from epp import story
 from epp.admission import Admission, Arrival, Resume, Wait
 from epp.decision import Decision, Outcome, RequestHead, RequestLabels, Usage
-from epp.errors import EppError, NoEndpoints
+from epp.eligible import allowed, fresh
+from epp.errors import EppError
 from epp.ledger import Ledger
 from epp.parsers.base import Parsed, Reader
 from epp.pool import Pool
@@ -294,35 +295,6 @@ def first(head: RequestHead, names: Sequence[str]) -> str | None:
         if value := head.headers.get(name):
             return value
     return None
-
-
-def allowed(candidates: Sequence[Candidate], subset: frozenset[str] | None) -> Sequence[Candidate]:
-    """Those of ``candidates`` that the proxy allows; an entry without a port means every port of that address.
-
-    Raises: NoEndpoints when there are none.
-    """
-    if subset is not None:
-        names = subset | {entry.strip("[]") for entry in subset}
-        candidates = [c for c in candidates if c.address in names or host_of(c.address) in names]
-    if not candidates:
-        raise NoEndpoints("failed to find endpoint candidates for serving the request")
-    return candidates
-
-
-def fresh(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-    """Those whose engine still answers: its metrics are served beside its API, so one whose metrics have been out of
-    reach for seconds is stuck or gone, and would look idle.
-
-    All of them, when that would leave less than half: the few would break under the load of the many, or it is the
-    metrics that are broken.
-    """
-    kept = [c for c in candidates if c.fresh]
-    return kept if len(kept) * 2 >= len(candidates) else candidates
-
-
-def host_of(address: str) -> str:
-    """``host:port`` without its port, and without the brackets of an IPv6 host."""
-    return address.rpartition(":")[0].strip("[]")
 
 
 def uncached_tokens(request: Request, chosen: Candidate) -> int:

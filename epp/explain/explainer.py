@@ -7,7 +7,8 @@ from math import inf
 
 from epp.config.plan import Plan
 from epp.decision import RequestHead
-from epp.director import Director, allowed
+from epp.director import Director
+from epp.eligible import allowed
 from epp.errors import EppError, NoEndpoints
 from epp.explain.explanation import MAX_NAME, Asked, Considered, Explanation, FilterVerdict, Part, Refusal, why
 from epp.explain.trial import Trial, rehearse, undrawn

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epp.decision import Cause, Outcome, RequestHead, RequestLabels
-from epp.director import Director, allowed, fresh
+from epp.director import Director
+from epp.eligible import allowed, fresh
 from epp.errors import BadRequest, NoEndpoints, Saturated
 from epp.parsers import ByPath, OpenAIParser, PassthroughParser
 from epp.pool import EngineMetrics
