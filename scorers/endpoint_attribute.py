@@ -90,15 +90,10 @@ class EndpointAttributeScorer(Scorer[AttributeScorerParameters]):
         if not known:
             return [0.0] * len(values)
         least, most = (min(known), max(known)) if self._fixed is None else (self._fixed.min, self._fixed.max)
-        if least == most:
-            scores = dict.fromkeys(known, 1.0)
-        elif self._lower:
-            scores = {value: 1.0 - _place(value, least, most) for value in known}
-        else:
-            scores = {value: _place(value, least, most) for value in known}
-        return [0.0 if value is None else scores.get(value, 0.0) for value in values]
-
-
-def _place(value: float, least: float, most: float) -> float:
-    """Where ``value`` lies between the two, 0 to 1; halved first, for a span may be too large for a number."""
-    return min(1.0, max(0.0, (value / 2 - least / 2) / (most / 2 - least / 2)))
+        # Halved first, for a span may be too large for a number; where lower is better, it is walked the other way.
+        begin, end = (most / 2, least / 2) if self._lower else (least / 2, most / 2)
+        span = end - begin
+        if not span:
+            return [0.0 if value is None or not isfinite(value) else 1.0 for value in values]
+        places = [-1.0 if value is None or not isfinite(value) else (value / 2 - begin) / span for value in values]
+        return [place if 0.0 <= place <= 1.0 else float(place > 1.0) for place in places]

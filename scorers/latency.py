@@ -78,4 +78,4 @@ class LatencyScorer(Scorer[LatencyParameters]):
         if shares:
             prefix, get = self._prefix, shares.get
             scores = [score + prefix * get(c.slot, 0.0) for score, c in zip(scores, candidates, strict=True)]
-        return [min(1.0, max(0.0, score)) for score in scores]
+        return [score if 0.0 <= score <= 1.0 else round(score) * 1.0 for score in scores]  # 1 + 1e-16 by rounding

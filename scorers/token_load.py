@@ -39,9 +39,12 @@ class TokenLoadScorer(Scorer[TokenLoadParameters]):
         """One score per candidate, by tokens to compute."""
         threshold, prompt = self.parameters.queue_threshold_tokens, request.prompt_tokens
         held = held_tokens(request)
-        if not held:
-            return [1.0 - min(c.in_flight_tokens + prompt, threshold) / threshold for c in candidates]
-        get = held.get
-        return [
-            1.0 - min(c.in_flight_tokens + max(0, prompt - get(c.slot, 0)), threshold) / threshold for c in candidates
-        ]
+        if held:
+            get, most = held.get, max(held.values())
+            if most > prompt:  # more than the prompt was estimated to have
+                held = {slot: min(tokens, prompt) for slot, tokens in held.items()}
+                get = held.get
+            loads = [c.in_flight_tokens + prompt - get(c.slot, 0) for c in candidates]
+        else:
+            loads = [c.in_flight_tokens + prompt for c in candidates]
+        return [1.0 - load / threshold if load < threshold else 0.0 for load in loads]

@@ -169,7 +169,7 @@ def test_type_names_are_unique() -> None:
 
 @pytest.mark.parametrize("kind", SCORERS)
 @given(request=requests(), candidates=candidate_lists())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_scorer_gives_every_candidate_a_score_from_0_to_1(
     kind: Callable[[], Scorer], request: Request, candidates: list[Candidate]
 ) -> None:
@@ -180,7 +180,7 @@ def test_a_scorer_gives_every_candidate_a_score_from_0_to_1(
 
 @pytest.mark.parametrize("kind", SCORERS)
 @given(request=requests(), candidates=candidate_lists(), data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_order_of_candidates_does_not_matter(
     kind: Callable[[], Scorer], request: Request, candidates: list[Candidate], data: st.DataObject
 ) -> None:
@@ -193,7 +193,7 @@ def test_the_order_of_candidates_does_not_matter(
 
 @pytest.mark.parametrize("kind", SCORERS)
 @given(request=requests(), candidates=candidate_lists(), picks=st.lists(st.integers(0, 99), max_size=8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_scorer_keeps_its_promises_after_picks(
     kind: Callable[[], Scorer], request: Request, candidates: list[Candidate], picks: list[int]
 ) -> None:
@@ -207,7 +207,7 @@ def test_a_scorer_keeps_its_promises_after_picks(
 
 @pytest.mark.parametrize("kind", SCORERS)
 @given(request=requests(), candidates=candidate_lists())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_scoring_changes_neither_the_request_nor_the_candidates(
     kind: Callable[[], Scorer], request: Request, candidates: list[Candidate]
 ) -> None:
@@ -218,7 +218,7 @@ def test_scoring_changes_neither_the_request_nor_the_candidates(
 
 @pytest.mark.parametrize("kind", FILTERS)
 @given(request=requests(), candidates=candidate_lists(), picks=st.lists(st.integers(0, 99), max_size=4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_filter_keeps_some_of_the_candidates_in_their_order_and_changes_nothing(
     kind: Callable[[], Filter], request: Request, candidates: list[Candidate], picks: list[int]
 ) -> None:
@@ -257,7 +257,7 @@ def test_what_clients_are_told_fits_into_headers(
 
 @pytest.mark.parametrize("kind", PICKERS)
 @given(candidates=candidate_lists(), data=st.data(), wanted=st.integers(1, 20))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_picker_names_distinct_candidates_and_at_most_as_many_as_asked(
     kind: type[Picker], candidates: Sequence[Candidate], data: st.DataObject, wanted: int
 ) -> None:

@@ -32,7 +32,7 @@ def fields(kind: Kind) -> list[str]:
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_any_parameters_make_a_plan_or_a_refusal(kind: Kind, data: st.DataObject) -> None:
     names = st.sampled_from([*fields(kind), "surprise"])
     parameters = data.draw(st.dictionaries(names, values, max_size=4))
