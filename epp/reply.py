@@ -10,6 +10,7 @@ from epp.model_names import Renamer, renamer
 from epp.observer import CONTENT_ENCODING, CONTENT_TYPE, WATCHED
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.pb.processing_mode_pb2 import ProcessingMode
+from scorers.header_testing import SERVED
 
 Mode: TypeAlias = ProcessingMode.BodySendMode
 FULL_DUPLEX = ProcessingMode.FULL_DUPLEX_STREAMED
@@ -32,6 +33,10 @@ class Reply:
         """The answer to response headers, and the mode of the body from now on; where the proxy keeps the body to
         itself and ``may_ask``, it is asked for."""
         headers = message.response_headers
+        if SERVED in self.headers:
+            served = messages.served_in(message.metadata_context)
+            kept = {name: value for name, value in self.headers.items() if name != SERVED}
+            self.headers = kept if served is None else {**kept, SERVED: served}
         readable = False
         if not headers.end_of_stream and (self.models is not None or self.reports):
             seen = messages.header_values(headers, WATCHED)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from scorers.base import Candidate, Filter, NoParameters, Request
 
 HEADER = "test-epp-endpoint-selection"
+SERVED = "x-conformance-test-served-endpoint"
+"""Of the response: which endpoint the proxy says has answered. Left out where it says nothing."""
 
 
 class HeaderTestingFilter(Filter[NoParameters]):
@@ -26,3 +28,7 @@ class HeaderTestingFilter(Filter[NoParameters]):
             return []
         named |= {name.strip("[]") for name in named}
         return [c for c in candidates if c.address in named or c.address.rpartition(":")[0].strip("[]") in named]
+
+    def response_headers(self, request: Request, candidate: Candidate) -> Mapping[str, str]:  # noqa: ARG002
+        """Asks for the header: only the proxy's own word goes into it, whatever was picked."""
+        return {SERVED: candidate.address}

@@ -16,6 +16,7 @@ from epp.pb.ext_proc_pb2 import ProcessingResponse
 from epp.pb.processing_mode_pb2 import ProcessingMode
 from epp.scheduler import Profile
 from scorers.base import Candidate, Request
+from scorers.header_testing import HEADER, SERVED, HeaderTestingFilter
 from scorers.pickers import MaxScorePicker
 from scorers.queue import QueueScorer
 from tests.epp.doubles import (
@@ -183,3 +184,15 @@ def test_a_proxy_that_keeps_bodies_and_cannot_be_asked_gets_its_responses_unchan
 
 def test_the_answer_is_the_document_it_was() -> None:
     assert json.loads(RENAMED) == json.loads(ANSWER) | {"model": "m"}
+
+
+@pytest.mark.parametrize("served", [None, "10.0.0.1:8000"])
+def test_a_conformance_test_reads_what_the_proxy_says_has_answered_and_nothing_else(served: str | None) -> None:
+    world = World(profile=Profile([HeaderTestingFilter()], [], [], MaxScorePicker()))
+    exchange = placed(world, FULL_DUPLEX, **{HEADER: "10.0.0.2:8000"})
+    message = response_headers()
+    if served is not None:
+        said = message.metadata_context.filter_metadata["envoy.lb"]
+        said.update({"x-gateway-destination-endpoint-served": served})
+    (answer,) = read(exchange.received(message, 1))
+    assert set_and_removed(answer) == ({} if served is None else {SERVED: served.encode()}, [])
