@@ -128,6 +128,24 @@ def test_the_cache_charges_the_fairness_id() -> None:
     assert cache.used_tokens(A, "gpu") == 4
 
 
+def with_share(share: float) -> ApproxPrefixProducer:
+    written = {"autoTune": False, "lruCapacityPerServer": 8, "blockSizeTokens": 1, "maxShareByFairnessId": share}
+    return ApproxPrefixProducer(msgspec.convert(written, ApproxPrefixParameters), "gpu")
+
+
+def test_a_changed_share_keeps_what_is_known_unless_bounds_come_or_go() -> None:
+    endpoint = Candidate(A, "10.0.0.1:8000")
+    cache = PrefixCache([with_share(0.5)], block_tokens=1)
+    cache.endpoint_added(endpoint)
+    cache.index.record(cache.index.match(prompt("abcd")), A, "x")
+    assert cache.used_tokens(A, "gpu") == 4
+    assert cache.take_over([with_share(0.25)], [endpoint])
+    cache.index.check_integrity()
+    assert cache.used_tokens(A, "gpu") == 2
+    assert not cache.take_over([with_share(1.0)], [endpoint])
+    assert not PrefixCache([with_share(1.0)], block_tokens=1).take_over([with_share(0.5)], [])
+
+
 def test_a_share_out_of_range_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError, match=r"maxShareByFairnessId is 1\.5; it must be from 0 to 1"):
         msgspec.convert({"maxShareByFairnessId": 1.5}, ApproxPrefixParameters)

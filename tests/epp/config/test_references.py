@@ -222,3 +222,10 @@ def test_a_plugin_of_an_older_type_keeps_that_name_for_references() -> None:
     (narrower,) = made.profile.filters
     assert isinstance(narrower, LabelSelectorFilter)
     assert narrower.name == "by-label-selector"
+
+
+@pytest.mark.parametrize(("strategy", "sets"), [("encoded_endpoint_header", True), ("session_id", False)])
+def test_responses_pass_untouched_where_the_picker_remembers_sessions_by_itself(strategy: str, sets: bool) -> None:
+    for kind in ("scorer", "filter"):
+        made = plan(f"[{{type: session-affinity-{kind}, parameters: {{strategy: {strategy}}}}}]")
+        assert made.profile.sets_response_headers is sets
