@@ -82,6 +82,12 @@ class WaitedTooLong(EppError):
     http_status, code, dropped_reason = 429, "ResourceExhausted", "rejected-ttl-expired"
 
 
+class ClientGone(EppError):
+    """The client left while its request waited; there is nobody to tell."""
+
+    http_status, code, dropped_reason = 503, "ServiceUnavailable", "rejected-context-cancelled"
+
+
 class ShuttingDown(EppError):
     """The picker is about to end, and cannot let anybody wait."""
 

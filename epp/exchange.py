@@ -30,7 +30,7 @@ from epp.admission import Arrival, Resume, Wait
 from epp.answer import Asked, ExchangeSettings, ProtocolViolation, Side
 from epp.decision import Decision, RequestHead
 from epp.director import MODEL_REWRITE, Director, first
-from epp.errors import EppError, TooLarge
+from epp.errors import ClientGone, EppError, TooLarge
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.pb.processing_mode_pb2 import ProcessingMode
 from epp.response import Response
@@ -255,6 +255,7 @@ class Exchange:
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             waiting.wait.cancel()
+            self._director.refused(waiting.arrival, ClientGone("the client left while its request waited"))
 
     # The response.
 

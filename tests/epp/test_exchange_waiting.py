@@ -139,6 +139,7 @@ def test_a_wait_that_nobody_needs_is_cancelled_at_once(what: str) -> None:
             stream.send(request_headers())
     stream.exchange.closed(2.0)
     assert (gate.waiting, gate.cancelled) == ([], 1)
+    assert world.telemetry.refusals == ["ServiceUnavailable"]
     assert stream.exchange.resumed(None, 3.0) == []
     assert world.ledger.picks == []
 
