@@ -80,15 +80,15 @@ class FlowController:
 
         Raises: QueueFull, NoEndpoints, ShuttingDown; nothing has changed then.
         """
-        if self.closed:
-            self._watcher.finished(arrival.labels, QueueOutcome.REJECTED_OTHER, 0.0)
-            raise ShuttingDown("the picker is shutting down and its endpoints are full; try again")
         band = self._band(arrival.request.priority)
         now = self._clock()
         if not self._behind(band.priority) and self._has_room(band.priority):
             band.settings.fairness.served(arrival.request, now)
             self._watcher.finished(arrival.labels, QueueOutcome.DISPATCHED, 0.0)
             return None
+        if self.closed:
+            self._watcher.finished(arrival.labels, QueueOutcome.REJECTED_OTHER, 0.0)
+            raise ShuttingDown("the picker is shutting down and its endpoints are full; try again")
         self._check(band, arrival)
         entry = Waiting(self, arrival, resume, now, band.settings.fairness.flow(arrival.request))
         self._add(band, entry)

@@ -82,9 +82,12 @@ def behind_gateway(
     engines: Sequence[Engine],
     folder: Path,
     response_mode: ResponseMode = ResponseMode.FULL,
+    *,
+    request_mode: RequestMode = RequestMode.DUPLEX,
+    picker_timeout_s: float = 10.0,
     **more: Any,
 ) -> Iterator[Router]:
-    """A picker as a gateway uses it: full duplex, with subset hints and no access log."""
+    """A picker as a gateway uses it: full duplex unless told otherwise, with subset hints and no access log."""
     port = claim(LOOPBACK, 0, "--port")
     made: list[App] = []
     options = StandaloneOptions(
@@ -100,7 +103,8 @@ def behind_gateway(
         admin_port=claim(LOOPBACK, 0, "--admin-port"),
         picker_port=picker.grpc_port,
         endpoints_file=folder / "endpoints.json",
-        request_mode=RequestMode.DUPLEX,
+        request_mode=request_mode,
+        picker_timeout_s=picker_timeout_s,
         response_mode=response_mode,
     )
     write_endpoints(settings.endpoints_file, options.endpoints)

@@ -14,6 +14,7 @@ import pytest
 
 from epp.flow.outcome import QueueOutcome
 from epp.options import Transport
+from epp.standalone.settings import RequestMode
 from tests.e2e.background import Background
 from tests.e2e.engine import Engine
 from tests.e2e.router import LOOPBACK, Router, behind_gateway, router
@@ -145,6 +146,29 @@ def test_who_waits_too_long_is_told(full: Filled) -> None:
         assert refusal.value.response.headers["x-llm-d-request-dropped-reason"] == "rejected-ttl-expired"
         assert stage.outcomes()[QueueOutcome.EVICTED_TTL] == 1
         assert "late" not in stage.arrived()
+
+
+def test_a_proxy_that_buffers_is_patient_for_as_long_as_the_request_waits(
+    loop: Background, engines: list[Engine], tmp_path: Path
+) -> None:
+    impatient: dict[str, Any] = {"request_mode": RequestMode.BUFFERED, "picker_timeout_s": 0.2}
+    text = CONFIG.replace("@ttl", "1s")
+    with (
+        behind_gateway(loop, engines, tmp_path, config_text=text, **impatient) as running,
+        ThreadPoolExecutor(3) as pool,
+    ):
+        for engine in engines:
+            loop.call(engine.gate.clear)
+        busy = [pool.submit(running.complete, f"busy {n}") for n in range(2)]
+        loop.until(lambda: sum(len(engine.bodies) for engine in engines) == 2, "both are busy")
+        with pytest.raises(openai.RateLimitError) as refusal:
+            running.complete("late")
+        assert refusal.value.response.headers["x-llm-d-request-dropped-reason"] == "rejected-ttl-expired"
+        for engine in engines:
+            loop.call(engine.gate.set)
+        assert all(answer.result() for answer in busy)
+        assert sum(len(engine.bodies) for engine in engines) == 2
+        running.settle()
 
 
 def test_a_client_that_leaves_waits_no_more_and_its_request_goes_nowhere(full: Filled) -> None:

@@ -224,6 +224,8 @@ def test_closing_sends_everybody_away_and_lets_nobody_wait() -> None:
         there.ask("c", arrival())
     assert (refusal.value.http_status, refusal.value.dropped_reason) == (503, "rejected-shutting-down")
     assert there.seen.outcomes == [QueueOutcome.EVICTED_OTHER] * 2 + [QueueOutcome.REJECTED_OTHER]
+    there.detector.places += 1
+    assert not there.ask("d", arrival()), "who need not wait goes on"
 
 
 def test_releasing_sends_everybody_on() -> None:
