@@ -211,6 +211,7 @@ async def site(
     engines: int = 3,
     fail_open: bool = True,
     transport: Transport = Transport.WIRE,
+    config_file: Path | None = None,
     **settings: Any,
 ) -> AsyncIterator[Site]:
     """Everything started. In full duplex only a proxy that fails closed keeps its promise."""
@@ -228,6 +229,7 @@ async def site(
                 "host": LOOPBACK,
                 "response_mode": ("lean" if lean else "full"),
                 "transport": transport.value,
+                "config_file": str(config_file) if config_file is not None else None,
             },
             folder,
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from pathlib import Path
 
 from epp.allocator import collect_rarely
 from epp.options import ResponseMode, StandaloneOptions, Transport
@@ -24,6 +25,7 @@ def main() -> int:
             "endpoints": tuple(given["endpoints"]),
             "response_mode": ResponseMode(given["response_mode"]),
             "transport": Transport(given["transport"]),
+            "config_file": Path(given["config_file"]) if given["config_file"] is not None else None,
         }
     )
 
