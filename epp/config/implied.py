@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from scorers.base import Plugin
+from scorers.base import NoParameters, Plugin
 from scorers.ranges import check_range
 from scorers.topology import TopologyLabels
 
@@ -100,4 +100,19 @@ class TopologyExtractor(Plugin[TopologyLabels]):
     Parameters = TopologyLabels
 
 
-IMPLIED = (InflightLoadProducer, TokenProducer, SessionIdProducer, TopologyExtractor)
+class SheddableEviction(Plugin[NoParameters]):
+    """Lets requests of negative priority be ended for others; with ``flowControl.enableEviction``, no others are."""
+
+    type_name = "sheddable-eviction-filter"
+
+
+class PriorityThenTimeEviction(Plugin[NoParameters]):
+    """The lowest priority is ended first, of these the newest, as always here."""
+
+    type_name = "priority-then-time-eviction-order-policy"
+
+
+IMPLIED = (
+    InflightLoadProducer, TokenProducer, SessionIdProducer, TopologyExtractor, SheddableEviction,
+    PriorityThenTimeEviction,
+)  # fmt: skip

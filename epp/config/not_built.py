@@ -34,9 +34,7 @@ NOT_BUILT = frozenset(
         "predicted-latency-producer",
         "prefill-header-handler",
         "prefix-based-pd-decider",
-        "priority-then-time-eviction-order-policy",
         "probabilistic-admitter",
-        "sheddable-eviction-filter",
         "slo-headroom-tier-filter",
     ]
 )

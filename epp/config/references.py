@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from epp.config.implied import InflightLoadProducer, SessionIdProducer, TokenProducer, TopologyExtractor
+from epp.config.implied import (
+    InflightLoadProducer,
+    PriorityThenTimeEviction,
+    SessionIdProducer,
+    SheddableEviction,
+    TokenProducer,
+    TopologyExtractor,
+)
 from epp.config.instances import Declared, Instances
 from epp.config.sources import CoreMetricsExtractor
 from epp.config.strict import nearest
@@ -26,6 +33,8 @@ class Reference(NamedTuple):
     """What it names; its type's name stands for one that is not declared."""
 
 
+ALWAYS = (InflightLoadProducer, TokenProducer, SessionIdProducer, SheddableEviction, PriorityThenTimeEviction)
+"""Types whose work is done whether they are declared or not."""
 REFERENCES = (
     Reference("in_flight_load_producer_name", "inFlightLoadProducerName", InflightLoadProducer),
     Reference("topology_producer_name", "topologyProducerName", TopologyExtractor),
@@ -72,7 +81,7 @@ def _labels(plugin: TopologyAffinityScorer | TopologyAffinityFilter, instances: 
 def _notes(consumer: Declared, instances: Instances) -> Iterator[str]:
     """What an operator may take for more than it is."""
     plugin = consumer.plugin
-    if isinstance(plugin, InflightLoadProducer | TokenProducer | SessionIdProducer):
+    if isinstance(plugin, ALWAYS):
         instances.use(plugin)
     if isinstance(plugin, InflightLoadProducer):
         yield f"{plugin.name!r} changes nothing: requests and uncached tokens in flight are always counted"
@@ -80,6 +89,8 @@ def _notes(consumer: Declared, instances: Instances) -> Iterator[str]:
             yield "parameters.prefixMatchInfoProducerName: what any producer knows to be cached is not counted"
     elif isinstance(plugin, TokenProducer):
         yield f"{plugin.name!r} changes nothing: tokens are always estimated, 4 bytes to one"
+    elif isinstance(plugin, SheddableEviction | PriorityThenTimeEviction):
+        yield f"{plugin.name!r} changes nothing: flowControl.enableEviction alone says whether requests are evicted"
     elif isinstance(plugin, SessionIdProducer):
         yield f"{plugin.name!r} changes nothing: session affinity reads the headers in its own sessionIdConfig.sources"
     elif isinstance(plugin, LatencyScorer):
