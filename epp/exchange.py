@@ -113,16 +113,18 @@ class Exchange:
         if waiting is None:
             if error is None or self.over or not self._response.evict(error.code, now):
                 return []
-            self.over = True
-            return [messages.immediate(error)]
+            return self._refuse(error)
+        if error is not None:  # not raised: its traceback would keep this frame, and the frame would keep it
+            self._director.refused(waiting.arrival, error)
+            return self._refuse(error)
         try:
-            if error is not None:
-                self._director.refused(waiting.arrival, error)
-                raise error
             return self._answers(self._place(waiting.arrival), waiting.asked)
         except EppError as refusal:
-            self.over = True
-            return [messages.immediate(refusal)]
+            return self._refuse(refusal)
+
+    def _refuse(self, error: EppError) -> list[bytes]:
+        self.over = True
+        return [messages.immediate(error)]
 
     def closed(self, now: float) -> None:
         """The stream has ended, however it did. Does nothing the second time."""
