@@ -77,7 +77,8 @@ def ended(pick_id: int, address: str, outcome: Outcome) -> None:
 
 
 def tokens_by_tier(request: Request, candidate: Candidate) -> dict[str, int]:
-    """What ``candidate`` holds of the prompt. Of two producers of one tier the larger number counts."""
+    """What ``candidate`` holds of the prompt. Of two producers of one tier the larger number counts: they know
+    the same memory."""
     by_tier: dict[str, int] = {}
     for cached in request.cached.values():
         tier = cached.tier.value

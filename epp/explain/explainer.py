@@ -13,6 +13,7 @@ from epp.errors import EppError, NoEndpoints
 from epp.explain.explanation import MAX_NAME, Asked, Considered, Explanation, FilterVerdict, Part, Refusal, why
 from epp.explain.trial import Trial, rehearse, undrawn
 from epp.pool import Pool
+from epp.story import tokens_by_tier
 from scorers.base import Candidate, Request
 from scorers.pickers import MaxScorePicker
 
@@ -114,11 +115,7 @@ def considered(
     total: float | None = None,
     pick: int | None = None,
 ) -> Considered:
-    """One row. Of two producers of one tier the larger number counts: they know the same memory."""
-    tokens = {name: cached.tokens.get(candidate.slot, 0) for name, cached in request.cached.items()}
-    by_tier: dict[str, int] = {}
-    for name, cached in request.cached.items():
-        by_tier[cached.tier.value] = max(by_tier.get(cached.tier.value, 0), tokens[name])
+    """One row."""
     return Considered(
         address=candidate.address,
         name=candidate.name,
@@ -129,8 +126,8 @@ def considered(
         in_flight_tokens=candidate.in_flight_tokens,
         fresh=candidate.fresh,
         dropped_by=dropped_by,
-        tokens=tokens,
-        tokens_by_tier=by_tier,
+        tokens={name: cached.tokens.get(candidate.slot, 0) for name, cached in request.cached.items()},
+        tokens_by_tier=tokens_by_tier(request, candidate),
         scores=scores or {},
         total=total,
         pick=pick,

@@ -9,6 +9,7 @@ or ``localhost`` comes from a name that somebody has pointed here, and is refuse
 from __future__ import annotations
 
 import ipaddress
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -25,6 +26,8 @@ from epp.options import DEBUG_PORT, DebugOptions
 from epp.pool import Pool
 from epp.ports import listening
 from epp.scrape.state import ScrapeState
+
+log = logging.getLogger(__name__)
 
 HEADERS_OF_OURS = frozenset({"host", "accept", "accept-encoding", "connection", "user-agent", "content-length"})
 """Headers that are about the question, not about the request that is asked about."""
@@ -55,6 +58,12 @@ class DebugServer:
 
     async def open(self, debug: DebugOptions) -> int:
         """Listen where ``debug`` says; returns the port. Raises: ConfigError."""
+        port = await self._open(debug)
+        host = f"[{debug.host}]" if ":" in debug.host else debug.host
+        log.info("internals are on port %d: tierwise explain --url http://%s:%d", port, host, port)
+        return port
+
+    async def _open(self, debug: DebugOptions) -> int:
         if debug.port is not None:
             return await listening(self.start, debug.host, debug.port, "--debug-port")
         try:
