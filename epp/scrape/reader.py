@@ -81,11 +81,11 @@ class EngineReader:
             gpu_blocks = _limited(_whole(value, MAX_BLOCKS) for value in self._gpu_blocks.values(page))
         if self._cache_info is None or (block_tokens and gpu_blocks):
             return block_tokens, gpu_blocks
-        spec = self.spec
-        said = [
-            _cache_of(sample.labels, spec.block_tokens_label, spec.gpu_blocks_label)
-            for sample in short_enough(self._cache_info.samples(page))
-        ]
+        size_label, blocks_label = self.spec.block_tokens_label, self.spec.gpu_blocks_label
+        found = short_enough(self._cache_info.samples(page))
+        said = [_cache_of(sample.labels, size_label, blocks_label) for sample in found]
+        if len(said) == 1:
+            return block_tokens or said[0][0], gpu_blocks or said[0][1]
         return (
             block_tokens or next((size for size, _ in said if size), None),
             gpu_blocks or _limited(blocks for _, blocks in said),
@@ -135,7 +135,10 @@ def _metric(spec: MetricSpec | None) -> _Metric | None:
 
 def _requests(page: bytes, metric: _Metric | None) -> int | None:
     values = metric.values(page) if metric else []
-    return min(MAX_REQUESTS, round(sum([min(MAX_REQUESTS, max(0.0, value)) for value in values]))) if values else None
+    if not values:
+        return None
+    total = values[0] if len(values) == 1 else sum([min(MAX_REQUESTS, max(0.0, value)) for value in values])
+    return round(min(MAX_REQUESTS, max(0.0, total)))
 
 
 def _sums(page: bytes, metrics: Iterable[tuple[str, _Metric]]) -> dict[str, float]:

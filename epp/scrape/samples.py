@@ -64,8 +64,7 @@ def samples(page: bytes, name: bytes, *, last: bool = False) -> list[Sample]:
 
 def short_enough(found: list[Sample]) -> list[Sample]:
     """``found``, whose labels are to be read. Raises: ScrapeError when there is no end to them."""
-    size = sum([len(labels) for labels, _ in found])
-    if size > MAX_LABELS_BYTES:
+    if len(found) > 1 and (size := sum([len(labels) for labels, _ in found])) > MAX_LABELS_BYTES:
         raise ScrapeError(f"the labels of one metric have {size} bytes, and {MAX_LABELS_BYTES} are read")
     return found
 
