@@ -12,7 +12,7 @@ from epp.config.build import build, plan_from
 from epp.config.load import load_file, load_text
 from epp.config.plan import Plan, ScrapeParameters
 from epp.config.sources import FileDiscoveryParameters
-from epp.errors import ConfigError
+from epp.errors import BadRequest, ConfigError
 from epp.options import MetricsSourceOptions
 from epp.parsers import ByPath, Parser
 from scorers.pickers import MaxScorePicker, RandomPicker
@@ -83,6 +83,26 @@ schedulingProfiles:
 - {name: p, plugins: [{pluginRef: queue-scorer}, {pluginRef: kv-cache-utilization-scorer, weight: 0}]}
 """)
     assert weights(made) == {"queue-scorer": 1.0, "kv-cache-utilization-scorer": 0.0}
+
+
+@pytest.mark.parametrize("place", ["requestHandler: {parsers: [{pluginRef: mine}]}", "parser: {pluginRef: mine}"])
+def test_named_parsers_read_alone_and_refuse_what_they_do_not_read(place: str) -> None:
+    made = plan(f"plugins: [{{type: anthropic-parser, name: mine}}, {{type: openai-parser}}]\n{place}")
+    assert [parser.name for parser in parsers(made)] == ["mine"]
+    assert "plugins[1]: 'openai-parser' is declared, and nothing refers to it" in made.warnings
+    with pytest.raises(BadRequest, match="no parser for path '/v1/rerank'; read are paths that end in /messages"):
+        made.parser.parse("/v1/rerank", b"{}")
+
+
+def test_several_parsers_are_named_in_order_and_the_passthrough_reads_the_rest() -> None:
+    kinds = ["passthrough-parser", "vllmgrpc-parser", "vertexai-parser", "sglanghttp-parser", "vllmhttp-parser"]
+    made = plan(
+        f"plugins: [{', '.join(f'{{type: {kind}}}' for kind in kinds)}]\n"
+        f"requestHandler: {{parsers: [{', '.join(f'{{pluginRef: {kind}}}' for kind in kinds)}]}}"
+    )
+    assert [parser.type_name for parser in parsers(made)] == kinds
+    assert made.parser.parse("/v1/rerank", b"{}").prompts == ()
+    assert made.warnings == ()
 
 
 def test_a_profile_without_picker_takes_the_declared_one() -> None:
