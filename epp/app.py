@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from importlib.metadata import version
@@ -67,7 +68,9 @@ EXPIRE_EVERY_S = 1.0
 class App:
     """A running picker. Owner: the event loop; ``start`` and ``stop`` are called once."""
 
-    def __init__(self, plan: Plan, settings: Settings) -> None:
+    def __init__(self, plan: Plan, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock`` is what picks, their leases and scrapes are timed by; it need not go on evenly."""
+        self._clock = clock
         self.pool = Pool(settings.pool_name)
         # A random start: reports of picks that an earlier picker made may still arrive, and must be nobody's.
         self.ledger = Ledger(self.pool, first_id=random.getrandbits(62))
@@ -75,7 +78,7 @@ class App:
             sample_ratio=settings.sample_ratio, producers={p.name: p.type_name for p in plan.profile.producers}
         )
         self._traces: TraceQueue | None = None
-        self._gate = Gate(self.pool, lambda labels: self.telemetry.requests(labels).labels, time.monotonic)
+        self._gate = Gate(self.pool, lambda labels: self.telemetry.requests(labels).labels, clock)
         self.director = Director(
             plan.parser,
             plan.profile,
@@ -85,6 +88,7 @@ class App:
             admission=self._gate.use(plan.admission),
             objectives=plan.admission.objectives,
             tracer=self._tracer(settings.tracing),
+            clock=clock,
         )
         self.access_log = AccessLog(self.director)
         self.health = Health(self._listed)
@@ -191,7 +195,7 @@ class App:
         if self._plan.scrape is not None:
             await self._scrape(stack, self._plan.scrape)
         stack.push_async_callback(Chore("expire-leases", self._expire).stop)
-        of_requests = extproc.methods(self.director, settings.exchange)
+        of_requests = extproc.methods(self.director, settings.exchange, self._clock)
         if settings.stream_metrics:
             streams = StreamCounts(asyncio.get_running_loop().time)
             of_requests = streams.watching(of_requests)
@@ -278,7 +282,9 @@ class App:
         self.telemetry.gauge_source(reload.readings)
 
     async def _scrape(self, stack: AsyncExitStack, parameters: ScrapeParameters) -> None:
-        self._scraper = scraper = Scraper(self.pool, self.ledger, parameters, self._settings.pace, ended=self._ended)
+        self._scraper = scraper = Scraper(
+            self.pool, self.ledger, parameters, self._settings.pace, ended=self._ended, clock=self._clock
+        )
         await scraper.start()
         stack.push_async_callback(scraper.stop)
         self.telemetry.gauge_source(scraper.readings)
@@ -296,10 +302,9 @@ class App:
 
     async def _expire(self) -> None:
         """Take back the picks whose end nobody reported."""
-        clock = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(EXPIRE_EVERY_S)
-            for pick_id, cause in self.ledger.expire(clock()):
+            for pick_id, cause in self.ledger.expire(self._clock()):
                 self._ended(pick_id, cause)
 
     def _ended(self, pick_id: int, cause: Cause) -> None:

@@ -24,6 +24,7 @@ from envoy_data_plane.envoy.config.core.v3 import (
     Http1ProtocolOptions,
     Http2ProtocolOptions,
     HttpProtocolOptions,
+    KeepaliveSettings,
     PathConfigSource,
     RoutingPriority,
     SocketAddress,
@@ -48,7 +49,7 @@ from envoy_data_plane.envoy.type.metadata.v3 import MetadataKey, MetadataKeyPath
 from envoy_data_plane.envoy.type.v3 import Percent
 from envoy_data_plane.google.protobuf import Any
 
-from epp.standalone.settings import MIB, ProxySettings
+from epp.standalone.settings import MIB, ProxySettings, RequestMode
 
 ENDPOINTS = "endpoints"
 PICKER = "picker"
@@ -125,7 +126,13 @@ def endpoints_cluster(settings: ProxySettings) -> Cluster:
 
 
 def picker_cluster(settings: ProxySettings) -> Cluster:
-    """The picker, over one HTTP/2 connection per worker thread that holds as many streams as it allows."""
+    """The picker, over one HTTP/2 connection per worker thread that holds as many streams as it allows.
+
+    In full duplex Envoy waits for the picker without a limit, so pings tell whether it is still there. The wait with a
+    buffered body has one, and answers that the picker has no part in must not break off because it stands still.
+    """
+    asked_s = timedelta(seconds=settings.picker_timeout_s)
+    pings = KeepaliveSettings(interval=asked_s, timeout=asked_s)
     return Cluster(
         name=PICKER,
         type=ClusterDiscoveryType.STATIC,
@@ -139,6 +146,7 @@ def picker_cluster(settings: ProxySettings) -> Cluster:
                     max_concurrent_streams=1_000_000,
                     initial_stream_window_size=1 * MIB,
                     initial_connection_window_size=64 * MIB,
+                    connection_keepalive=pings if settings.request_mode is RequestMode.DUPLEX else None,
                 )
             ),
             HttpProtocolOptions(idle_timeout=timedelta(0)),

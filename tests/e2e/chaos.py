@@ -26,7 +26,7 @@ from epp.standalone.endpoints import write_endpoints
 from epp.standalone.proxy import Proxy
 from epp.standalone.settings import ProxySettings, RequestMode
 from tests.e2e.fragile import FragileEngine
-from tests.e2e.storm import Storm, until
+from tests.e2e.storm import PATIENCE_S, Storm, until
 
 LOOPBACK = "127.0.0.1"
 ROOT = Path(__file__).parents[2]
@@ -197,7 +197,7 @@ async def get(port: int, path: str) -> tuple[int, str]:
 async def eventually(ask: Callable[[], Any], condition: Callable[[Any], bool], what: str) -> None:
     """Return once the answer of ``ask`` fulfils ``condition``. Raises: AssertionError when it does not in time."""
     clock = asyncio.get_running_loop().time
-    deadline = clock() + 20
+    deadline = clock() + PATIENCE_S
     while not condition(seen := await ask()):
         assert clock() < deadline, f"never: {what}; the last was {seen}"
         await asyncio.sleep(0.02)

@@ -34,9 +34,10 @@ class Mood(Enum):
     """After the headers and a piece of a streamed answer; half of one that is not streamed."""
 
 
-def request_body(number: int, *, stream: bool, size: int = 0) -> bytes:
-    """A completion request that names itself."""
-    return json.dumps({"model": "m", "prompt": f"{number} " + "x" * size, "stream": stream}).encode()
+def request_body(number: int, *, stream: bool, size: int = 0, pad: int = 0) -> bytes:
+    """A completion request that names itself; each piece of its streamed answer has ``pad`` bytes more."""
+    prompt = f"{number} " + "x" * size
+    return json.dumps({"model": "m", "prompt": prompt, "stream": stream, "pad": pad}).encode()
 
 
 def whole_answer(number: int, body: bytes) -> bytes:
@@ -48,7 +49,8 @@ def whole_answer(number: int, body: bytes) -> bytes:
 
 def streamed_answer(number: int, body: bytes) -> list[bytes]:
     """The same in pieces."""
-    events = [json.dumps({"choices": [{"index": 0, "text": f"{number}:{i} "}]}) for i in range(PIECES - 1)]
+    pad = "y" * json.loads(body)["pad"]
+    events = [json.dumps({"choices": [{"index": 0, "text": f"{number}:{i} {pad}"}]}) for i in range(PIECES - 1)]
     events.append(json.dumps({"choices": [{"index": 0, "text": str(zlib.crc32(body)), "finish_reason": "stop"}]}))
     return [f"data: {event}\n\n".encode() for event in events] + [b"data: [DONE]\n\n"]
 

@@ -21,7 +21,7 @@ import httptools
 
 from tests.e2e.fragile import request_body, streamed_answer, whole_answer
 
-PATIENCE_S = 30.0
+PATIENCE_S = 45.0
 """After this long without the end of an answer there is none."""
 PAUSE_S = 0.02
 """Between a client's failure and its next try: a loop of refusals would starve what it waits for."""
@@ -160,16 +160,18 @@ class Visitor(asyncio.Protocol):
         self._port = port
         self._transport: asyncio.Transport | None = None
         self._ended: asyncio.Future[None] | None = None
-        self.body = b""
+        self.body = bytearray()
         self.status = 0
+        self.begun = asyncio.Event()
+        """A piece of the answer is here."""
         self._complete = 0
         self._surplus = False
         """Something came after the end of an answer."""
 
-    async def ask(self, number: int, *, stream: bool, size: int = 0) -> Result:
+    async def ask(self, number: int, *, stream: bool, size: int = 0, pad: int = 0) -> Result:
         """Send one request and wait for what becomes of it."""
         loop = asyncio.get_running_loop()
-        began, sent = loop.time(), request_body(number, stream=stream, size=size)
+        began, sent = loop.time(), request_body(number, stream=stream, size=size, pad=pad)
         fate, text = Fate.UNCONNECTED, ""
         if await self.send(sent):
             try:
@@ -185,11 +187,12 @@ class Visitor(asyncio.Protocol):
             text = self.body.decode(errors="replace")
         return Result(number, began, loop.time(), fate, self.status, text)
 
-    async def send(self, body: bytes) -> bool:
-        """Send a request, over a new connection if there is none; False when nobody listens."""
+    async def send(self, body: bytes, *, part: int | None = None) -> bool:
+        """Send a request or ``part`` of its body, over a new connection if there is none; False when nobody listens."""
         loop = asyncio.get_running_loop()
         self._surplus = self._surplus or self._complete > 1
-        self.body, self.status, self._complete = b"", 0, 0
+        self.body, self.status, self._complete = bytearray(), 0, 0
+        self.begun.clear()
         self._ended = loop.create_future()
         if self._transport is None:
             try:
@@ -201,7 +204,7 @@ class Visitor(asyncio.Protocol):
                 socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
             )
         head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
-        self._transport.write(head.encode() + body)
+        self._transport.write(head.encode() + body[:part])
         return True
 
     async def end(self) -> None:
@@ -234,7 +237,7 @@ class Visitor(asyncio.Protocol):
             return Fate.REFUSED
         if not self.status:
             return Fate.UNANSWERED
-        return Fate.TRUNCATED if self.status == 200 and expected.startswith(self.body) else Fate.WRONG
+        return Fate.TRUNCATED if self.status == 200 and expected.startswith(bytes(self.body)) else Fate.WRONG
 
     # Protocol
 
@@ -254,6 +257,7 @@ class Visitor(asyncio.Protocol):
 
     def on_body(self, part: bytes) -> None:
         self.body += part
+        self.begun.set()
 
     def on_message_complete(self) -> None:
         self._complete += 1

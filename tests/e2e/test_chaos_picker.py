@@ -73,3 +73,38 @@ def test_full_duplex_breaks_only_what_is_under_way_while_the_picker_is_away(tmp_
             await here.settled()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("mode", "fail_open", "fates"),
+    [
+        (Mode.STANDALONE, True, set()),
+        (Mode.STANDALONE, False, {Fate.REFUSED, Fate.TRUNCATED}),
+        (Mode.DUPLEX, False, {Fate.REFUSED, Fate.TRUNCATED}),
+    ],
+    ids=["standalone, open", "standalone, closed", "full duplex"],
+)
+def test_a_picker_that_stands_still_costs_no_more_than_its_time_and_goes_on_afterwards(
+    tmp_path: Path, mode: Mode, fail_open: bool, fates: set[Fate]
+) -> None:
+    async def scenario() -> None:
+        async with site(tmp_path, mode, fail_open=fail_open, picker_timeout_s=0.5) as here:
+            storm = here.storm
+            with storm.raging(CLIENTS):
+                await storm.more(50)
+                with storm.broken("frozen", *fates):
+                    here.picker.freeze()
+                    before = len(storm.results)
+                    await storm.until(lambda: len(storm.results) >= before + 2 * CLIENTS, "requests without a picker")
+                    here.picker.thaw()
+                    await eventually(here.picker.ready, bool, "it answers again")
+                    await storm.more(10)
+                await storm.more(50)
+            await storm.ended()
+            assert storm.unexplained() == []
+            assert {r.status for r in storm.explained("frozen") if r.fate is Fate.REFUSED} <= {503}
+            assert bool(storm.explained("frozen")) == bool(fates)
+            assert max(executed(here.engines).values()) == 1
+            await here.settled()
+
+    asyncio.run(scenario())
