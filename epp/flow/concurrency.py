@@ -38,14 +38,12 @@ class ConcurrencyDetector(SaturationDetector[ConcurrencyParameters]):
             return sum([c.in_flight for c in candidates]) / (len(candidates) * parameters.max_concurrency)
         if parameters.concurrency_mode == "tokens":
             return sum([c.in_flight_tokens for c in candidates]) / (len(candidates) * parameters.max_token_concurrency)
-        return sum([self._fuller(c) for c in candidates]) / len(candidates)
-
-    def _fuller(self, candidate: Candidate) -> float:
-        parameters = self.parameters
-        return max(
-            candidate.in_flight / parameters.max_concurrency,
-            candidate.in_flight_tokens / parameters.max_token_concurrency,
-        )
+        requests, tokens = parameters.max_concurrency, parameters.max_token_concurrency
+        total = 0.0
+        for c in candidates:
+            of_requests, of_tokens = c.in_flight / requests, c.in_flight_tokens / tokens
+            total += of_requests if of_requests > of_tokens else of_tokens
+        return total / len(candidates)
 
     def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:  # noqa: ARG002
         """Those that are not full; none when all are, so that the limit holds."""
