@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epp.decision import Cause
@@ -144,6 +144,7 @@ def test_a_wait_that_nobody_needs_is_cancelled_at_once(what: str) -> None:
     assert world.ledger.picks == []
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.one_of(messages, st.sampled_from(["admit", "refuse", "twice", "evict"])), max_size=14),
     st.booleans(),

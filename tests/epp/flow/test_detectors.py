@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
 
@@ -105,6 +105,7 @@ DETECTORS: list[SaturationDetector[Any]] = [
 
 
 @pytest.mark.parametrize("detector", DETECTORS, ids=lambda d: repr(d)[:70])
+@settings(deadline=None)
 @given(st.lists(numbers, min_size=1, max_size=6), st.integers(0, 5))
 def test_more_load_is_never_less_full(detector: SaturationDetector[Any], pool: list[Candidate], which: int) -> None:
     before = saturation_of(detector, pool).effective

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epp.decision import Usage
@@ -19,6 +19,7 @@ LIMITS: list[type[UsageLimitPolicy[Any]]] = [kind for kind in POLICIES if issubc
 
 
 @pytest.mark.parametrize("kind", LIMITS)
+@settings(deadline=None)
 @given(st.sets(st.integers(-100, 100), min_size=1, max_size=6), st.floats(0, 2))
 def test_a_higher_priority_never_has_a_lower_ceiling(
     kind: type[UsageLimitPolicy[Any]], priorities: set[int], saturation: float

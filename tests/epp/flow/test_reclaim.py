@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epp.errors import EppError, Evicted
@@ -59,6 +59,7 @@ def test_an_eviction_says_what_it_is() -> None:
     assert (error.http_status, error.dropped_reason, error.body) == (429, "evicted", "request evicted by flow control")
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-3, -1), st.booleans(), st.booleans())), st.integers(-3, 3), st.integers(0, 4))
 def test_as_many_as_may_be_are_ended_in_order_and_nobody_else(
     flights: list[tuple[int, bool, bool]], below: int, most: int
