@@ -9,8 +9,9 @@ its place in host memory.
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, NewType
 
 from kvengine.errors import NoSpace
@@ -31,12 +32,13 @@ class Placement(NamedTuple):
 class _Held:
     """One chunk's place."""
 
-    __slots__ = ("pins", "ready", "slot")
+    __slots__ = ("pins", "ready", "slot", "used_s")
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
         self.pins = 1
         self.ready = False
+        self.used_s = 0.0
 
 
 class ChunkIndex:
@@ -49,8 +51,14 @@ class ChunkIndex:
     what no other chunk builds upon.
     """
 
-    def __init__(self, slots: int, policy: Policy[ChunkKey] | None = None) -> None:
+    def __init__(
+        self, slots: int, policy: Policy[ChunkKey] | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
         self.generation = 0
+        self.horizon_s = 0.0
+        """The latest last use of anything that is gone, in Unix time; never decreases, 0 while nothing is. Under LRU,
+        what was stored and last used after it is still there."""
+        self._clock = clock
         self._policy: Policy[ChunkKey] = policy if policy is not None else Lru()
         self._slots = 0
         self._free: deque[Slot] = deque()
@@ -106,6 +114,7 @@ class ChunkIndex:
 
     def unpin(self, keys: Sequence[ChunkKey]) -> None:
         """Let ready chunks age again, in this order. Raises: KeyError for one that is not pinned, or not ready."""
+        now = self._clock()
         for key in keys:
             held = self._held[key]
             if held.pins == 0 or not held.ready:
@@ -113,6 +122,7 @@ class ChunkIndex:
             held.pins -= 1
             if held.pins == 0:
                 self._pinned -= 1
+                held.used_s = now
                 self._policy.add(key)
 
     def insert(self, keys: Sequence[ChunkKey]) -> Placement:
@@ -128,7 +138,7 @@ class ChunkIndex:
         evicted = []
         while len(self._free) < len(keys):
             key = self._policy.evict()
-            self._free.append(self._held.pop(key).slot)
+            self._release(key)
             evicted.append(key)
         for key in keys:
             self._held[key] = _Held(self._free.popleft())
@@ -158,7 +168,8 @@ class ChunkIndex:
         if held is None or held.pins:
             return False
         self._policy.remove(key)
-        self._free.append(self._held.pop(key).slot)
+        self._policy.forget(key)
+        self._release(key)
         self.generation += 1
         return True
 
@@ -168,6 +179,11 @@ class ChunkIndex:
         for key in idle:
             self.forget(key)
         return idle
+
+    def _release(self, key: ChunkKey) -> None:
+        gone = self._held.pop(key)
+        self.horizon_s = max(self.horizon_s, gone.used_s)
+        self._free.append(gone.slot)
 
     def __iter__(self) -> Iterator[ChunkKey]:
         """Everything held."""

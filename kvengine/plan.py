@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kvengine.admission import Admission
 from kvengine.copiers.base import Direction, JobId
 from kvengine.errors import NoSpace
 from kvengine.index import ChunkIndex, ChunkKey, Slot
@@ -45,8 +46,26 @@ class Ended(NamedTuple):
     """A job that all workers have finished."""
 
     job: Job
+    keys: list[ChunkKey]
     ok: bool
-    evicted_or_dropped: list[ChunkKey]
+    seconds: float
+    """From the order to the last worker's report."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """Since the start. Units: chunks, unless the name says otherwise."""
+
+    stored: int = 0
+    loaded: int = 0
+    evicted: int = 0
+    no_slot: int = 0
+    """Not stored, for every slot was pinned."""
+    failed_stores: int = 0
+    """Jobs."""
+    failed_loads: int = 0
+    gave_up_waiting: int = 0
+    """Requests that computed what another one was loading."""
 
 
 @dataclass(slots=True)
@@ -55,6 +74,7 @@ class _Open:
     keys: list[ChunkKey]
     waiting: int
     """Workers that have not finished it."""
+    since: float
     ok: bool = True
 
 
@@ -81,11 +101,13 @@ class Planner:
         workers: int,
         shares_loads: bool,
         clock: Callable[[], float],
+        admission: Admission | None = None,
     ) -> None:
         """``shares_loads``: what one request loaded the next one finds on the device (vLLM caches prefixes)."""
         self.index = index
-        self.skipped = 0
-        """Chunks that got no slot."""
+        self.admission = admission or Admission()
+        self.counts = Counts()
+        self._gone: list[ChunkKey] = []
         self._chunk_blocks = chunk_blocks
         self._workers = workers
         self._shares_loads = shares_loads
@@ -113,7 +135,8 @@ class Planner:
                 known.waits_since = now
             if now - known.waits_since < PATIENCE_S:
                 return None
-            return first  # it takes too long: compute
+            self.counts.gave_up_waiting += 1
+            return first
         known.waits_since = None
         return known.matched
 
@@ -134,17 +157,22 @@ class Planner:
         """Store the chunks ``keys``, all that are computed, as far as they are new; ``blocks`` are the device's, from
         the prompt's start on."""
         known = self._requests.setdefault(request_id, _Known())
-        jobs = []
-        run: list[int] = []
-        for number in range(known.considered, len(keys)):
-            if keys[number] in self.index:
-                jobs += self._store_run(request_id, keys, run, blocks)
-                run = []
-            else:
-                run.append(number)
-        jobs += self._store_run(request_id, keys, run, blocks)
+        new = [number for number in range(known.considered, len(keys)) if keys[number] not in self.index]
         known.considered = max(known.considered, len(keys))
+        new = new[: self.admission.admit([keys[number] for number in new])] if new else new
+        jobs = []
+        for run in runs(new):
+            jobs += self._store_run(request_id, keys, run, blocks)
         return jobs
+
+    def gone(self) -> list[ChunkKey]:
+        """What is not held any more, of what was found before, since the last call."""
+        gone, self._gone = self._gone, []
+        return gone
+
+    def clear(self) -> None:
+        """Forget what is not in use."""
+        self._drop(self.index.clear())
 
     def restarted(self, request_id: str) -> None:
         """The request was preempted, and is computed from its start again."""
@@ -152,7 +180,7 @@ class Planner:
         if known is not None:
             known.considered = 0
 
-    def gone(self, request_id: str) -> None:
+    def ended(self, request_id: str) -> None:
         """Forget the request. Its jobs go on."""
         self._requests.pop(request_id, None)
 
@@ -167,7 +195,6 @@ class Planner:
             return None
         del self._jobs[job_id]
         backwards = opened.keys[::-1]  # what others build upon is used last
-        dropped: list[ChunkKey] = []
         if opened.job.direction is Direction.LOAD:
             for key in opened.keys:
                 if self._loading[key] == 1:
@@ -175,29 +202,41 @@ class Planner:
                 else:
                     self._loading[key] -= 1
             self.index.unpin(backwards)
-            if not opened.ok:
-                dropped = [key for key in backwards if self.index.forget(key)]
+            if opened.ok:
+                self.counts.loaded += len(backwards)
+            else:
+                self.counts.failed_loads += 1
+                self._drop([key for key in backwards if self.index.forget(key)])
         elif opened.ok:
             self.index.commit(opened.keys)
             self.index.unpin(backwards)
+            self.counts.stored += len(backwards)
         else:
             self.index.drop(opened.keys)
-        return Ended(opened.job, opened.ok, dropped)
+            self.counts.failed_stores += 1
+        return Ended(opened.job, opened.keys, opened.ok, self._clock() - opened.since)
+
+    def open_jobs(self, direction: Direction) -> int:
+        """Those that have not ended."""
+        return sum(opened.job.direction is direction for opened in self._jobs.values())
 
     @property
     def busy(self) -> bool:
         """Whether any job has not ended."""
         return bool(self._jobs)
 
+    def _drop(self, keys: list[ChunkKey]) -> None:
+        self.counts.evicted += len(keys)
+        self._gone += keys
+
     def _store_run(self, request_id: str, keys: Sequence[ChunkKey], run: list[int], blocks: Sequence[int]) -> list[Job]:
-        if not run:
-            return []
         wanted = [keys[number] for number in run]
         try:
-            slots, _ = self.index.insert(wanted)
+            slots, evicted = self.index.insert(wanted)
         except NoSpace:
-            self.skipped += len(wanted)
+            self.counts.no_slot += len(wanted)
             return []
+        self._drop(evicted)
         begin, end = run[0] * self._chunk_blocks, (run[-1] + 1) * self._chunk_blocks
         return [self._open(request_id, Direction.STORE, wanted, slots, 0, list(blocks[begin:end]))]
 
@@ -212,5 +251,16 @@ class Planner:
     ) -> Job:
         job = Job(JobId(self._next_job), request_id, direction, slots, first, blocks)
         self._next_job += 1
-        self._jobs[job.id] = _Open(job, keys, self._workers)
+        self._jobs[job.id] = _Open(job, keys, self._workers, self._clock())
         return job
+
+
+def runs(numbers: Sequence[int]) -> list[list[int]]:
+    """Ascending ``numbers`` as stretches without a gap."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and found[-1][-1] + 1 == number:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return found

@@ -106,7 +106,7 @@ class Scheduler:
         self._requests.pop(request.request_id, None)
         self._keys.pop(request.request_id, None)
         self._promised.pop(request.request_id, None)
-        self.planner.gone(request.request_id)
+        self.planner.ended(request.request_id)
 
     @property
     def busy(self) -> bool:
@@ -115,7 +115,7 @@ class Scheduler:
 
     def reset(self) -> bool:
         """Forget what is kept and not in use."""
-        self.index.clear()
+        self.planner.clear()
         return True
 
     def _store(self, request: Request, computed_tokens: int) -> None:

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from kvengine.policies.arc import Arc
 from kvengine.policies.base import Policy
 from kvengine.policies.lru import Lru
 
-POLICIES: dict[str, type[Policy[Any]]] = {"lru": Lru}
+POLICIES: dict[str, type[Policy[Any]]] = {"lru": Lru, "arc": Arc}
 
-__all__ = ["POLICIES", "Lru", "Policy"]
+__all__ = ["POLICIES", "Arc", "Lru", "Policy"]

@@ -14,11 +14,14 @@ class Policy(ABC, Generic[Key]):
 
     @abstractmethod
     def add(self, key: Key) -> None:
-        """``key`` is idle: it has just been used, or stored."""
+        """``key`` is idle: it has just been used, or stored. What is idle longer goes first, all else being equal."""
 
     @abstractmethod
     def remove(self, key: Key) -> None:
         """``key`` is not idle any more: pinned again, or forgotten. Raises: KeyError when it was not."""
+
+    def forget(self, key: Key) -> None:
+        """``key``, which was removed, will not come back: its memory was given up. Does nothing by default."""
 
     @abstractmethod
     def evict(self) -> Key:

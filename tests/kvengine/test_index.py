@@ -170,3 +170,23 @@ class AnyHistory(RuleBasedStateMachine):
 
 AnyHistory.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 test_any_history = AnyHistory.TestCase
+
+
+def test_the_horizon_is_the_latest_last_use_of_what_is_gone() -> None:
+    now = [100.0]
+    index = ChunkIndex(2, clock=lambda: now[0])
+    for key in (A, B):
+        index.insert([key])
+        index.commit([key])
+        index.unpin([key])
+        now[0] += 10
+    assert index.horizon_s == 0
+    index.pin([A])
+    index.unpin([A])  # at 120
+    index.insert([C])  # B is gone, last used at 110
+    assert index.horizon_s == 110
+    index.commit([C])
+    index.unpin([C])
+    now[0] = 50  # a clock that was set back
+    index.clear()
+    assert index.horizon_s == 120

@@ -106,13 +106,13 @@ def test_a_chunk_is_stored_once(planner: Planner) -> None:
 
 def test_what_gets_no_slot_is_skipped_and_counted(planner: Planner) -> None:
     assert planner.store("a", KEYS[:5], range(10)) == []
-    assert planner.skipped == 5
+    assert planner.counts.no_slot == 5
     assert planner.index.resident == 0
 
 
 def test_a_request_that_is_gone_leaves_its_jobs_to_end(planner: Planner) -> None:
     (job,) = planner.store("a", KEYS[:1], range(2))
-    planner.gone("a")
+    planner.ended("a")
     assert planner.busy
     planner.finished(job.id, ok=True)
     assert not planner.busy

@@ -1,0 +1,80 @@
+"""Adaptive replacement: what was used once cannot drive out what is used again and again.
+
+Source: N. Megiddo, D. S. Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST 2003. Here the index decides
+when something is evicted and pins take chunks out for a while, so the paper's one routine is spread over the calls:
+``add`` is a use, ``evict`` its REPLACE.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from typing_extensions import override
+
+from kvengine.policies.base import Key, Policy
+
+
+class Arc(Policy[Key]):
+    """Two lists of idle chunks, used once and used again, and two of the names of those evicted from them.
+
+    A chunk that comes back soon after it was evicted from a list says that the list should have been longer.
+    ``target`` is how long the first may be. Invariant: a key is in one list at most; the lists of names are no longer
+    than the most chunks that were ever idle.
+    """
+
+    def __init__(self) -> None:
+        self._once: OrderedDict[Key, None] = OrderedDict()
+        self._again: OrderedDict[Key, None] = OrderedDict()
+        self._left_once: OrderedDict[Key, None] = OrderedDict()
+        self._left_again: OrderedDict[Key, None] = OrderedDict()
+        self._seen: set[Key] = set()  # taken out by ``remove``: their next ``add`` is another use
+        self._target = 0.0
+        self._most = 1
+
+    @override
+    def add(self, key: Key) -> None:
+        if key in self._seen:
+            self._seen.discard(key)
+            self._again[key] = None
+        elif key in self._left_once:
+            self._target = min(self._most, self._target + max(1.0, len(self._left_again) / len(self._left_once)))
+            del self._left_once[key]
+            self._again[key] = None
+        elif key in self._left_again:
+            self._target = max(0.0, self._target - max(1.0, len(self._left_once) / len(self._left_again)))
+            del self._left_again[key]
+            self._again[key] = None
+        else:
+            self._once[key] = None
+        self._most = max(self._most, len(self))
+
+    @override
+    def remove(self, key: Key) -> None:
+        if key in self._once:
+            del self._once[key]
+        else:
+            del self._again[key]
+        self._seen.add(key)
+
+    @override
+    def forget(self, key: Key) -> None:
+        self._seen.discard(key)
+
+    @override
+    def evict(self) -> Key:
+        from_once = bool(self._once) and (len(self._once) > self._target or not self._again)
+        chosen, left = (self._once, self._left_once) if from_once else (self._again, self._left_again)
+        key = chosen.popitem(last=False)[0]
+        left[key] = None
+        while len(left) > self._most:
+            left.popitem(last=False)
+        return key
+
+    @override
+    def __len__(self) -> int:
+        return len(self._once) + len(self._again)
+
+    @override
+    def __iter__(self) -> Iterator[Key]:
+        return iter((*self._once, *self._again))
