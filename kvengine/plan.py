@@ -216,6 +216,10 @@ class Planner:
             self.counts.failed_stores += 1
         return Ended(opened.job, opened.keys, opened.ok, self._clock() - opened.since)
 
+    def keys_of(self, job: JobId) -> list[ChunkKey]:
+        """The chunks of a job that has not ended."""
+        return self._jobs[job].keys
+
     def open_jobs(self, direction: Direction) -> int:
         """Those that have not ended."""
         return sum(opened.job.direction is direction for opened in self._jobs.values())

@@ -34,7 +34,7 @@ HOME = {
     "hpack": ("epp/wire/",),
     "httptools": ("epp/scrape/",),
     "opentelemetry": ("epp/tracing/spans.py", "epp/tracing/exporters.py"),
-    "prometheus_client": ("epp/telemetry/", "epp/admin.py", "epp/sim/", "epp/demo/"),
+    "prometheus_client": ("epp/telemetry/", "epp/admin.py", "epp/sim/", "epp/demo/", "kvengine/connector/"),
     "rich": ("epp/demo/", "epp/explain/", "epp/cli.py"),
     "torch": ("kvengine/",),
     "uvloop": ("epp/serve.py",),

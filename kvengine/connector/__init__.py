@@ -19,6 +19,7 @@ from vllm.v1.metrics.stats import CacheHitSource
 from kvengine.connector.geometry import geometry
 from kvengine.connector.messages import Orders, Reports
 from kvengine.connector.scheduler import Scheduler
+from kvengine.connector.statistics import Exposition, Statistics
 from kvengine.connector.worker import Worker
 from kvengine.settings import read_settings
 
@@ -89,15 +90,13 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
 
     @override
     def request_finished(self, request: Request, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
-        self._of_scheduler.gone(request)
-        return False, None
+        return False, self._of_scheduler.ended(request)
 
     @override
     def request_finished_all_groups(
         self, request: Request, block_ids: tuple[list[int], ...]
     ) -> tuple[bool, dict[str, Any] | None]:
-        self._of_scheduler.gone(request)
-        return False, None
+        return False, self._of_scheduler.ended(request)
 
     @override
     def has_pending_push_work(self) -> bool:
@@ -105,7 +104,27 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
 
     @override
     def take_events(self) -> Iterable[KVCacheEvent]:
-        return ()
+        return self._of_scheduler.events()
+
+    @override
+    def get_kv_connector_stats(self) -> Statistics | None:
+        return self._scheduler.statistics() if self._scheduler is not None else None
+
+    @classmethod
+    @override
+    def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> Statistics:
+        return Statistics(data=data or {})
+
+    @classmethod
+    @override
+    def build_prom_metrics(
+        cls,
+        vllm_config: VllmConfig,
+        metric_types: dict[Any, Any],
+        labelnames: list[str],
+        per_engine_labelvalues: dict[int, list[object]],
+    ) -> Exposition:
+        return Exposition(vllm_config, metric_types, labelnames, per_engine_labelvalues)
 
     @override
     def reset_cache(self) -> bool | None:

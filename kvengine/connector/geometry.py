@@ -32,6 +32,11 @@ class Geometry:
     workers_here: int
     """On one machine, at most."""
     prefix_caching: bool
+    loads: bool
+    """Whether this instance takes KV from host memory, and below, whether it gives it: by ``kv_role``."""
+    stores: bool
+    events: bool
+    """Whether KV events are published."""
     salt: bytes
     """Of everything that makes equal tokens different bytes, beside the hash of the tokens themselves."""
 
@@ -59,6 +64,9 @@ def geometry(vllm_config: VllmConfig, kv_cache_config: KVCacheConfig, settings: 
         workers=workers,
         workers_here=workers * max(1, parallel.data_parallel_size_local),
         prefix_caching=bool(vllm_config.cache_config.enable_prefix_caching),
+        loads=vllm_config.kv_transfer_config.is_kv_consumer,
+        stores=vllm_config.kv_transfer_config.is_kv_producer,
+        events=bool(vllm_config.kv_events_config and vllm_config.kv_events_config.enable_kv_cache_events),
         salt=salt(vllm_config, spec, layers),
     )
 

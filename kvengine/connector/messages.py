@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorWorkerMetadata
 
 from kvengine.copiers.base import JobId
 from kvengine.plan import Job
+
+Key = TypeVar("Key", bound=Hashable)
+Number = TypeVar("Number", int, float)
 
 
 @dataclass
@@ -25,7 +30,12 @@ class Reports(KVConnectorWorkerMetadata):
     finished: dict[JobId, int] = field(default_factory=dict)
     failed: dict[JobId, int] = field(default_factory=dict)
     ready_slots: int = 0
-    """The least of any worker that has something to say."""
+    """The least of any worker."""
+    capacity_slots: int = 0
+    """Likewise; those that are not ready yet included."""
+    copied_bytes: dict[str, int] = field(default_factory=dict)
+    """By direction, of all workers."""
+    copy_seconds: dict[str, float] = field(default_factory=dict)
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> Reports:
         """Both workers' together."""
@@ -34,12 +44,15 @@ class Reports(KVConnectorWorkerMetadata):
             summed(self.finished, other.finished),
             summed(self.failed, other.failed),
             min(self.ready_slots, other.ready_slots),
+            min(self.capacity_slots, other.capacity_slots),
+            summed(self.copied_bytes, other.copied_bytes),
+            summed(self.copy_seconds, other.copy_seconds),
         )
 
 
-def summed(one: dict[JobId, int], other: dict[JobId, int]) -> dict[JobId, int]:
-    """Counts of both."""
+def summed(one: dict[Key, Number], other: dict[Key, Number]) -> dict[Key, Number]:
+    """Both, key by key."""
     total = dict(one)
-    for job, count in other.items():
-        total[job] = total.get(job, 0) + count
+    for key, value in other.items():
+        total[key] = total[key] + value if key in total else value
     return total

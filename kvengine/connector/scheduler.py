@@ -4,23 +4,46 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from kvengine.connector.geometry import Geometry
+from kvengine.admission import Admission
+from kvengine.connector.device_watch import DeviceWatch
+from kvengine.connector.events import Events
+from kvengine.connector.geometry import SALT_BYTES, Geometry
 from kvengine.connector.messages import Orders, Reports
+from kvengine.connector.statistics import Statistics
+from kvengine.connector.tally import Tally
 from kvengine.copiers.base import Direction, JobId
 from kvengine.index import ChunkIndex, ChunkKey
 from kvengine.plan import Job, Planner
+from kvengine.policies import POLICIES
 from kvengine.settings import Settings
 
 if TYPE_CHECKING:
-    from vllm.v1.core.block_pool import BlockPool
+    from vllm.distributed.kv_events import KVCacheEvent
     from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
     from vllm.v1.core.kv_cache_utils import KVCacheBlock
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.request import Request
 
 log = logging.getLogger(__name__)
+
+REPORT = "kvengine_report"
+"""In a request's ``kv_transfer_params``: true asks for the prompt's tokens by tier in the response's."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """A request that has not ended."""
+
+    request: Request
+    keys: list[ChunkKey] = field(default_factory=list)
+    """Of its chunks, as far as anybody asked."""
+    device_tokens: int = 0
+    """Found on the device when it was last matched."""
+    loaded_tokens: int = 0
+    admitted: bool = False
 
 
 class Scheduler:
@@ -31,52 +54,62 @@ class Scheduler:
         self._settings = settings
         self._block_tokens = shape.block_tokens
         self._chunk_blocks = shape.chunk_blocks
-        self._salt = shape.salt
-        self.index = ChunkIndex(0)
+        self._chunk_tokens = shape.block_tokens * shape.chunk_blocks
+        self._keeps = settings.local_cpu
+        self.index = ChunkIndex(0, POLICIES[settings.eviction_policy]())
         self.planner = Planner(
             self.index,
             chunk_blocks=shape.chunk_blocks,
             workers=shape.workers,
             shares_loads=shape.prefix_caching,
             clock=time.monotonic,
+            admission=Admission(settings.store_after),
         )
-        self._requests: dict[str, Request] = {}
-        self._keys: dict[str, list[ChunkKey]] = {}
-        self._promised: dict[str, int] = {}
-        """Tokens that were on the device when a load was promised, by request."""
+        self._events = Events(chunk_tokens=self._chunk_tokens, salt_bytes=SALT_BYTES) if shape.events else None
+        self._tally = Tally()
+        self._told: dict[str, Any] = {}
+        self._requests: dict[str, _Known] = {}
         self._orders = Orders()
         self._borrowed: dict[JobId, list[KVCacheBlock]] = {}
-        self._manager: KVCacheManager | None = None
+        self._capacity_slots = 0
+        self._manager: KVCacheManager
+        self._watch: DeviceWatch
 
     def bind(self, manager: KVCacheManager) -> None:
-        """Whose blocks they are."""
+        """Whose blocks they are; called once, before the first request."""
         self._manager = manager
+        self._watch = DeviceWatch(manager.block_pool)
 
     def added(self, request: Request) -> None:
         """A request has come."""
-        self._requests[request.request_id] = request
+        self._requests[request.request_id] = _Known(request)
 
     def match(self, request: Request, computed_tokens: int) -> tuple[int | None, bool]:
         """How many tokens beyond ``computed_tokens`` can be loaded; None to be asked again."""
+        known = self._requests[request.request_id]
+        known.device_tokens = computed_tokens
+        if not (self._keeps and self._shape.loads):
+            return 0, False
         # One token is left to compute, or there would be nothing to sample from.
         usable = (request.num_tokens - 1) // self._block_tokens
-        keys = self._chunks(request, usable // self._chunk_blocks)
+        keys = self._chunks(known, usable // self._chunk_blocks)
         chunks = self.planner.match(request.request_id, keys, computed_tokens // self._block_tokens)
         if chunks is None:
             return None, False
-        tokens = chunks * self._chunk_blocks * self._block_tokens - computed_tokens
-        if tokens <= 0:
-            return 0, False
-        self._promised[request.request_id] = computed_tokens
-        return tokens, True
+        tokens = chunks * self._chunk_tokens - computed_tokens
+        return (tokens, True) if tokens > 0 else (0, False)
 
     def allocated(self, request: Request, blocks: KVCacheBlocks, external_tokens: int) -> None:
         """vLLM has given the request its blocks; load what was promised."""
+        known = self._requests[request.request_id]
+        if not known.admitted:
+            self._admitted(known, external_tokens)
         if not external_tokens:
             return
-        first = self._promised.pop(request.request_id) // self._block_tokens
+        known.loaded_tokens = external_tokens
+        first = known.device_tokens // self._block_tokens
         end = first + external_tokens // self._block_tokens
-        keys = self._chunks(request, -(-end // self._chunk_blocks))
+        keys = self._chunks(known, -(-end // self._chunk_blocks))
         ids = blocks.get_block_ids()[0]
         self._orders.loads.append(self.planner.load(request.request_id, keys, first, ids[first:end]))
 
@@ -84,29 +117,32 @@ class Scheduler:
         """The jobs of this step."""
         for request_id in output.preempted_req_ids or ():
             self.planner.restarted(request_id)
-        for request_id, scheduled in output.num_scheduled_tokens.items():
-            request = self._requests.get(request_id)
-            if request is not None:
-                self._store(request, request.num_computed_tokens + scheduled)
+        if self._keeps and self._shape.stores:
+            for request_id, scheduled in output.num_scheduled_tokens.items():
+                known = self._requests.get(request_id)
+                if known is not None:
+                    self._store(known, known.request.num_computed_tokens + scheduled)
         orders, self._orders = self._orders, Orders()
         return orders
 
     def reported(self, reports: Reports) -> None:
         """What the workers have finished."""
+        self._capacity_slots = min(reports.capacity_slots, self._shape.slots)
         self.index.grow(min(reports.ready_slots, self._shape.slots))
+        self._tally.reported(reports)
         for counts, ok in ((reports.finished, True), (reports.failed, False)):
             for job, count in counts.items():
                 for _ in range(count):
-                    ended = self.planner.finished(job, ok=ok)
-                    if ended is not None and ended.job.direction is Direction.STORE:
-                        self._give_back(job)
+                    self._finished(job, ok=ok)
 
-    def gone(self, request: Request) -> None:
-        """The request has ended; its jobs go on."""
-        self._requests.pop(request.request_id, None)
-        self._keys.pop(request.request_id, None)
-        self._promised.pop(request.request_id, None)
+    def ended(self, request: Request) -> dict[str, Any] | None:
+        """The request has ended; its jobs go on. What its response says of it, where that was asked for."""
+        known = self._requests.pop(request.request_id, None)
         self.planner.ended(request.request_id)
+        if known is None or not (request.kv_transfer_params or {}).get(REPORT):
+            return None
+        tiers = {"gpu": known.device_tokens, "cpu": known.loaded_tokens}
+        return {"prompt_tokens": request.num_prompt_tokens, "cached_tokens_by_tier": tiers}
 
     @property
     def busy(self) -> bool:
@@ -116,40 +152,115 @@ class Scheduler:
     def reset(self) -> bool:
         """Forget what is kept and not in use."""
         self.planner.clear()
+        self._forget_gone()
         return True
 
-    def _store(self, request: Request, computed_tokens: int) -> None:
-        computed = min(computed_tokens, request.num_prompt_tokens)
-        chunks = min(computed // self._block_tokens, len(request.block_hashes)) // self._chunk_blocks
-        keys = self._chunks(request, chunks)
-        manager = self._manager
-        if manager is None or not chunks:
+    def events(self) -> list[KVCacheEvent]:
+        """What became of chunks since the last call."""
+        return self._events.take() if self._events is not None else []
+
+    def statistics(self) -> Statistics:
+        """What has changed since the last call."""
+        counts, tally = self.planner.counts, self._tally
+        for name, chunks in (
+            ("stored_tokens", counts.stored),
+            ("loaded_tokens", counts.loaded),
+            ("evicted_tokens", counts.evicted),
+            ("no_slot_tokens", counts.no_slot),
+            ("deferred_tokens", self.planner.admission.deferred),
+        ):
+            tally.upto(name, chunks * self._chunk_tokens)
+        tally.upto("waits_given_up", counts.gave_up_waiting)
+        told = tally.take()
+        state = {"gauges": self._gauges(), "open_jobs": {d.value: self.planner.open_jobs(d) for d in Direction}}
+        if not told and state == self._told:
+            return Statistics()
+        self._told = state
+        return Statistics(data=told | state)
+
+    def _admitted(self, known: _Known, external_tokens: int) -> None:
+        known.admitted = True
+        request, device = known.request, known.device_tokens
+        self._tally.add("lookup_hit_tokens", external_tokens)
+        self._tally.add("lookup_miss_tokens", request.num_tokens - device - external_tokens)
+        log.info(
+            "Reqid: %s, Total tokens %d, kvengine hit tokens: %d, need to load: %d",
+            request.request_id, request.num_tokens, device + external_tokens, external_tokens,
+        )  # fmt: skip
+
+    def _store(self, known: _Known, computed_tokens: int) -> None:
+        request = known.request
+        end = computed_tokens if self._settings.store_decode else min(computed_tokens, request.num_prompt_tokens)
+        chunks = min(end // self._block_tokens, len(request.block_hashes)) // self._chunk_blocks
+        if not chunks:
             return
-        blocks = manager.get_blocks(request.request_id).blocks[0]
-        ids = [block.block_id for block in blocks]
-        for job in self.planner.store(request.request_id, keys, ids):
+        keys = self._chunks(known, chunks)
+        blocks = self._manager.get_blocks(request.request_id).blocks[0]
+        jobs = self.planner.store(request.request_id, keys, [block.block_id for block in blocks])
+        self._forget_gone()
+        if not jobs:
+            return
+        for job in jobs:
             self._borrow(job, blocks)
-            self._orders.stores.append(job)
+            if self._events is not None:
+                self._events.storing(request, keys, self.planner.keys_of(job.id))
+        self._orders.stores += jobs
+        log.info(
+            "Storing KV cache for %d out of %d tokens for request %s",
+            sum(len(job.blocks) for job in jobs) * self._block_tokens, request.num_tokens, request.request_id,
+        )  # fmt: skip
+
+    def _finished(self, job: JobId, *, ok: bool) -> None:
+        ended = self.planner.finished(job, ok=ok)
+        if ended is None:
+            return
+        self._tally.ended(ended)
+        if ended.job.direction is Direction.STORE:
+            self._manager.block_pool.free_blocks(reversed(self._borrowed.pop(job)))
+            if self._events is not None:
+                self._events.stored(ended.keys, ok=ended.ok)
+        elif not ended.ok:
+            known = self._requests.get(ended.job.request_id)
+            if known is not None:
+                known.loaded_tokens = 0
+        self._forget_gone()
+
+    def _forget_gone(self) -> None:
+        gone = self.planner.gone()
+        if gone and self._events is not None:
+            self._events.gone(gone)
 
     def _borrow(self, job: Job, blocks: list[KVCacheBlock]) -> None:
         """Keep the device's blocks until they are copied, whatever becomes of the request."""
         wanted = set(job.blocks)
         mine = [block for block in blocks if block.block_id in wanted]
-        self._pool.touch(mine)
+        self._manager.block_pool.touch(mine)
         self._borrowed[job.id] = mine
 
-    def _give_back(self, job: JobId) -> None:
-        self._pool.free_blocks(reversed(self._borrowed.pop(job)))
-
-    @property
-    def _pool(self) -> BlockPool:
-        assert self._manager is not None  # noqa: S101 - bound before the first request
-        return self._manager.block_pool
-
-    def _chunks(self, request: Request, chunks: int) -> list[ChunkKey]:
+    def _chunks(self, known: _Known, chunks: int) -> list[ChunkKey]:
         """The keys of the first ``chunks`` chunks. A chunk's is its last block's hash, which stands for all before."""
-        keys = self._keys.setdefault(request.request_id, [])
-        hashes, step = request.block_hashes, self._chunk_blocks
+        keys, hashes, step, salt = known.keys, known.request.block_hashes, self._chunk_blocks, self._shape.salt
         for number in range(len(keys), chunks):
-            keys.append(ChunkKey(self._salt + hashes[(number + 1) * step - 1]))
+            keys.append(ChunkKey(salt + hashes[(number + 1) * step - 1]))
         return keys[:chunks]
+
+    def _gauges(self) -> dict[str, dict[str, float]]:
+        shape, watch = self._shape, self._watch
+        token_bytes = shape.block_bytes * shape.workers / shape.block_tokens
+        stores = shape.stores and self._keeps
+        tokens = {
+            "capacity": (watch.capacity * shape.block_tokens, self._capacity_slots * self._chunk_tokens),
+            "resident": (watch.resident * shape.block_tokens, self.index.resident * self._chunk_tokens),
+            "pinned": (watch.pinned * shape.block_tokens, self.index.pinned * self._chunk_tokens),
+        }
+        if not shape.prefix_caching:  # nothing on the device is found again
+            tokens["capacity"], tokens["resident"] = (0, tokens["capacity"][1]), (0, tokens["resident"][1])
+        gauges: dict[str, tuple[float, float]] = {}
+        for name, (gpu, cpu) in tokens.items():
+            gauges[f"{name}_tokens"] = (gpu, cpu)
+            gauges[f"{name}_bytes"] = (gpu * token_bytes, cpu * token_bytes)
+        gauges["block_tokens"] = (shape.block_tokens, self._chunk_tokens)
+        gauges["store_after"] = (float(shape.prefix_caching), self._settings.store_after if stores else 0)
+        gauges["stores_decoded"] = (float(shape.prefix_caching), float(stores and self._settings.store_decode))
+        gauges["eviction_horizon_timestamp_seconds"] = (watch.horizon_s, self.index.horizon_s)
+        return {name: {"gpu": gpu, "cpu": cpu} for name, (gpu, cpu) in gauges.items()}

@@ -73,6 +73,9 @@ class Worker:
         failed: set[str] = set()
         for done in self._copier.poll() if self._copier is not None else ():
             self._report(done.job, ok=done.ok)
+            way, reports = done.direction.value, self._reports
+            reports.copied_bytes[way] = reports.copied_bytes.get(way, 0) + done.copied_bytes
+            reports.copy_seconds[way] = reports.copy_seconds.get(way, 0.0) + done.seconds
         for job in [job for job in (*self._reports.finished, *self._reports.failed) if job in self._loads]:
             request_id = self._loads.pop(job)
             ended.add(request_id)
@@ -83,7 +86,8 @@ class Worker:
     def reports(self) -> Reports:
         """What to tell the scheduler."""
         reports, self._reports = self._reports, Reports()
-        reports.ready_slots = self._arena.ready_slots if self._arena is not None else 0
+        if self._arena is not None:
+            reports.ready_slots, reports.capacity_slots = self._arena.ready_slots, self._arena.slots
         return reports
 
     def close(self) -> None:

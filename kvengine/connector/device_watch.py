@@ -1,0 +1,93 @@
+"""When the device's blocks were last used, and how far eviction has come there.
+
+vLLM's block pool keeps its free blocks in the order in which they were freed, and no times. Its ``free_blocks`` and its
+metrics collector are the two places that every block passes, so both are listened to here.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vllm.v1.core.block_pool import BlockPool
+    from vllm.v1.core.kv_cache_utils import KVCacheBlock
+
+
+class DeviceWatch:
+    """Stands where the pool's metrics collector is, and passes everything on to the one that was there.
+
+    Owner: the engine's thread.
+    """
+
+    def __init__(self, pool: BlockPool, clock: Callable[[], float] = time.time) -> None:
+        self.horizon_s = 0.0
+        """The latest last use of any cached block that is gone, in Unix time; never decreases, 0 while none is."""
+        self.evicted = 0
+        """Blocks with KV that could have been found again."""
+        self._pool = pool
+        self._clock = clock
+        self._used = array("d", bytes(8 * len(pool.blocks)))
+        self._before: Any = pool.metrics_collector
+        self._free = pool.free_blocks
+        pool.metrics_collector = self  # all that the pool asks of it is below
+        pool.free_blocks = self._freed
+
+    @property
+    def capacity(self) -> int:
+        """Blocks that can be cached. The first block of the pool is nobody's."""
+        return len(self._pool.blocks) - 1
+
+    @property
+    def resident(self) -> int:
+        """Cached blocks: found by whoever asks for their tokens."""
+        return len(self._pool.cached_block_hash_to_block)
+
+    @property
+    def pinned(self) -> int:
+        """Blocks that some request, or a copy, uses now."""
+        return self.capacity - int(self._pool.get_num_free_blocks())
+
+    def _freed(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
+        blocks = list(ordered_blocks)
+        now, used = self._clock(), self._used
+        for block in blocks:
+            used[block.block_id] = now
+        self._free(blocks)
+
+    # What the pool asks of a metrics collector.
+
+    @property
+    def sample_rate(self) -> float:
+        """As the collector before says."""
+        return float(getattr(self._before, "sample_rate", 1.0))
+
+    def on_block_allocated(self, block: KVCacheBlock) -> None:
+        """A block was given to a request."""
+        if self._before is not None:
+            self._before.on_block_allocated(block)
+
+    def on_block_accessed(self, block: KVCacheBlock) -> None:
+        """A block was found again."""
+        if self._before is not None:
+            self._before.on_block_accessed(block)
+
+    def on_block_evicted(self, block: KVCacheBlock) -> None:
+        """A free block is about to be written anew."""
+        if block.block_hash is not None:
+            self.horizon_s = max(self.horizon_s, self._used[block.block_id])
+            self.evicted += 1
+        if self._before is not None:
+            self._before.on_block_evicted(block)
+
+    def reset(self) -> None:
+        """Everything cached is gone."""
+        self.horizon_s = max(self.horizon_s, *self._used)
+        if self._before is not None:
+            self._before.reset()
+
+    def drain_events(self) -> list[Any]:
+        """What the collector before has noted."""
+        return list(self._before.drain_events()) if self._before is not None else []

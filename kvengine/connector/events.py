@@ -1,0 +1,147 @@
+"""KV events of the CPU tier, in vLLM's format: what can be loaded, and what cannot any more.
+
+A chunk is loaded as a whole, so it is announced as one block of the chunk's size, named by the hash of its last block
+and built upon that of the chunk before. One whose predecessors are not announced could not be used, and is announced
+when they are; what builds upon a chunk that is gone is taken back with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vllm.distributed.kv_events import BlockRemoved, BlockStored, KVCacheEvent
+from vllm.v1.core.kv_cache_utils import (
+    BlockHash,
+    generate_block_hash_extra_keys,
+    maybe_convert_block_hash,
+    to_event_extra_keys,
+)
+
+from kvengine.index import ChunkKey
+
+if TYPE_CHECKING:
+    from vllm.v1.request import Request
+
+MEDIUM = "CPU"
+
+
+@dataclass(slots=True)
+class Told:
+    """What an event says of a chunk."""
+
+    parent: ChunkKey | None
+    token_ids: list[int]
+    extra_keys: tuple[Any, ...] | None
+    lora_id: int | None
+    lora_name: str | None
+
+
+class Events:
+    """Invariant: a chunk is announced exactly while it is stored and all chunks before it are. Owner: the scheduler."""
+
+    def __init__(self, *, chunk_tokens: int, salt_bytes: int) -> None:
+        self._chunk_tokens = chunk_tokens
+        self._salt_bytes = salt_bytes
+        self._pending: dict[ChunkKey, Told] = {}
+        self._stored: dict[ChunkKey, Told] = {}
+        self._announced: set[ChunkKey] = set()
+        self._children: dict[ChunkKey, set[ChunkKey]] = {}
+        self._events: list[KVCacheEvent] = []
+
+    def storing(self, request: Request, chain: Sequence[ChunkKey], keys: Iterable[ChunkKey]) -> None:
+        """``keys``, some of ``chain``, which is the request's chunks, are being stored."""
+        position = {key: number for number, key in enumerate(chain)}
+        lora = request.lora_request
+        for key in keys:
+            number = position[key]
+            begin, end = number * self._chunk_tokens, (number + 1) * self._chunk_tokens
+            self._pending[key] = Told(
+                parent=chain[number - 1] if number else None,
+                token_ids=list(request.all_token_ids[begin:end]),
+                extra_keys=untagged(generate_block_hash_extra_keys(request, begin, end, 0)[0]),
+                lora_id=lora.adapter_id if lora else None,
+                lora_name=lora.name if lora else None,
+            )
+
+    def stored(self, keys: Iterable[ChunkKey], *, ok: bool) -> None:
+        """They are, or could not be."""
+        for key in keys:
+            told = self._pending.pop(key, None)
+            if told is None or not ok:
+                continue
+            self._stored[key] = told
+            if told.parent is not None:
+                self._children.setdefault(told.parent, set()).add(key)
+            self._announce(key)
+
+    def gone(self, keys: Iterable[ChunkKey]) -> None:
+        """They are not stored any more."""
+        taken_back: list[ChunkKey] = []
+        for key in keys:
+            told = self._stored.pop(key, None)
+            if told is None:
+                continue
+            if told.parent is not None:
+                siblings = self._children.get(told.parent, set())
+                siblings.discard(key)
+                if not siblings:
+                    self._children.pop(told.parent, None)
+            taken_back += self._take_back(key)
+        if taken_back:
+            hashes = [self._hash(key) for key in taken_back]
+            self._events.append(BlockRemoved(block_hashes=hashes, medium=MEDIUM))
+
+    def take(self) -> list[KVCacheEvent]:
+        """The events since the last call, in order."""
+        events, self._events = self._events, []
+        return events
+
+    def _announce(self, key: ChunkKey) -> None:
+        """``key``, if what it builds upon is announced, and what waited for it."""
+        waiting = [key]
+        while waiting:
+            each = waiting.pop()
+            told = self._stored.get(each)
+            if told is None or each in self._announced:
+                continue
+            if told.parent is not None and told.parent not in self._announced:
+                continue
+            self._announced.add(each)
+            self._events.append(
+                BlockStored(
+                    block_hashes=[self._hash(each)],
+                    parent_block_hash=None if told.parent is None else self._hash(told.parent),
+                    token_ids=told.token_ids,
+                    block_size=self._chunk_tokens,
+                    lora_id=told.lora_id,
+                    medium=MEDIUM,
+                    lora_name=told.lora_name,
+                    extra_keys=[told.extra_keys] if told.extra_keys else None,
+                    group_idx=0,
+                    locality="LOCAL",
+                )
+            )
+            waiting.extend(self._children.get(each, ()))
+
+    def _take_back(self, key: ChunkKey) -> list[ChunkKey]:
+        """``key`` and what builds upon it, that first: no moment shows a block without what it builds upon."""
+        taken_back: list[ChunkKey] = []
+        waiting = [key]
+        while waiting:
+            each = waiting.pop()
+            if each in self._announced:
+                self._announced.discard(each)
+                taken_back.append(each)
+                waiting.extend(self._children.get(each, ()))
+        return taken_back[::-1]
+
+    def _hash(self, key: ChunkKey) -> Any:
+        return maybe_convert_block_hash(BlockHash(key[self._salt_bytes :]))
+
+
+def untagged(extra_keys: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    """As vLLM publishes them: each value without the name of its kind."""
+    published: list[tuple[Any, ...] | None] = to_event_extra_keys([extra_keys]) or [None]
+    return published[0]

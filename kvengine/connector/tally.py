@@ -1,0 +1,61 @@
+"""What the scheduler's side has done since the start, and what of it vLLM has not been told yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvengine.connector.messages import Reports
+from kvengine.connector.statistics import DIRECTIONS, JOB_COUNTERS
+from kvengine.copiers.base import Direction
+from kvengine.plan import Ended
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums since the last ``take``; counters that others keep since the start are told as differences."""
+
+    counters: dict[str, float] = field(default_factory=dict)
+    jobs: dict[str, dict[str, float]] = field(default_factory=lambda: {name: {} for name in JOB_COUNTERS})
+    job_seconds: dict[str, list[float]] = field(default_factory=lambda: {way: [] for way in DIRECTIONS})
+    before: dict[str, float] = field(default_factory=dict)
+
+    def add(self, name: str, value: float) -> None:
+        """More of a counter."""
+        self.counters[name] = self.counters.get(name, 0) + value
+
+    def upto(self, name: str, total: float) -> None:
+        """A counter is ``total`` since the start."""
+        self.add(name, total - self.before.get(name, 0))
+        self.before[name] = total
+
+    def ended(self, ended: Ended) -> None:
+        """A job is over."""
+        way = ended.job.direction.value
+        self._job("jobs", way, 1)
+        if not ended.ok:
+            self._job("failed_jobs", way, 1)
+        self.job_seconds[way].append(ended.seconds)
+
+    def reported(self, reports: Reports) -> None:
+        """What the workers have copied."""
+        for direction in Direction:
+            way = direction.value
+            if moved := reports.copied_bytes.get(way):
+                self._job("copied_bytes", way, moved)
+                self._job("copy_seconds", way, reports.copy_seconds.get(way, 0.0))
+
+    def take(self) -> dict[str, Any]:
+        """Everything that is not zero, and begin anew."""
+        told: dict[str, Any] = {
+            "counters": {name: value for name, value in self.counters.items() if value},
+            "jobs": {name: by_way for name, by_way in self.jobs.items() if by_way},
+            "job_seconds": {way: several for way, several in self.job_seconds.items() if several},
+        }
+        self.counters = {}
+        self.jobs = {name: {} for name in JOB_COUNTERS}
+        self.job_seconds = {way: [] for way in DIRECTIONS}
+        return {name: value for name, value in told.items() if value}
+
+    def _job(self, name: str, way: str, value: float) -> None:
+        self.jobs[name][way] = self.jobs[name].get(way, 0) + value

@@ -1,0 +1,107 @@
+"""What the engine says of its tiers: metrics, events, and the response to whoever asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.vllm.engine import BLOCK_TOKENS, engine, prompts
+
+CHUNK = 64
+
+
+def series(name: str, **labels: str) -> float:
+    """A metric of ours, in this process's registry: the engine's front end is here."""
+    from prometheus_client import REGISTRY
+
+    found = [
+        sample.value
+        for family in REGISTRY.collect()
+        for sample in family.samples
+        if sample.name == name and all(sample.labels.get(key) == value for key, value in labels.items())
+    ]
+    assert len(found) == 1, f"{name} {labels}: {found}"
+    return float(found[0])
+
+
+def test_gauges_counters_and_horizons_say_what_happened(model: Path) -> None:
+    small = {"num_cpu_blocks": 64, "chunk_size": CHUNK}  # 32 chunks of 64 tokens
+    with engine(model, small, enable_prefix_caching=True, num_gpu_blocks_override=100, max_model_len=2048) as tested:
+        for tier, tokens in (("gpu", 99 * BLOCK_TOKENS), ("cpu", 64 * BLOCK_TOKENS)):
+            tested.generate(prompts(1, 200, seed=99))
+            assert series("kvengine:tier_capacity_tokens", tier=tier) == tokens
+            assert series("kvengine:tier_eviction_horizon_timestamp_seconds", tier=tier) == 0
+        tested.generate(prompts(1, 20, seed=98))  # a step later, the store is known to have ended
+        assert series("kvengine:stored_tokens_total") == 3 * CHUNK
+        assert series("kvengine:tier_resident_tokens", tier="cpu") == 3 * CHUNK
+        assert series("kvengine:tier_pinned_tokens", tier="cpu") == 0
+        tested.forget_gpu()
+        tested.generate(prompts(1, 200, seed=99))
+        assert series("kvengine:lookup_hit_tokens_total") == 3 * CHUNK
+        assert series("kvengine:copied_bytes_total", direction="load") > 0
+        assert series("kvengine:tier_eviction_horizon_timestamp_seconds", tier="gpu") > 0
+        assert series("kvengine:tier_eviction_horizon_timestamp_seconds", tier="cpu") == 0
+        for seed in range(12):
+            tested.generate(prompts(1, 700, seed=seed))
+        tested.generate(prompts(1, 20, seed=97))
+        assert series("kvengine:tier_resident_tokens", tier="cpu") == 32 * CHUNK
+        evicted = series("kvengine:evicted_tokens_total")
+        assert evicted == series("kvengine:stored_tokens_total") - 32 * CHUNK > 0
+        assert series("kvengine:tier_eviction_horizon_timestamp_seconds", tier="cpu") > 1.7e9
+        assert series("kvengine:failed_jobs_total", direction="load") == 0
+
+
+def test_events_tell_what_can_be_loaded_and_the_response_what_was(model: Path, tmp_path: Path) -> None:
+    import zmq
+    from vllm import SamplingParams
+    from vllm.config import KVEventsConfig
+
+    address = f"ipc://{tmp_path}/events"
+    published = KVEventsConfig(enable_kv_cache_events=True, publisher="zmq", endpoint=address)
+    context = zmq.Context.instance()
+    with engine(
+        model, {"num_cpu_blocks": 64, "chunk_size": CHUNK}, enable_prefix_caching=True, kv_events_config=published
+    ) as tested:
+        socket = context.socket(zmq.SUB)
+        socket.connect(address)
+        socket.subscribe(b"")
+        tested.generate(prompts(1, 20, seed=1))  # a subscriber needs a moment
+        asked = prompts(1, 300, seed=5)
+        tested.generate(asked)
+        tested.generate(prompts(1, 20, seed=2))
+        told = cpu_events(socket, until=4)
+        assert [event["type"] for event in told] == ["BlockStored"] * 4
+        assert [event["token_ids"] for event in told] == [asked[0][n * CHUNK : (n + 1) * CHUNK] for n in range(4)]
+        assert [event["block_size"] for event in told] == [CHUNK] * 4
+        parents = [event["parent_block_hash"] for event in told]
+        assert parents == [None, *(event["block_hashes"][0] for event in told[:3])]
+
+        tested.forget_gpu()
+        sampling = SamplingParams(
+            temperature=0, max_tokens=4, detokenize=False, extra_args={"kv_transfer_params": {"kvengine_report": True}}
+        )
+        (answer,) = tested.llm.generate([{"prompt_token_ids": asked[0]}], sampling, use_tqdm=False)
+        assert answer.kv_transfer_params == {
+            "prompt_tokens": 300,
+            "cached_tokens_by_tier": {"gpu": 0, "cpu": 4 * CHUNK},
+        }
+        tested.llm.reset_prefix_cache(reset_connector=True)
+        tested.generate(prompts(1, 20, seed=3))
+        removed = cpu_events(socket, until=1)
+        assert [event["type"] for event in removed] == ["BlockRemoved"]
+        stored = [event["block_hashes"][0] for event in told]
+        assert removed[0]["block_hashes"] == stored[::-1], "what builds upon others goes first"
+        socket.close(0)
+
+
+def cpu_events(socket: Any, until: int) -> list[dict[str, Any]]:
+    """The next events of the CPU tier, at least ``until``."""
+    import msgspec
+
+    found: list[dict[str, Any]] = []
+    while len(found) < until:
+        assert socket.poll(20_000), f"no more events after {found}"
+        _, _, payload = socket.recv_multipart()
+        _, events, *_ = msgspec.msgpack.decode(payload)
+        found += [event for event in events if event.get("medium") == "CPU"]
+    return found
