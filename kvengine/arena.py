@@ -1,7 +1,8 @@
-"""One worker's host memory: taken at once, touched in the background, served from as far as it is ready.
+"""One worker's host memory: taken at once, touched and pinned in the background, served from as far as it is ready.
 
 An anonymous private mapping: it has no name that could be left behind, and the kernel takes it back however the process
-ends.
+ends. Several threads touch it, near the device, and run ahead; one thread pins behind them, piece by piece, since a
+driver's lock is held while it pins, and a step that launches kernels meanwhile waits for it.
 """
 
 from __future__ import annotations
@@ -9,77 +10,229 @@ from __future__ import annotations
 import ctypes
 import logging
 import mmap
+import os
+import queue
 import threading
-from collections.abc import Callable
+import time
+import weakref
+from typing import NamedTuple, Protocol
 
 from kvengine.errors import NoMemory
+from kvengine.numa import stay_on
 
 log = logging.getLogger(__name__)
 
 PIECE_BYTES = 64 << 20
-"""Touched and pinned at a time. A larger piece keeps the driver's lock longer, and steps that launch
-kernels wait for it."""
+"""Touched and pinned at a time. A larger piece keeps the driver's lock longer, and steps wait for it."""
+HUGE_BYTES = 2 << 20
+"""Of a huge page; the arena begins at a multiple of it, so that the kernel can use them from the first byte on."""
+MOST_TOUCHERS = 8
+"""Threads. A guess: a few saturate a node's memory, and the engine needs its CPUs."""
 
-Pin = Callable[[int, int], None]
-"""Makes (address, bytes) known to the device. Raises: NoMemory."""
+
+class Pinning(Protocol):
+    """Makes host memory known to the device."""
+
+    def pin(self, address: int, size_bytes: int) -> None:
+        """Until ``unpin``. Raises: KVEngineError."""
+
+    def unpin(self, address: int) -> None:
+        """What ``pin`` began at ``address``. Raises: KVEngineError."""
+
+
+class ArenaStatistics(NamedTuple):
+    """How the arena became ready."""
+
+    ready_bytes: int
+    pinned_pieces: int
+    pin_total_s: float
+    pin_max_s: float
+    """The longest that a step which launches kernels could have had to wait for one piece."""
+    first_ready_s: float | None
+    """From the start to the first piece; None before."""
+    all_ready_s: float | None
+    """None before, and for ever when memory could not be had."""
 
 
 class Arena:
     """``slots`` slots of ``slot_bytes``; the first ``ready_slots`` of them may be used. Owner: the worker.
 
-    Invariant: ``ready_slots`` never falls.
+    Given back by ``close``, when nobody knows the arena any more, and at the interpreter's end. Invariant:
+    ``ready_slots`` never falls before that.
     """
 
-    def __init__(self, slots: int, slot_bytes: int, pin: Pin | None = None) -> None:
-        """Raises: NoMemory when the kernel does not give the addresses."""
+    def __init__(
+        self, slots: int, slot_bytes: int, pinning: Pinning | None = None, near: frozenset[int] = frozenset()
+    ) -> None:
+        """``near``: the CPUs to touch the memory from; none for any. Raises: NoMemory when the kernel does not give the
+        addresses."""
         self.slots = slots
         self.slot_bytes = slot_bytes
-        self.ready_slots = 0
-        self._pin = pin
-        self._closing = threading.Event()
-        try:
-            self._memory = mmap.mmap(-1, max(1, slots * slot_bytes), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        except (OSError, OverflowError, ValueError) as error:
-            raise NoMemory(f"{slots * slot_bytes:,} bytes of host memory cannot be had: {error}") from error
-        self._view = (ctypes.c_char * len(self._memory)).from_buffer(self._memory)
-        self.address = ctypes.addressof(self._view)
-        self._toucher = threading.Thread(target=self._make_ready, name="kvengine-arena", daemon=True)
+        self._mapping = _Mapping(slots * slot_bytes, pinning, near)
+        self._threads = [threading.Thread(target=self._mapping.make_ready, name="kvengine-arena", daemon=True)]
+        cpus = len(near) or os.cpu_count() or 1
+        for _ in range(max(1, min(MOST_TOUCHERS, cpus, len(self._mapping.pieces)))):
+            self._threads.append(threading.Thread(target=self._mapping.touch, name="kvengine-touch", daemon=True))
+        self._give_back = weakref.finalize(self, _give_back, self._mapping, self._threads)
+
+    @property
+    def address(self) -> int:
+        """Of slot 0; 0 when the memory was given back."""
+        return self._mapping.address
+
+    @property
+    def ready_slots(self) -> int:
+        """How many, from the first on, may be used."""
+        return self._mapping.ready_bytes // self.slot_bytes
 
     def start(self) -> None:
         """Begin to make slots ready, from the first on."""
-        self._toucher.start()
+        for thread in self._threads:
+            thread.start()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until every slot is ready, or none will be any more; False when that took too long."""
-        self._toucher.join(timeout_s)
-        return not self._toucher.is_alive()
+        return self._mapping.ended.wait(timeout_s)
+
+    def wait_for_first(self, timeout_s: float | None = None) -> int:
+        """Wait until the first piece is ready, or none will be; how many bytes are."""
+        self._mapping.begun.wait(timeout_s)
+        return self._mapping.ready_bytes
+
+    def statistics(self) -> ArenaStatistics:
+        """As of now."""
+        return self._mapping.statistics()
 
     def close(self) -> None:
         """Give the memory back. Nothing may read or write it any more. Never raises; the second call does nothing."""
-        self._closing.set()
-        if self._toucher.is_alive():
-            self._toucher.join()
+        self._give_back()
+
+
+class _Mapping:
+    """The memory itself, which must not know the arena: its threads would keep that alive."""
+
+    def __init__(self, size_bytes: int, pinning: Pinning | None, near: frozenset[int]) -> None:
+        try:
+            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+            self._memory = mmap.mmap(-1, size_bytes + HUGE_BYTES, flags=flags)
+        except (OSError, OverflowError, ValueError) as error:
+            raise NoMemory(f"{size_bytes:,} bytes of host memory cannot be had: {error}") from error
+        for advice in ("MADV_HUGEPAGE", "MADV_DONTFORK"):  # a forked child must not make a pinned page a copy
+            try:
+                self._memory.madvise(getattr(mmap, advice))
+            except (AttributeError, OSError) as error:
+                log.debug("%s is not to be had: %s", advice, error)
+        self._view: ctypes.Array[ctypes.c_char] | None = (ctypes.c_char * len(self._memory)).from_buffer(self._memory)
+        self.address = -(-ctypes.addressof(self._view) // HUGE_BYTES) * HUGE_BYTES
+        self.pieces = [(at, min(PIECE_BYTES, size_bytes - at)) for at in range(0, size_bytes, PIECE_BYTES)]
+        self.ready_bytes = 0
+        self.closing = threading.Event()
+        """Nobody needs what is not ready yet."""
+        self.begun = threading.Event()
+        self.ended = threading.Event()
+        self._pinning = pinning
+        self._near = near
+        self._untouched: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for number in range(len(self.pieces)):
+            self._untouched.put(number)
+        self._touched: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._created = time.monotonic()
+        self._pin_s: list[float] = []
+        self._pinned: list[int] = []
+        self._first_ready_s: float | None = None
+        self._all_ready_s: float | None = None
+
+    def touch(self) -> None:
+        """One thread's part: take the next piece, and have the kernel find memory for it."""
+        try:
+            stay_on(self._near)
+        except OSError as error:
+            log.warning("host memory is touched from any CPU: %s", error)
+        while not self.closing.is_set():
+            try:
+                number = self._untouched.get_nowait()
+            except queue.Empty:
+                return
+            begin, size = self.pieces[number]
+            ctypes.memset(self.address + begin, 0, size)
+            self._touched.put(number)
+
+    def make_ready(self) -> None:
+        """Pin, in order, what was touched."""
+        here: set[int] = set()
+        try:
+            for number, (begin, size) in enumerate(self.pieces):
+                while number not in here and not self.closing.is_set():
+                    here.add(self._touched.get())
+                if self.closing.is_set():
+                    return
+                here.discard(number)
+                self._pin(begin, size)
+                self.ready_bytes = begin + size
+                self._first_ready_s = self._first_ready_s or time.monotonic() - self._created
+                self.begun.set()
+            self._all_ready_s = time.monotonic() - self._created
+            self._say()
+        except Exception:
+            log.exception("host memory from byte %d on cannot be used", self.ready_bytes)
+            self.closing.set()
+        finally:
+            self.begun.set()
+            self.ended.set()
+
+    def statistics(self) -> ArenaStatistics:
+        """As of now."""
+        took = list(self._pin_s)
+        return ArenaStatistics(
+            self.ready_bytes, len(took), sum(took), max(took, default=0.0), self._first_ready_s, self._all_ready_s
+        )
+
+    def stop(self) -> None:
+        """Have the threads end soon."""
+        self.closing.set()
+        self._touched.put(len(self.pieces))  # wakes the thread that pins
+
+    def give_back(self) -> None:
+        """Unpin and unmap. Never raises."""
+        self.ready_bytes = 0
+        for address in self._pinned:
+            try:
+                assert self._pinning is not None  # noqa: S101 - nothing is pinned without
+                self._pinning.unpin(address)
+            except Exception as error:
+                log.warning("host memory stays pinned until the process ends: %s", error)
+        self._pinned.clear()
         self.address = 0
-        self.ready_slots = 0
-        del self._view
-        self._view = (ctypes.c_char * 0)()
+        self._view = None
         try:
             self._memory.close()
         except BufferError:  # somebody holds a view: the mapping goes with it
             log.warning("host memory is still in use, and is given back when that ends")
 
-    def _make_ready(self) -> None:
-        size = self.slots * self.slot_bytes
-        for begin in range(0, size, PIECE_BYTES):
-            if self._closing.is_set():
-                return
-            end = min(begin + PIECE_BYTES, size)
-            try:
-                ctypes.memset(self.address + begin, 0, end - begin)
-                if self._pin is not None:
-                    self._pin(self.address + begin, end - begin)
-            except Exception:
-                log.exception("host memory from byte %d on cannot be used; %d of %d slots can", begin, self.ready_slots,
-                              self.slots)  # fmt: skip
-                return
-            self.ready_slots = end // self.slot_bytes
+    def _pin(self, begin: int, size: int) -> None:
+        if self._pinning is None:
+            return
+        started = time.monotonic()
+        self._pinning.pin(self.address + begin, size)
+        self._pin_s.append(time.monotonic() - started)
+        self._pinned.append(self.address + begin)
+
+    def _say(self) -> None:
+        seen = self.statistics()
+        log.info(
+            "%.2f GiB of host memory ready after %.2f s, the first piece after %.2f s; %d pieces pinned in %.2f s, the "
+            "longest, for which a step may have had to wait, in %.1f ms",
+            seen.ready_bytes / (1 << 30), seen.all_ready_s or 0.0, seen.first_ready_s or 0.0, seen.pinned_pieces,
+            seen.pin_total_s, seen.pin_max_s * 1e3,
+        )  # fmt: skip
+
+
+def _give_back(mapping: _Mapping, threads: list[threading.Thread]) -> None:
+    mapping.stop()
+    if threading.current_thread() in threads:  # the garbage collector may run in any thread, also in one of these
+        threading.Thread(target=_give_back, args=(mapping, threads), name="kvengine-give-back").start()
+        return
+    for thread in threads:
+        if thread.is_alive():
+            thread.join()
+    mapping.give_back()

@@ -20,6 +20,7 @@ HOME = {
     "cel": ("epp/expressions.py",),
     "click": ("epp/cli.py",),
     "cryptography": ("epp/tls.py",),
+    "cuda": ("kvengine/cuda/bindings.py",),
     "envoy_data_plane": ("epp/standalone/",),
     "google.protobuf": (
         "epp/pb/",

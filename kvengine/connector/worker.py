@@ -7,13 +7,16 @@ import logging
 import torch
 
 from kvengine.arena import Arena
+from kvengine.connector.device import copier_for, driver_of
 from kvengine.connector.geometry import Geometry
 from kvengine.connector.messages import Orders, Reports
-from kvengine.copiers import Copier, HostCopier
+from kvengine.copiers import Copier
 from kvengine.copiers.base import JobId
-from kvengine.errors import NoMemory, Unsupported
+from kvengine.cuda.driver import Driver
+from kvengine.errors import KVEngineError, Unsupported
 from kvengine.layout import Layout, Page
 from kvengine.limits import grant
+from kvengine.numa import cpus_near
 from kvengine.plan import Job
 
 log = logging.getLogger(__name__)
@@ -27,6 +30,7 @@ class Worker:
         self._layout: Layout | None = None
         self._arena: Arena | None = None
         self._copier: Copier | None = None
+        self._driver: Driver | None = None
         self._loads: dict[JobId, str] = {}
         self._reports = Reports()
 
@@ -44,17 +48,26 @@ class Worker:
                 f"a block takes {layout.block_bytes:,} bytes in this worker's tensors and {shape.block_bytes:,} by the "
                 "engine's own account; this layout of the KV cache is not known"
             )
-        asked = shape.slots * layout.slot_bytes
-        granted = grant(asked, workers_here=shape.workers_here, pinned=False)
-        if granted.sentence is not None:
-            log.warning("%s", granted.sentence)
         try:
-            arena = Arena(granted.size_bytes // layout.slot_bytes, layout.slot_bytes)
-        except NoMemory as error:
+            self._driver = driver = driver_of(self._caches[0])
+            asked = shape.slots * layout.slot_bytes
+            granted = grant(asked, workers_here=shape.workers_here, pinned=driver is not None)
+            if granted.sentence is not None:
+                log.warning("%s", granted.sentence)
+            near = cpus_near(driver.pci_address) if driver is not None else frozenset()
+            self._arena = Arena(granted.size_bytes // layout.slot_bytes, layout.slot_bytes, driver, near)
+            self._arena.start()
+            self._copier = copier_for(driver, self._caches[0], self._arena)
+        except Unsupported:
+            raise
+        except KVEngineError as error:
             log.error("nothing is kept in host memory: %s", error)  # noqa: TRY400 - it says it all
+        except Exception:  # a driver's surprise is no reason not to serve
+            log.exception("nothing is kept in host memory")
+        if self._copier is None:
+            self.close()
             return
-        arena.start()
-        self._layout, self._arena, self._copier = layout, arena, HostCopier()
+        self._layout = layout
 
     def load(self, orders: Orders) -> None:
         """Begin this step's loads."""
@@ -97,6 +110,9 @@ class Worker:
             copier.close()
         if arena is not None:
             arena.close()
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.close()
 
     def _submit(self, job: Job) -> None:
         layout, arena, copier = self._layout, self._arena, self._copier

@@ -1,0 +1,1 @@
+"""The GPU, through CUDA's driver interface: what a copier needs of it, and nothing else."""

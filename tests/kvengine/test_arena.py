@@ -1,0 +1,255 @@
+"""Host memory: ready piece by piece, and given back however it ends."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvengine.arena import HUGE_BYTES, PIECE_BYTES, Arena
+from kvengine.cuda.driver import DeviceError
+from kvengine.errors import NoMemory
+from kvengine.numa import cpus_near, parsed, stay_on
+
+PATIENCE_S = 60
+MIB = 1 << 20
+
+
+class Pinned:
+    """What is pinned now, and what was ever."""
+
+    def __init__(self, most_pieces: int = 1 << 20, *, lets_go: bool = True) -> None:
+        self.now: dict[int, int] = {}
+        self.sizes: list[int] = []
+        self.most_pieces = most_pieces
+        self.lets_go = lets_go
+
+    def pin(self, address: int, size_bytes: int) -> None:
+        if len(self.sizes) == self.most_pieces:
+            raise NoMemory("no more")
+        self.sizes.append(size_bytes)
+        self.now[address] = size_bytes
+
+    def unpin(self, address: int) -> None:
+        if not self.lets_go:
+            raise DeviceError("the context is gone")
+        del self.now[address]
+
+
+def test_an_arena_becomes_ready_piece_by_piece_and_is_zero() -> None:
+    arena = Arena(300, MIB)
+    assert arena.ready_slots == 0
+    assert arena.statistics().first_ready_s is None
+    arena.start()
+    assert arena.wait_for_first(PATIENCE_S) >= PIECE_BYTES
+    assert arena.wait(PATIENCE_S)
+    assert arena.ready_slots == 300
+    assert arena.address % HUGE_BYTES == 0
+    assert ctypes.string_at(arena.address + (299 << 20), MIB) == bytes(MIB)
+    arena.close()
+    arena.close()
+    assert (arena.ready_slots, arena.address) == (0, 0)
+
+
+def test_pieces_are_pinned_in_order_and_unpinned_at_the_end_and_what_it_cost_is_known() -> None:
+    pinned = Pinned()
+    arena = Arena(300, MIB, pinned)
+    arena.start()
+    assert arena.wait(PATIENCE_S)
+    begins = [arena.address + at for at in range(0, 300 * MIB, PIECE_BYTES)]
+    assert list(pinned.now) == begins
+    assert max(pinned.sizes) <= 64 * MIB
+    assert sum(pinned.sizes) == 300 * MIB
+    seen = arena.statistics()
+    assert (seen.ready_bytes, seen.pinned_pieces) == (300 * MIB, 5)
+    assert seen.first_ready_s is not None
+    assert seen.all_ready_s is not None
+    assert 0 < seen.first_ready_s <= seen.all_ready_s
+    assert 0 < seen.pin_max_s <= seen.pin_total_s
+    arena.close()
+    assert pinned.now == {}
+
+
+def test_memory_that_cannot_be_pinned_leaves_what_could() -> None:
+    pinned = Pinned(most_pieces=2)
+    arena = Arena(300, MIB, pinned)
+    arena.start()
+    assert arena.wait(PATIENCE_S)
+    assert arena.ready_slots == 128
+    assert arena.statistics().all_ready_s is None
+    arena.close()
+    assert pinned.now == {}
+
+
+def test_an_arena_of_which_nothing_can_be_pinned_says_so_to_who_waits() -> None:
+    arena = Arena(8, MIB, Pinned(most_pieces=0))
+    arena.start()
+    assert arena.wait_for_first(PATIENCE_S) == 0
+    arena.close()
+
+
+def test_memory_that_the_kernel_does_not_give_is_refused_with_its_size() -> None:
+    with pytest.raises(NoMemory, match="bytes of host memory cannot be had"):
+        Arena(1 << 20, 1 << 40)
+
+
+def test_an_arena_that_is_closed_while_it_becomes_ready_leaves_nothing_pinned() -> None:
+    for _ in range(5):
+        pinned = Pinned()
+        arena = Arena(512, MIB, pinned)
+        arena.start()
+        arena.close()
+        assert pinned.now == {}
+        assert arena.wait(0)
+
+
+def test_an_arena_that_was_never_started_can_be_closed() -> None:
+    Arena(8, MIB).close()
+
+
+def test_an_arena_that_nobody_knows_any_more_is_given_back() -> None:
+    pinned = Pinned()
+    arena = Arena(8, MIB, pinned)
+    arena.start()
+    assert arena.wait(PATIENCE_S)
+    assert pinned.now
+    del arena
+    gc.collect()
+    assert pinned.now == {}
+
+
+def test_a_device_that_does_not_let_go_does_not_keep_an_arena_from_closing(caplog: pytest.LogCaptureFixture) -> None:
+    arena = Arena(8, MIB, Pinned(lets_go=False))
+    arena.start()
+    assert arena.wait(PATIENCE_S)
+    arena.close()
+    assert "stays pinned until the process ends: the context is gone" in caplog.text
+
+
+# However the process ends.
+
+PROGRAM = """
+import sys
+from kvengine.arena import Arena
+
+class Told:
+    def pin(self, address, size_bytes): print("pinned", flush=True)
+    def unpin(self, address): print("unpinned", flush=True)
+
+arena = Arena(130, 1 << 20, Told())
+arena.start()
+assert arena.wait(60)
+print("ready", hex(arena.address), flush=True)
+sys.stdin.read()
+"""
+
+
+def run(program: str) -> subprocess.Popen[str]:
+    root = Path(__file__).parents[2]
+    return subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root, text=True
+    )
+
+
+def shared_memory() -> set[str]:
+    return {path.name for path in Path("/dev/shm").iterdir()}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_killed_process_leaves_nothing_in_shared_memory() -> None:
+    before = shared_memory()
+    with run(PROGRAM) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        lines = [process.stdout.readline().split() for _ in range(4)]
+        assert [words[0] for words in lines] == ["pinned", "pinned", "pinned", "ready"]
+        address = int(lines[3][1], 16)
+        # Alive, it has a private mapping without a name or an inode, and holds no segment.
+        ranges = [line.split() for line in Path(f"/proc/{process.pid}/maps").read_text().splitlines()]
+        bounds = [[int(bound, 16) for bound in words[0].split("-")] for words in ranges]
+        (mapping,) = [words for words, (low, high) in zip(ranges, bounds, strict=True) if low <= address < high]
+        assert mapping[1] == "rw-p"
+        assert mapping[4] == "0"
+        assert len(mapping) == 5 or mapping[5].startswith("[anon")
+        segments = Path("/proc/sysvipc/shm")
+        owners = [line.split()[4] for line in segments.read_text().splitlines()[1:]] if segments.exists() else []
+        assert str(process.pid) not in owners
+        assert not {name for name in shared_memory() - before if "kvengine" in name}
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(PATIENCE_S) == -signal.SIGKILL
+        pid = process.pid
+    assert not Path(f"/proc/{pid}").exists()
+    assert not {name for name in shared_memory() - before if "kvengine" in name or str(pid) in name}
+
+
+@pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "del arena"])
+def test_a_process_that_ends_without_a_word_unpins(end: str) -> None:
+    with run(PROGRAM + end) as process:
+        written, _ = process.communicate("", timeout=PATIENCE_S)
+    assert written.count("unpinned") == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_child_process_does_not_get_the_memory() -> None:
+    program = PROGRAM.replace(
+        "sys.stdin.read()",
+        """
+import ctypes, os
+child = os.fork()
+if not child:
+    os._exit(ctypes.string_at(arena.address, 1)[0])
+print(os.WTERMSIG(os.waitpid(child, 0)[1]), flush=True)
+""",
+    )
+    with run(program) as process:
+        written, _ = process.communicate("", timeout=PATIENCE_S)
+    assert str(int(signal.SIGSEGV)) in written.splitlines()
+
+
+# Near the device.
+
+
+def test_the_cpus_near_a_device_are_those_of_its_node(tmp_path: Path) -> None:
+    mine = sorted(os.sched_getaffinity(0))
+    device = tmp_path / "sys/bus/pci/devices/0000:1b:00.0"
+    node = tmp_path / "sys/devices/system/node/node1"
+    device.mkdir(parents=True)
+    node.mkdir(parents=True)
+    (device / "numa_node").write_text("1\n")
+    (node / "cpulist").write_text(f"{mine[0]},100000-100003\n")
+    assert cpus_near("0000:1B:00.0", tmp_path) == {mine[0]}
+    (device / "numa_node").write_text("-1\n")
+    assert cpus_near("0000:1B:00.0", tmp_path) == frozenset()
+    assert cpus_near("0000:ff:00.0", tmp_path) == frozenset()
+    assert cpus_near(None) == frozenset()
+
+
+def test_lists_of_cpus_are_read_as_the_kernel_writes_them() -> None:
+    assert parsed("0-3,8,10-11\n") == {0, 1, 2, 3, 8, 10, 11}
+    assert parsed("\n") == frozenset()
+
+
+def test_an_arena_is_touched_from_the_cpus_that_are_asked_for() -> None:
+    near = frozenset([min(os.sched_getaffinity(0))])
+    before = os.sched_getaffinity(0)
+    arena = Arena(8, MIB, near=near)
+    arena.start()
+    assert arena.wait(PATIENCE_S)
+    arena.close()
+    assert os.sched_getaffinity(0) == before, "only the touching threads are bound"
+    stay_on(frozenset())
+
+
+def test_cpus_that_are_none_do_not_keep_an_arena_from_becoming_ready(caplog: pytest.LogCaptureFixture) -> None:
+    arena = Arena(8, MIB, near=frozenset([100_000]))
+    arena.start()
+    assert arena.wait(PATIENCE_S)
+    assert arena.ready_slots == 8
+    assert "touched from any CPU" in caplog.text
+    arena.close()
