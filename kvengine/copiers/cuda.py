@@ -76,6 +76,7 @@ class CudaCopier(Copier):
         self._free_events: deque[Event] = deque()  # shared by the threads
         self._ended: queue.SimpleQueue[Done] = queue.SimpleQueue()
         self._dead = False
+        self._dying = threading.Lock()
         self._lanes = {each: _Lane(self, driver, each, ring) for each in Direction}
         self._closed = False
         for lane in self._lanes.values():
@@ -168,9 +169,10 @@ class CudaCopier(Copier):
 
     def die(self, error: Exception) -> None:
         """The device answers no more."""
-        if not self._dead:
+        with self._dying:
+            first, self._dead = not self._dead, True
+        if first:
             log.error("%s answers no more, and nothing more is kept in host memory: %s", self._driver.name, error)
-        self._dead = True
 
     def _reached(self, job: _Job) -> bool:
         if self._dead:

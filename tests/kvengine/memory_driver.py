@@ -133,7 +133,7 @@ class MemoryDriver:
         with self._lock:
             self._check("block_until")
             recorded = self._events[event]
-        _wait(recorded.reached)
+        self._block(recorded.reached)
         with self._lock:
             self._seen(recorded.clock)
 
@@ -143,7 +143,7 @@ class MemoryDriver:
             self._check("synchronize")
             clock = dict(self._streams[stream].clock)
             self._streams[stream].tasks.put(reached.set)
-        _wait(reached)
+        self._block(reached)
         with self._lock:
             self._seen(clock)
 
@@ -225,6 +225,11 @@ class MemoryDriver:
         gate = threading.Event()
         self._streams[stream].tasks.put(lambda: _wait(gate))
         return gate
+
+    def _block(self, reached: threading.Event) -> None:
+        while not reached.wait(0.01):
+            if self.dead:
+                raise DeviceError("the device died meanwhile")
 
     def _number(self) -> int:
         self._numbers += 1
