@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import random
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -23,19 +22,15 @@ from epp.decision import Decision, Outcome, RequestHead, RequestLabels, Usage
 from epp.eligible import allowed, fresh
 from epp.errors import EppError
 from epp.ledger import Ledger
-from epp.parsers.base import Parsed, Reader
+from epp.parsers.base import Reader
 from epp.pool import Pool
 from epp.reporting import Report
+from epp.request import DEFAULT_FAIRNESS_ID, FAIRNESS_ID, MODEL_REWRITE, REQUEST_ID, first, request_of
 from epp.scheduler import Profile, Timer
 from epp.tracing.trace import Trace
 from epp.tracing.tracer import Tracer
 from scorers.base import Candidate, Request
 
-MODEL_REWRITE = ("x-llm-d-model-name-rewrite", "x-gateway-model-name-rewrite")
-FAIRNESS_ID = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
-OBJECTIVE = ("x-llm-d-inference-objective", "x-gateway-inference-objective")
-REQUEST_ID = "x-request-id"
-DEFAULT_FAIRNESS_ID = "default-flow"
 UNKNOWN = RequestLabels()
 """Of a request that was not understood."""
 UNTRACED = ("", None)
@@ -123,10 +118,7 @@ class Director:
     def understand(self, head: RequestHead, body: bytes) -> Arrival:
         """The same without counting it. Raises: BadRequest."""
         parsed = self._parser.parse(head.path, body, first(head, MODEL_REWRITE))
-        request = request_of(head, parsed, self._clock())
-        if objective := first(head, OBJECTIVE):
-            request.objective = objective
-            request.priority = self._objectives.get(objective, 0)
+        request = request_of(head, parsed, self._objectives, self._clock())
         labels = RequestLabels(request.model, request.target_model, request.fairness_id, request.priority)
         return Arrival(head, request, labels, len(body), parsed.body)
 
@@ -272,29 +264,6 @@ class Director:
         if tracer is not None and arrival.trace is not None:
             tracer.placed(arrival.trace, decision, began, len(candidates))
         return decision
-
-
-def request_of(head: RequestHead, parsed: Parsed, now: float) -> Request:
-    """The request as the plugins see it."""
-    return Request(
-        id=head.headers.get(REQUEST_ID) or str(uuid.uuid4()),
-        model=parsed.model,
-        target_model=parsed.target_model,
-        prompts=parsed.prompts,
-        prompt_tokens=parsed.prompt_tokens,
-        streaming=parsed.streaming,
-        headers=head.headers,
-        fairness_id=first(head, FAIRNESS_ID) or DEFAULT_FAIRNESS_ID,
-        received_s=now,
-    )
-
-
-def first(head: RequestHead, names: Sequence[str]) -> str | None:
-    """The value of the first of ``names`` that was sent and is not empty."""
-    for name in names:
-        if value := head.headers.get(name):
-            return value
-    return None
 
 
 def uncached_tokens(request: Request, chosen: Candidate) -> int:

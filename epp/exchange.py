@@ -29,10 +29,11 @@ from epp import messages
 from epp.admission import Arrival, Resume, Wait
 from epp.answer import Asked, ExchangeSettings, ProtocolViolation, Side
 from epp.decision import Decision, RequestHead
-from epp.director import MODEL_REWRITE, Director, first
+from epp.director import Director
 from epp.errors import ClientGone, EppError, TooLarge
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.pb.processing_mode_pb2 import ProcessingMode
+from epp.request import MODEL_REWRITE, first
 from epp.response import Response
 
 __all__ = ["Exchange", "ExchangeSettings", "ProtocolViolation"]

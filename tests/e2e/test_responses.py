@@ -82,7 +82,7 @@ def shared(
 @pytest.fixture
 def rewrite(shared: Router, request: pytest.FixtureRequest) -> dict[str, Any]:
     """What makes ``alias`` another model to the engine: the rules, or the client's header where there are none."""
-    rules = bool(shared.picker._plan.rewrites)
+    rules = bool(shared.picker.core.plan.rewrites)
     return {"model": "alias"} | ({} if rules else {"extra_headers": {"x-llm-d-model-name-rewrite": "engine/model"}})
 
 
@@ -168,4 +168,4 @@ def test_a_lean_proxy_of_our_own_takes_the_number_too(loop: Background, engines:
     with router(loop, engines, sample_rate=0.0, config_text=config(plugins=[COST])) as running:
         assert running.client.completions.create(prompt="x", model="m").usage is not None
         running.settle()
-        assert not running.picker._plan.profile.failures
+        assert not running.picker.core.plan.profile.failures

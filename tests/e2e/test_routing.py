@@ -150,8 +150,8 @@ def test_a_storm_of_clients_that_leave_leaves_nothing(routed: Router, engines: l
 
 
 def test_every_request_is_ended_by_what_was_seen_of_it(routed: Router, engines: list[Engine]) -> None:
-    before = routed.picker.access_log.statistics().ended
+    before = routed.picker.core.access_log.statistics().ended
     for n in range(20):
         list(routed.client.completions.create(model="m", prompt=f"{n}", stream=True))
     routed.settle()
-    assert routed.picker.access_log.statistics().ended > before, "most of them by the access log"
+    assert routed.picker.core.access_log.statistics().ended > before, "most of them by the access log"

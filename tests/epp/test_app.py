@@ -90,7 +90,7 @@ inferenceModelRewrites: [{rules: [{targets: [{modelRewrite: t}]}]}]
 def test_the_first_rewrite_rule_takes_a_restart_where_the_proxy_keeps_response_headers_to_itself(may_ask: bool) -> None:
     async def use() -> None:
         app = App(build(), Settings(exchange=ExchangeSettings(may_ask=may_ask)))
-        app.use(build(load_text(RULES)))
+        app.core.use(build(load_text(RULES)))
 
     if may_ask:
         with pytest.raises(ConfigError, match=r"inferenceModelRewrites.* takes a restart"):

@@ -57,7 +57,7 @@ class Stage:
         raise LookupError(name)
 
     def weight(self, name: str) -> float:
-        plan = self.app._plan
+        plan = self.app.core.plan
         return next(weight for scorer, weight in plan.profile.scorers if scorer.name == name)
 
     def held(self, prompt: str) -> dict[Tier, int]:
@@ -141,10 +141,10 @@ def test_a_plugin_whose_parameters_stay_remembers_and_one_whose_parameters_chang
     path = tmp_path / "picker.yaml"
 
     async def scenario(s: Stage) -> None:
-        before = s.app._plan.instances
+        before = s.app.core.plan.instances
         path.write_text(tiered(weight=3, lru=99))
         await s.until(lambda: s.metric("tierwise_config_reloads") == 1)
-        after = s.app._plan.instances
+        after = s.app.core.plan.instances
         assert after["queue-scorer"] is before["queue-scorer"]
         assert after["no-hit-lru-scorer"] is not before["no-hit-lru-scorer"]
 
@@ -168,11 +168,11 @@ def test_a_bad_one_is_refused_as_a_whole_and_the_old_one_stays(
     path = tmp_path / "picker.yaml"
 
     async def scenario(s: Stage) -> None:
-        plan, prompt = s.app._plan, "hello " * 2000
+        plan, prompt = s.app.core.plan, "hello " * 2000
         s.held(prompt)
         path.write_text(bad)
         await s.until(lambda: s.metric("tierwise_config_reload_errors") == 1)
-        assert s.app._plan is plan
+        assert s.app.core.plan is plan
         assert s.held(prompt)[Tier.GPU] == 46 * 64
         assert s.metric("tierwise_config_current") == 0
         path.write_text(tiered(weight=7))
@@ -221,10 +221,10 @@ def test_failures_that_were_counted_stay_counted(tmp_path: Path) -> None:
     path = tmp_path / "picker.yaml"
 
     async def scenario(s: Stage) -> None:
-        s.app._plan.profile.failures["queue-scorer"] = 3
+        s.app.core.plan.profile.failures["queue-scorer"] = 3
         path.write_text(tiered(weight=3))
         await s.until(lambda: s.weight("queue-scorer") == 3)
-        assert s.app._plan.profile.failures == {"queue-scorer": 3}
+        assert s.app.core.plan.profile.failures == {"queue-scorer": 3}
 
     run(path, scenario)
 
@@ -256,7 +256,7 @@ def test_requests_that_wait_stay_while_the_configuration_changes_until_there_is_
 
             for _ in range(3):
                 ask()
-            room = stage.app._gate.room
+            room = stage.app.core.gate.room
             assert room is not None
             assert room.controller.size == 2
             path.write_text(WAITING.format(gate="true", most=2))
@@ -268,7 +268,7 @@ def test_requests_that_wait_stay_while_the_configuration_changes_until_there_is_
             path.write_text(WAITING.format(gate="false", most=2))
             await stage.until(lambda: resumed == [None] * 3)
             path.write_text(WAITING.format(gate="true", most=1))
-            await stage.until(lambda: stage.app._gate.room is not None)
+            await stage.until(lambda: stage.app.core.gate.room is not None)
             ask()
         assert [type(error) for error in resumed] == [type(None)] * 3 + [ShuttingDown]
 

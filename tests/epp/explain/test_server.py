@@ -193,7 +193,7 @@ def test_the_configuration_is_the_one_in_effect() -> None:
         }  # fmt: skip
         parameters = {plugin["name"]: plugin["parameters"] for plugin in said["plugins"]}
         assert parameters["cpu-prefix-cache-producer"]["lruCapacityPerServer"] == 4000
-        app.use(build(load_text(CONFIG.replace("weight: 2}", "weight: 5}"))))
+        app.core.use(build(load_text(CONFIG.replace("weight: 2}", "weight: 5}"))))
         async with http.get("/debug/config") as response:
             changed = await response.json()
         assert changed["profile"]["scorers"][0]["weight"] == 5.0

@@ -1,0 +1,133 @@
+"""Everything that decides: what is known of the endpoints, who is admitted, who is picked, what is counted.
+
+No socket, no task, no file: ``epp.app`` brings those, and tells this of what they say.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from epp.accesslog import AccessLog
+from epp.config.plan import Plan
+from epp.decision import Cause, Outcome
+from epp.director import Director
+from epp.errors import ConfigError
+from epp.flow.gate import Gate
+from epp.ledger import Ledger
+from epp.pool import Pool
+from epp.readings import access_log_readings, director_readings, prefix_readings, profile_readings, rewrite_readings
+from epp.settings import Settings
+from epp.telemetry import Telemetry
+from epp.tracing.opening import open_tracer
+from epp.tracing.queue import TraceQueue
+from epp.tracing.settings import TraceSettings
+from epp.tracing.tracer import Tracer
+from scorers.prefix_cache import PrefixCache
+
+log = logging.getLogger(__name__)
+
+
+class Core:
+    """The parts that decide, wired by a plan, which may be replaced. Owner: the event loop."""
+
+    def __init__(self, plan: Plan, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock`` is what picks, their leases and scrapes are timed by; it need not go on evenly."""
+        self.plan = plan
+        self.clock = clock
+        self.pool = Pool(settings.pool_name)
+        # A random start: reports of picks that an earlier picker made may still arrive, and must be nobody's.
+        self.ledger = Ledger(self.pool, first_id=random.getrandbits(62))
+        self.telemetry = Telemetry(
+            sample_ratio=settings.sample_ratio, producers={p.name: p.type_name for p in plan.profile.producers}
+        )
+        self.traces: TraceQueue | None = None
+        self.gate = Gate(self.pool, lambda labels: self.telemetry.requests(labels).labels, clock)
+        self.director = Director(
+            plan.parser,
+            plan.profile,
+            self.pool,
+            self.ledger,
+            self.telemetry,
+            admission=self.gate.use(plan.admission),
+            objectives=plan.admission.objectives,
+            tracer=self._tracer(settings.tracing),
+            clock=clock,
+        )
+        self.access_log = AccessLog(self.director)
+        self._asks_for_responses = settings.exchange.may_ask
+        self._sees_response_headers = plan.changes_responses
+        self._listen(None, plan.prefix_cache)
+        self._expose()
+
+    def use(self, plan: Plan) -> None:
+        """Serve by ``plan`` from the next request on; what is known of the endpoints' caches stays where its tiers do.
+
+        Raises: ConfigError for what takes a restart; nothing has changed then.
+        """
+        before = self.plan
+        for path, old, new in (
+            ("dataLayer.discovery", before.discovery, plan.discovery),
+            ("dataLayer.sources", before.scrape, plan.scrape),
+        ):
+            if old != new:
+                raise ConfigError(f"{path}: has changed, which takes a restart; restart, or put it back")
+        if self._asks_for_responses and plan.changes_responses and not self._sees_response_headers:
+            raise ConfigError(
+                "inferenceModelRewrites, or a plugin that sets response headers: the first of them takes a restart, "
+                "after which the proxy sends the headers of responses; restart, or take it out"
+            )
+        everyone, known = self.pool.candidates(), before.prefix_cache
+        if plan.prefix_cache is not None and known is not None:
+            if known.take_over(plan.prefix_cache.producers, everyone):
+                plan = replace(plan, prefix_cache=known)
+            else:
+                log.warning("the producers' tiers have changed: what the endpoints hold is learned anew")
+        if plan.prefix_cache is not known:
+            self._listen(known, plan.prefix_cache)
+        plan.profile.failures = before.profile.failures
+        plan.rewrites.count_on(before.rewrites)
+        self.telemetry.producers = {p.name: p.type_name for p in plan.profile.producers}
+        admission = self.gate.use(plan.admission)
+        self.director.use(plan.parser, plan.profile, admission, plan.admission.objectives)
+        self.plan = plan
+
+    def _listen(self, known: PrefixCache | None, now: PrefixCache | None) -> None:
+        """Tell ``now`` of the endpoints, and ``known`` no more."""
+        if known is not None:
+            self.pool.listeners.remove(known)
+        if now is not None:
+            self.pool.listeners.append(now)
+            for candidate in self.pool.candidates():
+                now.endpoint_added(candidate)
+
+    def ended(self, pick_id: int, cause: Cause) -> None:
+        """A pick is over, and nobody saw more of it."""
+        self.director.ended(pick_id, Outcome(cause))
+
+    def expire(self) -> None:
+        """Take back the picks whose end nobody reported."""
+        for pick_id, cause in self.ledger.expire(self.clock()):
+            self.ended(pick_id, cause)
+
+    def _tracer(self, settings: TraceSettings | None) -> Tracer | None:
+        opened = open_tracer(settings) if settings is not None else None
+        if opened is None:
+            return None
+        tracer, self.traces = opened
+        self.telemetry.gauge_source(tracer.readings)
+        return tracer
+
+    def _expose(self) -> None:
+        for source in (
+            director_readings(self.director),
+            self.gate.readings,
+            access_log_readings(self.access_log),
+            profile_readings(lambda: self.plan.profile),
+            rewrite_readings(lambda: self.plan.rewrites),
+            prefix_readings(lambda: self.plan.prefix_cache, self.pool),
+        ):
+            self.telemetry.gauge_source(source)

@@ -1,0 +1,45 @@
+"""A request as the plugins see it: made of its head and of what its parser has read.
+
+Source: the headers of the Go picker, the current name before the deprecated one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+
+from epp.decision import RequestHead
+from epp.parsers.base import Parsed
+from scorers.base import Request
+
+MODEL_REWRITE = ("x-llm-d-model-name-rewrite", "x-gateway-model-name-rewrite")
+FAIRNESS_ID = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
+OBJECTIVE = ("x-llm-d-inference-objective", "x-gateway-inference-objective")
+REQUEST_ID = "x-request-id"
+DEFAULT_FAIRNESS_ID = "default-flow"
+
+
+def request_of(head: RequestHead, parsed: Parsed, objectives: Mapping[str, int], now: float) -> Request:
+    """The request as the plugins see it; ``objectives`` are priorities by name."""
+    objective = first(head, OBJECTIVE) or ""
+    return Request(
+        id=head.headers.get(REQUEST_ID) or str(uuid.uuid4()),
+        model=parsed.model,
+        target_model=parsed.target_model,
+        prompts=parsed.prompts,
+        prompt_tokens=parsed.prompt_tokens,
+        streaming=parsed.streaming,
+        headers=head.headers,
+        objective=objective,
+        priority=objectives.get(objective, 0) if objective else 0,
+        fairness_id=first(head, FAIRNESS_ID) or DEFAULT_FAIRNESS_ID,
+        received_s=now,
+    )
+
+
+def first(head: RequestHead, names: Sequence[str]) -> str | None:
+    """The value of the first of ``names`` that was sent and is not empty."""
+    for name in names:
+        if value := head.headers.get(name):
+            return value
+    return None
