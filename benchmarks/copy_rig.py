@@ -47,12 +47,12 @@ class HostRig:
     kind = "host"
 
     def __init__(self, room_bytes: int) -> None:
+        self._memory = np.ones(2 * room_bytes, dtype=np.uint8)
+        self.device = self._memory.ctypes.data
         began = time.perf_counter()
         self.arena = Arena(2 * room_bytes // PIECE_BYTES, PIECE_BYTES)
         self.arena.start()
         self.copier: Copier = HostCopier()
-        self._memory = np.ones(2 * room_bytes, dtype=np.uint8)
-        self.device = self._memory.ctypes.data
         self.arena.wait_for_first()
         one = Fragments(*(np.array([each], dtype=np.int64) for each in (self.device, self.host, 4096)))
         seconds(self.copier, [(Direction.LOAD, one)])

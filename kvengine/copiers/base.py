@@ -29,7 +29,7 @@ class Done(NamedTuple):
     """False: the destination's bytes are undefined."""
     copied_bytes: int
     seconds: float
-    """From submission to the end of the copy."""
+    """From submission to the end of the copy, or to the poll that saw it where the device does not say when."""
 
 
 class Copier(ABC):
