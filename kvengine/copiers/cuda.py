@@ -79,6 +79,7 @@ class CudaCopier(Copier):
         self._dying = threading.Lock()
         self._lanes = {each: _Lane(self, driver, each, ring) for each in Direction}
         self._closed = False
+        self._drained = False
         for lane in self._lanes.values():
             lane.thread.start()
 
@@ -141,6 +142,7 @@ class CudaCopier(Copier):
             lane.thread.join()
         for lane in self._lanes.values():
             lane.drained()
+        self._drained = True
         for each in self.poll():
             self._ended.put(each)  # for whoever polls after this
         for lane in self._lanes.values():
@@ -175,7 +177,7 @@ class CudaCopier(Copier):
             log.error("%s answers no more, and nothing more is kept in host memory: %s", self._driver.name, error)
 
     def _reached(self, job: _Job) -> bool:
-        if self._dead:
+        if self._dead or self._drained:
             return True
         try:
             return all(self._driver.reached(event) for event in job.ends)
