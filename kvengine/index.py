@@ -3,6 +3,8 @@
     absent ──insert──► writing ──commit──► ready, pinned ──unpin──► ready, idle ──(evicted)──► absent
                           └──drop──► absent          ▲─────────pin────────┘
 
+``forget`` takes a chunk out of sight at once, and frees its slot as soon as nobody reads or writes it.
+
 A *chunk* is the blocks that are moved together, named by a key that stands for all tokens up to its end; a *slot* is
 its place in host memory.
 """
@@ -32,12 +34,14 @@ class Placement(NamedTuple):
 class _Held:
     """One chunk's place."""
 
-    __slots__ = ("pins", "ready", "slot", "used_s")
+    __slots__ = ("forgotten", "pins", "ready", "slot", "used_s", "written")
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
         self.pins = 1
-        self.ready = False
+        self.ready = False  # can be found
+        self.written = False
+        self.forgotten = False
         self.used_s = 0.0
 
 
@@ -113,17 +117,24 @@ class ChunkIndex:
         return [held.slot for held in found]
 
     def unpin(self, keys: Sequence[ChunkKey]) -> None:
-        """Let ready chunks age again, in this order. Raises: KeyError for one that is not pinned, or not ready."""
+        """Let written chunks age again, in this order; those that were forgotten meanwhile are gone with the last pin.
+
+        Raises: KeyError for one that is not pinned, or not written.
+        """
         now = self._clock()
         for key in keys:
             held = self._held[key]
-            if held.pins == 0 or not held.ready:
+            if held.pins == 0 or not held.written:
                 raise KeyError(key)
             held.pins -= 1
             if held.pins == 0:
                 self._pinned -= 1
                 held.used_s = now
-                self._policy.add(key)
+                if held.forgotten:
+                    self._policy.forget(key)
+                    self._release(key)
+                else:
+                    self._policy.add(key)
 
     def insert(self, keys: Sequence[ChunkKey]) -> Placement:
         """Give each new key a slot to be written, evicting idle chunks as needed.
@@ -147,38 +158,43 @@ class ChunkIndex:
             self.generation += 1
         return Placement([self._held[key].slot for key in keys], evicted)
 
-    def commit(self, keys: Sequence[ChunkKey]) -> None:
-        """They are written: from now on they are found; still pinned."""
+    def commit(self, keys: Sequence[ChunkKey]) -> list[ChunkKey]:
+        """They are written: from now on they are found; still pinned. Returns them, without those that were forgotten
+        meanwhile."""
         for key in keys:
-            self._held[key].ready = True
+            held = self._held[key]
+            held.written = True
+            held.ready = not held.forgotten
         self.generation += 1
+        return [key for key in keys if self._held[key].ready]
 
     def drop(self, keys: Sequence[ChunkKey]) -> None:
-        """They could not be written: their slots are free again. Raises: KeyError for one that is ready."""
+        """They could not be written: their slots are free again. Raises: KeyError for one that is written."""
         for key in keys:
-            if self._held[key].ready:
+            if self._held[key].written:
                 raise KeyError(key)
         for key in keys:
             self._free.append(self._held.pop(key).slot)
         self._pinned -= len(keys)
 
     def forget(self, key: ChunkKey) -> bool:
-        """Evict an idle chunk, for it turned out to be bad; False when it is pinned or not held."""
+        """From now on ``key`` is not found; its slot is free now, or when its last pin goes. False when it could not be
+        found before."""
         held = self._held.get(key)
-        if held is None or held.pins:
+        if held is None:
             return False
-        self._policy.remove(key)
-        self._policy.forget(key)
-        self._release(key)
-        self.generation += 1
-        return True
+        found, held.ready, held.forgotten = held.ready, False, True
+        if held.pins == 0:
+            self._policy.remove(key)
+            self._policy.forget(key)
+            self._release(key)
+        if found:
+            self.generation += 1
+        return found
 
     def clear(self) -> list[ChunkKey]:
-        """Evict everything that is idle; returns it, those evicted first coming first."""
-        idle = list(self._policy)
-        for key in idle:
-            self.forget(key)
-        return idle
+        """Forget everything, also what is in use; returns what could be found, those evicted first coming first."""
+        return [key for key in (*self._policy, *self._held) if self.forget(key)]
 
     def _release(self, key: ChunkKey) -> None:
         gone = self._held.pop(key)

@@ -47,6 +47,8 @@ class Ended(NamedTuple):
 
     job: Job
     keys: list[ChunkKey]
+    kept: list[ChunkKey]
+    """Those that can be found now."""
     ok: bool
     seconds: float
     """From the order to the last worker's report."""
@@ -88,6 +90,9 @@ class _Known:
     considered: int = 0
     """Chunks that were stored, or need not be."""
     waits_since: float | None = None
+    gave_up: bool = False
+    outdated: bool = False
+    """Computed, at least in part, before everything was to be forgotten."""
 
 
 class Planner:
@@ -135,7 +140,8 @@ class Planner:
                 known.waits_since = now
             if now - known.waits_since < PATIENCE_S:
                 return None
-            self.counts.gave_up_waiting += 1
+            self.counts.gave_up_waiting += not known.gave_up
+            known.gave_up = True
             return first
         known.waits_since = None
         return known.matched
@@ -157,6 +163,8 @@ class Planner:
         """Store the chunks ``keys``, all that are computed, as far as they are new; ``blocks`` are the device's, from
         the prompt's start on."""
         known = self._requests.setdefault(request_id, _Known())
+        if known.outdated:
+            return []
         new = [number for number in range(known.considered, len(keys)) if keys[number] not in self.index]
         known.considered = max(known.considered, len(keys))
         new = new[: self.admission.admit([keys[number] for number in new])] if new else new
@@ -171,14 +179,17 @@ class Planner:
         return gone
 
     def clear(self) -> None:
-        """Forget what is not in use."""
+        """Forget everything: what is stored, what is being stored, and what requests that were seen have computed."""
         self._drop(self.index.clear())
+        for known in self._requests.values():
+            known.outdated = True
 
     def restarted(self, request_id: str) -> None:
         """The request was preempted, and is computed from its start again."""
         known = self._requests.get(request_id)
         if known is not None:
             known.considered = 0
+            known.outdated = False
 
     def ended(self, request_id: str) -> None:
         """Forget the request. Its jobs go on."""
@@ -195,6 +206,7 @@ class Planner:
             return None
         del self._jobs[job_id]
         backwards = opened.keys[::-1]  # what others build upon is used last
+        kept = opened.keys if opened.ok else []
         if opened.job.direction is Direction.LOAD:
             for key in opened.keys:
                 if self._loading[key] == 1:
@@ -206,15 +218,15 @@ class Planner:
                 self.counts.loaded += len(backwards)
             else:
                 self.counts.failed_loads += 1
-                self._drop([key for key in backwards if self.index.forget(key)])
+                self._drop([key for key in backwards if self.index.forget(key)])  # also those that others load now
         elif opened.ok:
-            self.index.commit(opened.keys)
+            kept = self.index.commit(opened.keys)
             self.index.unpin(backwards)
-            self.counts.stored += len(backwards)
+            self.counts.stored += len(kept)
         else:
             self.index.drop(opened.keys)
             self.counts.failed_stores += 1
-        return Ended(opened.job, opened.keys, opened.ok, self._clock() - opened.since)
+        return Ended(opened.job, opened.keys, kept, opened.ok, self._clock() - opened.since)
 
     def keys_of(self, job: JobId) -> list[ChunkKey]:
         """The chunks of a job that has not ended."""

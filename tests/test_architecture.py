@@ -39,7 +39,7 @@ HOME = {
     "rich": ("epp/demo/", "epp/explain/", "epp/cli.py"),
     "torch": ("kvengine/",),
     "uvloop": ("epp/serve.py",),
-    "vllm": ("kvengine/connector/",),
+    "vllm": ("kvengine/connector/", "kvengine/plugin.py"),
     "watchfiles": ("epp/followed_files.py",),
     "xxhash": ("scorers/",),
     "yaml": ("epp/config/", "epp/discovery/", "kvengine/settings/"),

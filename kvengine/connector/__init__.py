@@ -1,10 +1,14 @@
-"""``KVEngineConnector``: the offload engine as a KV connector of vLLM 0.32."""
+"""``KVEngineConnector``: the offload engine as a KV connector of vLLM 0.32.
+
+vLLM calls it in the middle of its steps, where an exception ends the engine. So this is where errors of ours stop: on
+the scheduler's side every call that could raise is guarded here; in a worker, every job is (``worker.py``).
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import override
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
@@ -16,7 +20,9 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 from vllm.v1.metrics.stats import CacheHitSource
 
+from kvengine import lifetime
 from kvengine.connector.geometry import geometry
+from kvengine.connector.logs import join_vllm
 from kvengine.connector.messages import Orders, Reports
 from kvengine.connector.scheduler import Scheduler
 from kvengine.connector.statistics import Exposition, Statistics
@@ -35,14 +41,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Answer = TypeVar("Answer")
+
 
 class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
     """One object on the scheduler's side, and one in every worker. Each forwards to its half."""
 
     _cache_hit_source = CacheHitSource.HOST
+    scheduler_type = Scheduler
+    worker_type = Worker
 
     def __init__(self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: KVCacheConfig) -> None:
         super().__init__(vllm_config, role, kv_cache_config)
+        join_vllm()
         settings, warnings = read_settings(vllm_config.kv_transfer_config.kv_connector_extra_config)
         shape = geometry(vllm_config, kv_cache_config, settings)
         self._scheduler: Scheduler | None = None
@@ -50,9 +61,11 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
         if role is KVConnectorRole.SCHEDULER:
             for warning in warnings:
                 log.warning("%s", warning)
-            self._scheduler = Scheduler(shape, settings)
+            self._scheduler = self.scheduler_type(shape, settings)
         else:
-            self._worker = Worker(shape)
+            first = vllm_config.parallel_config.rank == 0
+            self._worker = self.worker_type(shape, verify=settings.verify, speaks=first)
+        lifetime.born(self)
 
     @property
     @override
@@ -68,35 +81,43 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
 
     @override
     def on_new_request(self, request: Request) -> None:
-        self._of_scheduler.added(request)
+        self._guarded(lambda: self._of_scheduler.added(request), None)
 
     @override
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
-        return self._of_scheduler.match(request, num_computed_tokens)
+        nothing: tuple[int | None, bool] = (0, False)
+        return self._guarded(
+            lambda: self._of_scheduler.match(request, num_computed_tokens), nothing, costs=request.request_id
+        )
 
     @override
     def update_state_after_alloc(self, request: Request, blocks: KVCacheBlocks, num_external_tokens: int) -> None:
-        self._of_scheduler.allocated(request, blocks, num_external_tokens)
+        def refused() -> None:  # what was promised is not ordered: it is computed
+            if num_external_tokens:
+                self._of_scheduler.refuse(request.request_id)
+
+        self._guarded(lambda: self._of_scheduler.allocated(request, blocks, num_external_tokens), None, refused)
 
     @override
     def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVConnectorMetadata:
-        return self._of_scheduler.orders(scheduler_output)
+        orders = self._guarded(lambda: self._of_scheduler.orders(scheduler_output), None)
+        return self._of_scheduler.queued() if orders is None else orders
 
     @override
     def update_connector_output(self, connector_output: KVConnectorOutput) -> None:
         reports = connector_output.kv_connector_worker_meta
         if isinstance(reports, Reports):
-            self._of_scheduler.reported(reports)
+            self._guarded(lambda: self._of_scheduler.reported(reports), None)
 
     @override
     def request_finished(self, request: Request, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
-        return False, self._of_scheduler.ended(request)
+        return False, self._guarded(lambda: self._of_scheduler.ended(request), None)
 
     @override
     def request_finished_all_groups(
         self, request: Request, block_ids: tuple[list[int], ...]
     ) -> tuple[bool, dict[str, Any] | None]:
-        return False, self._of_scheduler.ended(request)
+        return False, self._guarded(lambda: self._of_scheduler.ended(request), None)
 
     @override
     def has_pending_push_work(self) -> bool:
@@ -104,11 +125,12 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
 
     @override
     def take_events(self) -> Iterable[KVCacheEvent]:
-        return self._of_scheduler.events()
+        nothing: list[KVCacheEvent] = []
+        return self._guarded(self._of_scheduler.events, nothing)
 
     @override
     def get_kv_connector_stats(self) -> Statistics | None:
-        return self._scheduler.statistics() if self._scheduler is not None else None
+        return self._guarded(self._scheduler.statistics, None) if self._scheduler is not None else None
 
     @classmethod
     @override
@@ -128,7 +150,7 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
 
     @override
     def reset_cache(self) -> bool | None:
-        return self._of_scheduler.reset()
+        return self._guarded(self._of_scheduler.reset, False)
 
     # A worker's side.
 
@@ -165,10 +187,38 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
     def build_connector_worker_meta(self) -> Reports:
         return self._of_worker.reports()
 
+    # Either side's.
+
     @override
     def shutdown(self) -> None:
         if self._worker is not None:
             self._worker.close()
+        if self._scheduler is not None:
+            self._scheduler.stop()
+
+    def clear(self) -> None:
+        """Forget all KV that is kept. The scheduler's side decides; a worker's does nothing."""
+        if self._scheduler is not None:
+            self.reset_cache()
+
+    def _guarded(
+        self,
+        call: Callable[[], Answer],
+        otherwise: Answer,
+        mend: Callable[[], None] | None = None,
+        *,
+        costs: str | None = None,
+    ) -> Answer:
+        """What ``call`` returns, or after an error ``otherwise``. It ``costs`` a request what is kept for it; without
+        one, it ends offloading."""
+        try:
+            return call()
+        except Exception:
+            log.exception("an error of the offload engine's own; please report it")
+            self._of_scheduler.failed(costs)
+            if mend is not None:
+                mend()
+            return otherwise
 
     @property
     def _of_scheduler(self) -> Scheduler:

@@ -7,7 +7,7 @@ when they are; what builds upon a chunk that is gone is taken back with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -65,11 +65,11 @@ class Events:
                 lora_name=lora.name if lora else None,
             )
 
-    def stored(self, keys: Iterable[ChunkKey], *, ok: bool) -> None:
-        """They are, or could not be."""
+    def stored(self, keys: Iterable[ChunkKey], kept: Collection[ChunkKey]) -> None:
+        """The store of ``keys`` has ended, and ``kept`` can be found."""
         for key in keys:
             told = self._pending.pop(key, None)
-            if told is None or not ok:
+            if told is None or key not in kept:
                 continue
             self._stored[key] = told
             if told.parent is not None:

@@ -21,6 +21,8 @@ class Orders(KVConnectorMetadata):
 
     loads: list[Job] = field(default_factory=list)
     stores: list[Job] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    """Requests that wait for a load that could not be ordered: the workers report it as failed."""
 
 
 @dataclass

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kvengine.admission import Admission
 from kvengine.connector.device_watch import DeviceWatch
 from kvengine.connector.events import Events
+from kvengine.connector.gauges import tier_gauges
 from kvengine.connector.geometry import SALT_BYTES, Geometry
 from kvengine.connector.messages import Orders, Reports
 from kvengine.connector.statistics import Statistics
@@ -47,7 +48,11 @@ class _Known:
 
 
 class Scheduler:
-    """Owner: the engine's thread."""
+    """Owner: the engine's thread.
+
+    An error of ours must not take vLLM's engine down. One in ``match``, which changes nothing, costs its request what
+    is kept. After any other one nobody knows what is true: ``stop`` ends offloading, and the engine serves on.
+    """
 
     def __init__(self, shape: Geometry, settings: Settings) -> None:
         self._shape = shape
@@ -72,6 +77,7 @@ class Scheduler:
         self._orders = Orders()
         self._borrowed: dict[JobId, list[KVCacheBlock]] = {}
         self._capacity_slots = 0
+        self._stopped = False
         self._manager: KVCacheManager
         self._watch: DeviceWatch
 
@@ -86,7 +92,9 @@ class Scheduler:
 
     def match(self, request: Request, computed_tokens: int) -> tuple[int | None, bool]:
         """How many tokens beyond ``computed_tokens`` can be loaded; None to be asked again."""
-        known = self._requests[request.request_id]
+        known = self._requests.get(request.request_id)
+        if known is None or self._stopped:
+            return 0, False
         known.device_tokens = computed_tokens
         if not (self._keeps and self._shape.loads):
             return 0, False
@@ -101,7 +109,11 @@ class Scheduler:
 
     def allocated(self, request: Request, blocks: KVCacheBlocks, external_tokens: int) -> None:
         """vLLM has given the request its blocks; load what was promised."""
-        known = self._requests[request.request_id]
+        known = self._requests.get(request.request_id)
+        if self._stopped or known is None:
+            if external_tokens:
+                self.refuse(request.request_id)
+            return
         if not known.admitted:
             self._admitted(known, external_tokens)
         if not external_tokens:
@@ -113,22 +125,32 @@ class Scheduler:
         ids = blocks.get_block_ids()[0]
         self._orders.loads.append(self.planner.load(request.request_id, keys, first, ids[first:end]))
 
+    def refuse(self, request_id: str) -> None:
+        """The load that the request waits for is not ordered: it computes."""
+        if not any(job.request_id == request_id for job in self._orders.loads):
+            self._orders.refused.append(request_id)
+
     def orders(self, output: SchedulerOutput) -> Orders:
         """The jobs of this step."""
         for request_id in output.preempted_req_ids or ():
             self.planner.restarted(request_id)
-        if self._keeps and self._shape.stores:
+        if self._keeps and self._shape.stores and not self._stopped:
             for request_id, scheduled in output.num_scheduled_tokens.items():
                 known = self._requests.get(request_id)
                 if known is not None:
                     self._store(known, known.request.num_computed_tokens + scheduled)
+        return self.queued()
+
+    def queued(self) -> Orders:
+        """What is ordered and not yet sent."""
         orders, self._orders = self._orders, Orders()
         return orders
 
     def reported(self, reports: Reports) -> None:
         """What the workers have finished."""
-        self._capacity_slots = min(reports.capacity_slots, self._shape.slots)
-        self.index.grow(min(reports.ready_slots, self._shape.slots))
+        if not self._stopped:
+            self._capacity_slots = min(reports.capacity_slots, self._shape.slots)
+            self.index.grow(min(reports.ready_slots, self._shape.slots))
         self._tally.reported(reports)
         for counts, ok in ((reports.finished, True), (reports.failed, False)):
             for job, count in counts.items():
@@ -147,13 +169,34 @@ class Scheduler:
     @property
     def busy(self) -> bool:
         """Whether a job is under way."""
-        return self.planner.busy
+        return bool(self._borrowed) if self._stopped else self.planner.busy
 
     def reset(self) -> bool:
-        """Forget what is kept and not in use."""
+        """Forget all that is kept; what is being copied now is forgotten when that has ended."""
         self.planner.clear()
         self._forget_gone()
         return True
+
+    def failed(self, request_id: str | None = None) -> None:
+        """An error was caught: forget the request, or without one stop. Never raises."""
+        self._tally.add("internal_errors", 1)
+        if request_id is None:
+            if not self._stopped:
+                log.error("nothing is kept in host memory from now on; the engine serves on without")
+            self.stop()
+        else:
+            self._requests.pop(request_id, None)
+
+    def stop(self) -> None:
+        """Load and store nothing any more. What is under way ends, and its blocks are given back. Never raises."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self._capacity_slots = 0
+        try:
+            self.reset()
+        except Exception:
+            log.exception("what was kept could not be forgotten, and is not looked up any more")
 
     def events(self) -> list[KVCacheEvent]:
         """What became of chunks since the last call."""
@@ -172,7 +215,8 @@ class Scheduler:
             tally.upto(name, chunks * self._chunk_tokens)
         tally.upto("waits_given_up", counts.gave_up_waiting)
         told = tally.take()
-        state = {"gauges": self._gauges(), "open_jobs": {d.value: self.planner.open_jobs(d) for d in Direction}}
+        gauges = tier_gauges(self._shape, self._settings, self._watch, self.index, self._capacity_slots)
+        state = {"gauges": gauges, "open_jobs": {d.value: self.planner.open_jobs(d) for d in Direction}}
         if not told and state == self._told:
             return Statistics()
         self._told = state
@@ -202,28 +246,36 @@ class Scheduler:
             return
         for job in jobs:
             self._borrow(job, blocks)
+            self._orders.stores.append(job)
             if self._events is not None:
                 self._events.storing(request, keys, self.planner.keys_of(job.id))
-        self._orders.stores += jobs
         log.info(
             "Storing KV cache for %d out of %d tokens for request %s",
             sum(len(job.blocks) for job in jobs) * self._block_tokens, request.num_tokens, request.request_id,
         )  # fmt: skip
 
     def _finished(self, job: JobId, *, ok: bool) -> None:
-        ended = self.planner.finished(job, ok=ok)
+        try:
+            ended = self.planner.finished(job, ok=ok)
+        except BaseException:
+            self._give_back(job)  # should anybody write them while they are stored: nothing is loaded after this
+            raise
         if ended is None:
             return
+        self._give_back(job)
         self._tally.ended(ended)
         if ended.job.direction is Direction.STORE:
-            self._manager.block_pool.free_blocks(reversed(self._borrowed.pop(job)))
             if self._events is not None:
-                self._events.stored(ended.keys, ok=ended.ok)
+                self._events.stored(ended.keys, frozenset(ended.kept))
         elif not ended.ok:
             known = self._requests.get(ended.job.request_id)
             if known is not None:
                 known.loaded_tokens = 0
         self._forget_gone()
+
+    def _give_back(self, job: JobId) -> None:
+        """The device's blocks that a store has read; does nothing the second time."""
+        self._manager.block_pool.free_blocks(reversed(self._borrowed.pop(job, [])))
 
     def _forget_gone(self) -> None:
         gone = self.planner.gone()
@@ -243,24 +295,3 @@ class Scheduler:
         for number in range(len(keys), chunks):
             keys.append(ChunkKey(salt + hashes[(number + 1) * step - 1]))
         return keys[:chunks]
-
-    def _gauges(self) -> dict[str, dict[str, float]]:
-        shape, watch = self._shape, self._watch
-        token_bytes = shape.block_bytes * shape.workers / shape.block_tokens
-        stores = shape.stores and self._keeps
-        tokens = {
-            "capacity": (watch.capacity * shape.block_tokens, self._capacity_slots * self._chunk_tokens),
-            "resident": (watch.resident * shape.block_tokens, self.index.resident * self._chunk_tokens),
-            "pinned": (watch.pinned * shape.block_tokens, self.index.pinned * self._chunk_tokens),
-        }
-        if not shape.prefix_caching:  # nothing on the device is found again
-            tokens["capacity"], tokens["resident"] = (0, tokens["capacity"][1]), (0, tokens["resident"][1])
-        gauges: dict[str, tuple[float, float]] = {}
-        for name, (gpu, cpu) in tokens.items():
-            gauges[f"{name}_tokens"] = (gpu, cpu)
-            gauges[f"{name}_bytes"] = (gpu * token_bytes, cpu * token_bytes)
-        gauges["block_tokens"] = (shape.block_tokens, self._chunk_tokens)
-        gauges["store_after"] = (float(shape.prefix_caching), self._settings.store_after if stores else 0)
-        gauges["stores_decoded"] = (float(shape.prefix_caching), float(stores and self._settings.store_decode))
-        gauges["eviction_horizon_timestamp_seconds"] = (watch.horizon_s, self.index.horizon_s)
-        return {name: {"gpu": gpu, "cpu": cpu} for name, (gpu, cpu) in gauges.items()}

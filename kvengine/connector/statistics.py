@@ -39,6 +39,8 @@ COUNTERS = {
     "evicted_tokens": "Tokens evicted from host memory.",
     "deferred_tokens": "Tokens not stored, for they were not computed often enough yet.",
     "no_slot_tokens": "Tokens not stored, for every slot was in use.",
+    "internal_errors": "Errors of kvengine's own on the scheduler's side. One in a lookup costs its request what is "
+    "kept, any other one ends offloading.",
     "waits_given_up": "Requests that computed what another one was loading, for it took too long.",
 }
 JOB_COUNTERS = {

@@ -10,12 +10,12 @@ from kvengine.arena import Arena
 from kvengine.connector.device import copier_for, driver_of
 from kvengine.connector.geometry import Geometry
 from kvengine.connector.messages import Orders, Reports
-from kvengine.copiers import Copier
+from kvengine.copiers import CheckedCopier, Copier
 from kvengine.copiers.base import JobId
 from kvengine.cuda.driver import Driver
 from kvengine.errors import KVEngineError, Unsupported
 from kvengine.layout import Layout, Page
-from kvengine.limits import grant
+from kvengine.limits import GIB, grant
 from kvengine.numa import cpus_near
 from kvengine.plan import Job
 
@@ -25,13 +25,18 @@ log = logging.getLogger(__name__)
 class Worker:
     """Owner: the worker's main thread."""
 
-    def __init__(self, shape: Geometry) -> None:
+    def __init__(self, shape: Geometry, *, verify: bool = False, speaks: bool = True) -> None:
+        """``verify``: with checksums; ``speaks``: it is the one that says how much memory there is."""
         self._shape = shape
+        self._verify = verify
+        self._speaks = speaks
         self._layout: Layout | None = None
         self._arena: Arena | None = None
         self._copier: Copier | None = None
         self._driver: Driver | None = None
+        self._open: set[JobId] = set()
         self._loads: dict[JobId, str] = {}
+        self._refused: set[str] = set()
         self._reports = Reports()
 
     def register(self, caches: dict[str, torch.Tensor]) -> None:
@@ -57,7 +62,11 @@ class Worker:
             near = cpus_near(driver.pci_address) if driver is not None else frozenset()
             self._arena = Arena(granted.size_bytes // layout.slot_bytes, layout.slot_bytes, driver, near)
             self._arena.start()
-            self._copier = copier_for(driver, self._caches[0], self._arena)
+            self._copier = self.make_copier(driver, self._arena)
+            if self._verify:
+                self._copier = CheckedCopier(self._copier, self._arena.address, self._arena.slot_bytes)
+            if self._speaks:
+                log.info("%s", said(shape, self._arena.slots))
         except Unsupported:
             raise
         except KVEngineError as error:
@@ -69,8 +78,13 @@ class Worker:
             return
         self._layout = layout
 
+    def make_copier(self, driver: Driver | None, arena: Arena) -> Copier:
+        """For this worker's tensors. Raises: KVEngineError when their device's copies are not right."""
+        return copier_for(driver, self._caches[0], arena)
+
     def load(self, orders: Orders) -> None:
         """Begin this step's loads."""
+        self._refused.update(orders.refused)
         for job in orders.loads:
             self._loads[job.id] = job.request_id
             self._submit(job)
@@ -82,13 +96,14 @@ class Worker:
 
     def finished(self) -> tuple[set[str], set[str]]:
         """The requests whose loads have ended since the last call, and those of them whose loads failed."""
-        ended: set[str] = set()
-        failed: set[str] = set()
-        for done in self._copier.poll() if self._copier is not None else ():
-            self._report(done.job, ok=done.ok)
-            way, reports = done.direction.value, self._reports
-            reports.copied_bytes[way] = reports.copied_bytes.get(way, 0) + done.copied_bytes
-            reports.copy_seconds[way] = reports.copy_seconds.get(way, 0.0) + done.seconds
+        failed, self._refused = self._refused, set()
+        ended = set(failed)
+        if self._copier is not None:
+            try:
+                self._take(self._copier)
+            except Exception:
+                log.exception("nothing is copied from now on; the engine serves on without")
+                self.close()
         for job in [job for job in (*self._reports.finished, *self._reports.failed) if job in self._loads]:
             request_id = self._loads.pop(job)
             ended.add(request_id)
@@ -104,10 +119,16 @@ class Worker:
         return reports
 
     def close(self) -> None:
-        """Give everything back. The second call does nothing."""
+        """Give everything back; jobs that have not ended fail. Never raises. The second call does nothing."""
         copier, arena, self._copier, self._arena = self._copier, self._arena, None, None
         if copier is not None:
-            copier.close()
+            try:
+                copier.close()
+                self._take(copier)
+            except Exception:
+                log.exception("what the copier did at its end is not known")
+        for job in list(self._open):
+            self._report(job, ok=False)
         if arena is not None:
             arena.close()
         driver, self._driver = self._driver, None
@@ -121,15 +142,36 @@ class Worker:
             return
         try:
             fragments = layout.fragments(job.blocks, job.slots, job.first, arena.address)
-        except ValueError:
+            self._open.add(job.id)
+            copier.submit(job.id, job.direction, fragments)
+        except Exception:  # whatever it is, somebody waits for this job
             log.exception("%s %d cannot be done", job.direction.value, job.id)
             self._report(job.id, ok=False)
-            return
-        copier.submit(job.id, job.direction, fragments)
+
+    def _take(self, copier: Copier) -> None:
+        """What has ended."""
+        for done in copier.poll():
+            self._report(done.job, ok=done.ok)
+            way, reports = done.direction.value, self._reports
+            reports.copied_bytes[way] = reports.copied_bytes.get(way, 0) + done.copied_bytes
+            reports.copy_seconds[way] = reports.copy_seconds.get(way, 0.0) + done.seconds
 
     def _report(self, job: JobId, *, ok: bool) -> None:
+        self._open.discard(job)
         counts = self._reports.finished if ok else self._reports.failed
         counts[job] = counts.get(job, 0) + 1
+
+
+def said(shape: Geometry, slots: int) -> str:
+    """How much host memory there is, in every unit in which it can be asked for."""
+    blocks = slots * shape.chunk_blocks
+    each = slots * shape.slot_bytes
+    return (
+        f"host memory for KV: per worker {each / GIB:.2f} GiB ({each:,} bytes, {blocks:,} blocks); per instance of "
+        f"{shape.workers} worker{'s' if shape.workers > 1 else ''} {each * shape.workers / GIB:.2f} GiB "
+        f"({each * shape.workers:,} bytes, {blocks:,} blocks of {shape.block_tokens} tokens), in chunks of "
+        f"{shape.chunk_blocks * shape.block_tokens} tokens"
+    )
 
 
 def page_of(name: str, tensor: torch.Tensor) -> Page:

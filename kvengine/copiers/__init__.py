@@ -1,6 +1,7 @@
 """Who moves bytes between the device and the arena; one file per way to do it."""
 
 from kvengine.copiers.base import Copier, Direction, Done
+from kvengine.copiers.checked import CheckedCopier
 from kvengine.copiers.host import HostCopier
 
-__all__ = ["Copier", "Direction", "Done", "HostCopier"]
+__all__ = ["CheckedCopier", "Copier", "Direction", "Done", "HostCopier"]

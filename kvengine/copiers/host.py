@@ -26,11 +26,11 @@ class HostCopier(Copier):
     def __init__(self) -> None:
         self._done: queue.SimpleQueue[Done] = queue.SimpleQueue()
         self._open: dict[Direction, queue.SimpleQueue[_Job | None]] = {d: queue.SimpleQueue() for d in Direction}
-        self._threads = [
-            threading.Thread(target=self._work, args=(each,), name=f"kvengine-{each.value}", daemon=True)
+        self._threads = {
+            each: threading.Thread(target=self._work, args=(each,), name=f"kvengine-{each.value}", daemon=True)
             for each in Direction
-        ]
-        for thread in self._threads:
+        }
+        for thread in self._threads.values():
             thread.start()
 
     @override
@@ -39,6 +39,9 @@ class HostCopier(Copier):
 
     @override
     def poll(self) -> list[Done]:
+        for direction, thread in self._threads.items():
+            if not thread.is_alive():
+                self._refuse(direction)
         done = []
         while True:
             try:
@@ -48,29 +51,41 @@ class HostCopier(Copier):
 
     @override
     def close(self) -> None:
-        for jobs in self._open.values():
-            jobs.put(None)
-        for thread in self._threads:
+        for direction, thread in self._threads.items():
+            self._open[direction].put(None)
             thread.join()
+            self._refuse(direction)
 
     def _work(self, direction: Direction) -> None:
         while (job := self._open[direction].get()) is not None:
-            ok = True
+            ok = False
             try:
                 copy(job.fragments, direction)
-            except Exception:  # whatever it is, somebody waits for this job
+                ok = True
+            except Exception:
                 log.exception("%s %d failed", direction.value, job.job)
-                ok = False
-            seconds = time.monotonic() - job.submitted
-            self._done.put(Done(job.job, direction, ok, int(job.fragments.sizes.sum()), seconds))
+            finally:  # whatever it is, somebody waits for this job
+                seconds = time.monotonic() - job.submitted
+                self._done.put(Done(job.job, direction, ok, job.size_bytes, seconds))
+
+    def _refuse(self, direction: Direction) -> None:
+        """Be done with what nobody will copy any more: the thread has died."""
+        while True:
+            try:
+                job = self._open[direction].get_nowait()
+            except queue.Empty:
+                return
+            if job is not None:
+                self._done.put(Done(job.job, direction, False, 0, time.monotonic() - job.submitted))
 
 
 class _Job:
-    __slots__ = ("fragments", "job", "submitted")
+    __slots__ = ("fragments", "job", "size_bytes", "submitted")
 
     def __init__(self, job: JobId, fragments: Fragments) -> None:
         self.job = job
         self.fragments = fragments
+        self.size_bytes = int(fragments.sizes.sum())
         self.submitted = time.monotonic()
 
 

@@ -35,7 +35,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     store_decode: bool = False
     """Store what was generated, too, not prompts alone."""
     verify: bool = False
-    """Keep a checksum of every chunk, and compute it anew on every load: costs bandwidth."""
+    """Keep a checksum of every chunk, and compute it anew on every load: what changed in memory is computed again, too.
+    Costs bandwidth."""
 
     def __post_init__(self) -> None:
         given = [name for name in SIZES if getattr(self, name) is not None]

@@ -86,6 +86,8 @@ class AnyHistory(RuleBasedStateMachine):
         self.slots = 0
         self.pins: dict[ChunkKey, int] = {}
         self.ready: set[ChunkKey] = set()
+        self.written: set[ChunkKey] = set()
+        self.forgotten: set[ChunkKey] = set()
         self.idle: list[ChunkKey] = []  # oldest first
 
     keys = st.integers(0, 7).map(lambda n: ChunkKey(bytes([n])))
@@ -111,19 +113,23 @@ class AnyHistory(RuleBasedStateMachine):
             for key in victims:
                 self.idle.remove(key)
                 self.ready.remove(key)
+                self.written.remove(key)
                 del self.pins[key]
             self.pins |= dict.fromkeys(wanted, 1)
 
     @rule(key=keys)
     def commit(self, key: ChunkKey) -> None:
-        if key in self.pins and key not in self.ready:
-            self.index.commit([key])
-            self.ready.add(key)
+        if key in self.pins and key not in self.written:
+            kept = [] if key in self.forgotten else [key]
+            assert self.index.commit([key]) == kept
+            self.written.add(key)
+            self.ready.update(kept)
 
     @rule(key=keys)
     def drop(self, key: ChunkKey) -> None:
-        if key in self.pins and key not in self.ready:
+        if key in self.pins and key not in self.written:
             self.index.drop([key])
+            self.forgotten.discard(key)
             del self.pins[key]
         else:
             with pytest.raises(KeyError):
@@ -142,22 +148,44 @@ class AnyHistory(RuleBasedStateMachine):
 
     @rule(key=keys)
     def unpin(self, key: ChunkKey) -> None:
-        if not self.pins.get(key) or key not in self.ready:
+        if not self.pins.get(key) or key not in self.written:
             with pytest.raises(KeyError):
                 self.index.unpin([key])
             return
         self.index.unpin([key])
         self.pins[key] -= 1
-        if not self.pins[key]:
+        if self.pins[key]:
+            return
+        if key in self.forgotten:
+            self.gone(key)
+        else:
             self.idle.append(key)
+
+    def gone(self, key: ChunkKey) -> None:
+        self.forgotten.discard(key)
+        self.written.remove(key)
+        del self.pins[key]
+
+    @rule(key=keys)
+    def forget(self, key: ChunkKey) -> None:
+        assert self.index.forget(key) == (key in self.ready)
+        self.out_of_sight(key)
+
+    def out_of_sight(self, key: ChunkKey) -> None:
+        self.ready.discard(key)
+        if key in self.idle:
+            self.idle.remove(key)
+            self.gone(key)
+        elif key in self.pins:
+            self.forgotten.add(key)
 
     @rule()
     def clear(self) -> None:
-        assert self.index.clear() == self.idle
-        for key in self.idle:
-            self.ready.remove(key)
-            del self.pins[key]
-        self.idle = []
+        found = self.index.clear()
+        assert found[: len(self.idle)] == self.idle
+        assert set(found) == self.ready
+        for key in list(self.pins):
+            self.out_of_sight(key)
 
     @invariant()
     def nothing_is_lost_or_shared(self) -> None:

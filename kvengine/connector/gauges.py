@@ -1,0 +1,33 @@
+"""The state of both tiers, as numbers for whoever routes requests."""
+
+from __future__ import annotations
+
+from kvengine.connector.device_watch import DeviceWatch
+from kvengine.connector.geometry import Geometry
+from kvengine.index import ChunkIndex
+from kvengine.settings import Settings
+
+
+def tier_gauges(
+    shape: Geometry, settings: Settings, watch: DeviceWatch, index: ChunkIndex, capacity_slots: int
+) -> dict[str, dict[str, float]]:
+    """By name and tier; ``statistics.TIER_GAUGES`` says what each of them means."""
+    chunk_tokens = shape.block_tokens * shape.chunk_blocks
+    token_bytes = shape.block_bytes * shape.workers / shape.block_tokens
+    stores = shape.stores and settings.local_cpu
+    tokens = {
+        "capacity": (watch.capacity * shape.block_tokens, capacity_slots * chunk_tokens),
+        "resident": (watch.resident * shape.block_tokens, index.resident * chunk_tokens),
+        "pinned": (watch.pinned * shape.block_tokens, index.pinned * chunk_tokens),
+    }
+    if not shape.prefix_caching:  # nothing on the device is found again
+        tokens["capacity"], tokens["resident"] = (0, tokens["capacity"][1]), (0, tokens["resident"][1])
+    gauges: dict[str, tuple[float, float]] = {}
+    for name, (gpu, cpu) in tokens.items():
+        gauges[f"{name}_tokens"] = (gpu, cpu)
+        gauges[f"{name}_bytes"] = (gpu * token_bytes, cpu * token_bytes)
+    gauges["block_tokens"] = (shape.block_tokens, chunk_tokens)
+    gauges["store_after"] = (float(shape.prefix_caching), settings.store_after if stores else 0)
+    gauges["stores_decoded"] = (float(shape.prefix_caching), float(stores and settings.store_decode))
+    gauges["eviction_horizon_timestamp_seconds"] = (watch.horizon_s, index.horizon_s)
+    return {name: {"gpu": gpu, "cpu": cpu} for name, (gpu, cpu) in gauges.items()}

@@ -1,0 +1,260 @@
+"""The planner against a naive engine: memory that knows what was written into it, and requests that come and go.
+
+Workers end their jobs in any order, well or badly; requests are preempted and aborted at any moment, also while they
+load; everything is reset at any moment, also while it is copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from kvengine.admission import Admission
+from kvengine.copiers import Direction
+from kvengine.copiers.base import JobId
+from kvengine.index import ChunkIndex, ChunkKey, Slot
+from kvengine.plan import PATIENCE_S, Job, Planner
+from kvengine.policies import POLICIES
+
+CHUNK_BLOCKS = 2
+SLOTS = 5
+
+
+@dataclass
+class Asked:
+    """A request; its prompt is ``keys``, the second half of which some share."""
+
+    name: str
+    keys: list[ChunkKey]
+    computed: int = 0
+    """Blocks, of its device's blocks from the first on."""
+    blocks: list[int] = field(default_factory=list)
+    loading: JobId | None = None
+
+
+@dataclass
+class Moving:
+    """A job, and how often a worker has yet to say that it is done."""
+
+    job: Job
+    keys: list[ChunkKey]
+    left: int
+    epoch: int
+    ok: bool = True
+
+
+class Histories(RuleBasedStateMachine):
+    """Everything that may happen to a planner."""
+
+    workers, policy, shares, after = 1, "lru", True, 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.index = ChunkIndex(SLOTS, POLICIES[self.policy]())
+        self.planner = Planner(
+            self.index, chunk_blocks=CHUNK_BLOCKS, workers=self.workers, shares_loads=self.shares,
+            clock=lambda: self.now, admission=Admission(self.after),
+        )  # fmt: skip
+        self.requests: list[Asked] = []
+        self.moving: dict[JobId, Moving] = {}
+        self.memory: dict[Slot, tuple[ChunkKey, int] | None] = {}
+        """What was written into a slot, and between which resets."""
+        self.epoch = 0
+        self.borrowed: dict[int, int] = {}
+        self.count = 0
+
+    @rule(family=st.integers(0, 1), length=st.integers(1, 4), fork=st.integers(0, 4))
+    def comes(self, family: int, length: int, fork: int) -> None:
+        self.count += 1
+        keys = [ChunkKey(bytes([family, min(number, fork), number])) for number in range(length)]
+        blocks = list(range(100 * self.count, 100 * self.count + length * CHUNK_BLOCKS))
+        self.requests.append(Asked(f"r{self.count}", keys, 0, blocks))
+
+    @precondition(lambda self: self.requests)
+    @rule(data=st.data(), on_device=st.integers(0, 3))
+    def is_admitted(self, data: st.DataObject, on_device: int) -> None:
+        asked = data.draw(st.sampled_from(self.requests))
+        if asked.computed or asked.loading is not None:
+            return
+        device = min(on_device, len(asked.blocks) - 1) if self.shares else 0
+        matched = self.planner.match(asked.name, asked.keys, device)
+        if matched is None:
+            assert self.shares
+            assert any(each.job.direction is Direction.LOAD for each in self.moving.values()), "waits for nobody"
+            return
+        assert 0 <= matched <= len(asked.keys)
+        first, end = device, matched * CHUNK_BLOCKS
+        if end <= first:
+            asked.computed = device
+            return
+        job = self.planner.load(asked.name, asked.keys, first, asked.blocks[first:end])
+        wanted = asked.keys[first // CHUNK_BLOCKS : matched]
+        assert [self.memory[slot] for slot in job.slots] == [(key, self.epoch) for key in wanted], (
+            "not what it should be"
+        )
+        asked.loading = job.id
+        asked.computed = end
+        self.moving[job.id] = Moving(job, wanted, self.workers, self.epoch)
+
+    @precondition(lambda self: any(asked.loading is None for asked in self.requests))
+    @rule(data=st.data(), more=st.integers(1, 5))
+    def computes(self, data: st.DataObject, more: int) -> None:
+        asked = data.draw(st.sampled_from([asked for asked in self.requests if asked.loading is None]))
+        asked.computed = min(asked.computed + more, len(asked.blocks))
+        done = asked.computed // CHUNK_BLOCKS
+        for job in self.planner.store(asked.name, asked.keys[:done], asked.blocks):
+            busy = {slot for each in self.moving.values() for slot in each.job.slots}
+            assert not busy & set(job.slots), "a slot that somebody reads or writes is given away"
+            keys = self.planner.keys_of(job.id)
+            assert job.blocks == [
+                block for key in keys for at in [asked.keys.index(key)] for block in asked.blocks[2 * at : 2 * at + 2]
+            ]
+            for slot in job.slots:
+                self.memory[slot] = None
+            for block in job.blocks:
+                self.borrowed[block] = self.borrowed.get(block, 0) + 1
+            self.moving[job.id] = Moving(job, keys, self.workers, self.epoch)
+
+    @precondition(lambda self: self.moving)
+    @rule(data=st.data(), ok=st.sampled_from([True, True, True, False]))
+    def a_worker_is_done(self, data: st.DataObject, ok: bool) -> None:
+        self.one_is_done(data.draw(st.sampled_from(sorted(self.moving))), ok)
+
+    def one_is_done(self, number: JobId, ok: bool) -> None:
+        moving = self.moving[number]
+        moving.left -= 1
+        moving.ok = moving.ok and ok
+        if moving.left == 0 and moving.job.direction is Direction.STORE and moving.ok:
+            for slot, key in zip(moving.job.slots, moving.keys, strict=True):
+                self.memory[slot] = (key, moving.epoch)
+        ended = self.planner.finished(number, ok=ok)
+        assert (ended is not None) == (moving.left == 0)
+        if ended is None:
+            return
+        del self.moving[number]
+        assert (ended.job, ended.keys, ended.ok) == (moving.job, moving.keys, moving.ok)
+        if moving.job.direction is Direction.STORE:
+            for block in moving.job.blocks:
+                self.borrowed[block] -= 1
+            assert ended.kept == (moving.keys if moving.ok and moving.epoch == self.epoch else [])
+        assert self.planner.finished(number, ok=True) is None, "ended twice"
+        for asked in self.requests:
+            if asked.loading == number:
+                asked.loading = None
+                if not moving.ok:
+                    asked.computed = 0
+
+    @precondition(lambda self: self.requests)
+    @rule(data=st.data())
+    def is_preempted(self, data: st.DataObject) -> None:
+        asked = data.draw(st.sampled_from(self.requests))
+        if asked.loading is None:
+            self.planner.restarted(asked.name)
+            asked.computed = 0
+
+    @precondition(lambda self: self.requests)
+    @rule(data=st.data())
+    def ends_or_is_aborted(self, data: st.DataObject) -> None:
+        asked = data.draw(st.sampled_from(self.requests))
+        self.planner.ended(asked.name)
+        self.requests.remove(asked)
+
+    @rule()
+    def everything_is_reset(self) -> None:
+        self.planner.clear()
+        self.epoch += 1
+        assert all(self.index.match([key]) == 0 for key in self.index), "found after a reset"
+
+    @rule(seconds=st.sampled_from([0.1, PATIENCE_S]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+
+    @invariant()
+    def what_is_found_was_written_and_what_moves_is_pinned(self) -> None:
+        self.index.check()
+        moved = {key for each in self.moving.values() for key in each.keys}
+        assert self.index.pinned == len(moved)
+        assert self.planner.busy == bool(self.moving)
+        for key in list(self.index):
+            if self.index.match([key]):
+                (slot,) = self.index.pin([key])
+                self.index.unpin([key])
+                assert self.memory[slot] == (key, self.epoch), "found, and not written"
+        assert all(count >= 0 for count in self.borrowed.values())
+
+    def teardown(self) -> None:
+        """The workers end what they began: then nothing is held, and nobody waits."""
+        for number in sorted(self.moving):
+            while number in self.moving:
+                self.one_is_done(number, ok=True)
+        assert not self.planner.busy
+        assert self.index.pinned == 0
+        assert not any(self.borrowed.values())
+        for asked in self.requests:
+            assert asked.loading is None
+            assert self.planner.match(asked.name, asked.keys, 0) is not None
+        self.index.check()
+
+
+class TwoWorkers(Histories):
+    workers = 2
+
+
+class WithoutPrefixCaching(Histories):
+    shares, policy = False, "arc"
+
+
+class StoredWhenReused(Histories):
+    after, workers = 2, 2
+
+
+for machine in (Histories, TwoWorkers, WithoutPrefixCaching, StoredWhenReused):
+    machine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+test_any_history = Histories.TestCase
+test_any_history_of_two_workers = TwoWorkers.TestCase
+test_any_history_without_prefix_caching = WithoutPrefixCaching.TestCase
+test_any_history_of_what_is_stored_when_reused = StoredWhenReused.TestCase
+
+
+def test_what_was_computed_before_a_reset_is_not_stored_after_it_until_it_is_computed_again() -> None:
+    planner = Planner(ChunkIndex(8), chunk_blocks=1, workers=1, shares_loads=True, clock=lambda: 0.0)
+    keys = [ChunkKey(bytes([number])) for number in range(4)]
+    (job,) = planner.store("a", keys[:2], range(4))
+    planner.clear()
+    ended = planner.finished(job.id, ok=True)
+    assert ended is not None
+    assert ended.kept == []
+    assert planner.counts.stored == 0
+    assert planner.store("a", keys[:3], range(4)) == []
+    planner.restarted("a")
+    (again,) = planner.store("a", keys[:3], range(4))
+    assert len(again.slots) == 3
+
+
+def test_a_chunk_that_was_bad_for_one_is_not_given_to_the_next_while_another_still_loads_it() -> None:
+    planner = Planner(ChunkIndex(8), chunk_blocks=1, workers=1, shares_loads=False, clock=lambda: 0.0)
+    keys = [ChunkKey(bytes([number])) for number in range(2)]
+    (job,) = planner.store("a", keys, range(2))
+    planner.finished(job.id, ok=True)
+    bad, other = planner.load("b", keys, 0, [5, 6]), planner.load("c", keys, 0, [7, 8])
+    planner.finished(bad.id, ok=False)
+    assert planner.match("b", keys, 0) == 0, "or two would give it to each other for ever"
+    planner.finished(other.id, ok=True)
+    assert planner.index.resident == 0
+
+
+def test_a_request_that_gives_up_waiting_is_counted_once() -> None:
+    now = [0.0]
+    planner = Planner(ChunkIndex(8), chunk_blocks=1, workers=1, shares_loads=True, clock=lambda: now[0])
+    keys = [ChunkKey(bytes([0]))]
+    (job,) = planner.store("a", keys, range(1))
+    planner.finished(job.id, ok=True)
+    planner.load("b", keys, 0, [5])
+    assert planner.match("c", keys, 0) is None
+    now[0] = PATIENCE_S
+    assert [planner.match("c", keys, 0) for _ in range(3)] == [0, 0, 0]
+    assert planner.counts.gave_up_waiting == 1

@@ -1,0 +1,208 @@
+"""The connector with two additions: it compares the bytes that come back with those that went, and can be broken.
+
+Loaded like a user's connector, by ``kv_connector_module_path``. A test speaks to the workers through ``LLM``'s
+``collective_rpc`` (``Probing`` is put into vLLM's worker class by ``worker_extension_cls``), and to the scheduler's
+side by a request's ``kv_transfer_params``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from typing_extensions import override
+
+from kvengine.arena import Arena
+from kvengine.connector import KVEngineConnector
+from kvengine.connector.messages import Orders
+from kvengine.connector.scheduler import Scheduler
+from kvengine.connector.worker import Worker
+from kvengine.copiers import Copier, Direction, Done
+from kvengine.copiers.base import JobId
+from kvengine.cuda.driver import Driver
+from kvengine.layout import Fragments
+from kvengine.plan import Job
+
+if TYPE_CHECKING:
+    from vllm.v1.core.kv_cache_manager import KVCacheBlocks
+    from vllm.v1.request import Request
+
+FAULT = "fault"
+"""In a request's ``kv_transfer_params``: the name of the scheduler's method that fails for it."""
+
+
+class Broken(Exception):
+    """On purpose."""
+
+
+class Deadly:
+    """In the place of addresses: ends the thread that reads it."""
+
+    def tolist(self) -> list[int]:
+        raise SystemExit
+
+
+class FragileCopier(Copier):
+    """Another copier, whose jobs are torn, held back, or end its thread: what ``faults`` says for their direction."""
+
+    def __init__(self, copier: Copier) -> None:
+        self.faults: dict[str, str] = {}
+        self.held: list[tuple[JobId, Direction, Fragments]] = []
+        self._copier = copier
+        self._torn: set[JobId] = set()
+
+    @override
+    def submit(self, job: JobId, direction: Direction, fragments: Fragments) -> None:
+        fault = self.faults.get(direction.value)
+        if fault == "hold":
+            self.held.append((job, direction, fragments))
+            return
+        if fault == "tear":  # half of it arrives
+            self._torn.add(job)
+            fragments = Fragments(*(each[: len(each) // 2] for each in fragments))
+        elif fault == "die":
+            fragments = fragments._replace(device=Deadly())  # type: ignore[arg-type]
+        self._copier.submit(job, direction, fragments)
+
+    @override
+    def poll(self) -> list[Done]:
+        return [each._replace(ok=each.ok and each.job not in self._torn) for each in self._copier.poll()]
+
+    def release(self) -> None:
+        """Begin what was held back."""
+        held, self.held = self.held, []
+        for each in held:
+            self._copier.submit(*each)
+
+    @override
+    def close(self) -> None:
+        self.release()
+        self._copier.close()
+
+
+class ProbedWorker(Worker):
+    """Notes what each stored block is made of, and looks at it again when a load says that it is there."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.copier: FragileCopier
+        self.stored: dict[tuple[int, int], bytes] = {}
+        self.compared = 0
+        self.different = 0
+        self._loading: dict[JobId, Job] = {}
+
+    @override
+    def make_copier(self, driver: Driver | None, arena: Arena) -> Copier:
+        self.copier = FragileCopier(super().make_copier(driver, arena))
+        return self.copier
+
+    @override
+    def store(self, orders: Orders) -> None:
+        for job in orders.stores:
+            self.stored.update(self._found(job))
+        super().store(orders)
+
+    @override
+    def load(self, orders: Orders) -> None:
+        self._loading.update({job.id: job for job in orders.loads})
+        super().load(orders)
+
+    @override
+    def _report(self, job: JobId, *, ok: bool) -> None:
+        loaded = self._loading.pop(job, None)
+        if ok and loaded is not None:
+            for place, digest in self._found(loaded).items():
+                self.compared += 1
+                self.different += digest != self.stored[place]
+        super()._report(job, ok=ok)
+
+    def _found(self, job: Job) -> dict[tuple[int, int], bytes]:
+        """What is on the device now, by slot and block within it, read from vLLM's tensors and from nothing of ours."""
+        found = {}
+        for number, block in enumerate(job.blocks, start=job.first):
+            digest = hashlib.sha256()
+            for cache in self._caches:
+                digest.update(cache[block].contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+            chunk, within = divmod(number, self._shape.chunk_blocks)
+            found[job.slots[chunk], within] = digest.digest()
+        return found
+
+
+class ProbedScheduler(Scheduler):
+    """Fails where a request says so."""
+
+    @override
+    def match(self, request: Request, computed_tokens: int) -> tuple[int | None, bool]:
+        self._break(request, "match")
+        return super().match(request, computed_tokens)
+
+    @override
+    def allocated(self, request: Request, blocks: KVCacheBlocks, external_tokens: int) -> None:
+        self._break(request, "allocated")
+        super().allocated(request, blocks, external_tokens)
+
+    @staticmethod
+    def _break(request: Request, where: str) -> None:
+        if (request.kv_transfer_params or {}).get(FAULT) == where:
+            raise Broken(where)
+
+
+class ProbedConnector(KVEngineConnector):
+    """Named in ``kv_connector``."""
+
+    scheduler_type = ProbedScheduler
+    worker_type = ProbedWorker
+
+
+class Probing:
+    """What the tests ask of a worker."""
+
+    def kv_bytes(self) -> tuple[int, int]:
+        """Blocks that were loaded and looked at, and those of them that are not what was stored."""
+        worker = probed()
+        return worker.compared, worker.different
+
+    def kv_faults(self, ranks: list[int] | None = None, **faults: str) -> None:
+        """From now on, until the next call: what goes wrong, by direction; ``ranks`` of the workers, or all."""
+        if ranks is None or self.rank in ranks:  # type: ignore[attr-defined]
+            probed().copier.faults = faults
+
+    def kv_held(self) -> int:
+        """Jobs that are held back."""
+        return len(probed().copier.held)
+
+    def kv_release(self) -> None:
+        """Begin what is held back."""
+        probed().copier.release()
+
+    def kv_flip(self, offset: int) -> int:
+        """Change one byte in every slot that was stored; how many there are."""
+        worker = probed()
+        arena = worker._arena
+        assert arena is not None
+        slots = {slot for slot, _ in worker.stored}
+        for slot in slots:
+            memory = (ctypes.c_uint8 * arena.slot_bytes).from_address(arena.address + slot * arena.slot_bytes)
+            np.ctypeslib.as_array(memory)[offset % arena.slot_bytes] ^= 0x40
+        return len(slots)
+
+    def kv_close(self) -> int:
+        """``kvengine.shutdown()``, in the worker."""
+        import kvengine
+
+        return kvengine.shutdown()
+
+
+def probed() -> ProbedWorker:
+    """This process's."""
+    from vllm.distributed.kv_transfer import get_kv_transfer_group
+
+    group = get_kv_transfer_group()
+    for each in getattr(group, "_connectors", [group]):
+        worker = getattr(each, "_worker", None)
+        if isinstance(worker, ProbedWorker):
+            return worker
+    raise LookupError("no probed connector")
