@@ -85,6 +85,10 @@ class ChunkIndex:
         """Chunks that cannot be evicted now."""
         return self._pinned
 
+    def room(self, chunks: int) -> bool:
+        """Whether ``insert`` of so many would find slots."""
+        return chunks <= len(self._free) + len(self._policy)
+
     def grow(self, slots: int) -> None:
         """Have ``slots`` in all; fewer than before changes nothing."""
         self._free.extend(Slot(number) for number in range(self._slots, slots))
@@ -144,7 +148,7 @@ class ChunkIndex:
         for key in keys:
             if key in self._held:
                 raise ValueError(f"{key.hex()} is held already")
-        if len(keys) > len(self._free) + len(self._policy):
+        if not self.room(len(keys)):
             raise NoSpace(wanted=len(keys), free=len(self._free), idle=len(self._policy))
         evicted = []
         while len(self._free) < len(keys):

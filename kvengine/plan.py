@@ -112,6 +112,8 @@ class Planner:
         self.index = index
         self.admission = admission or Admission()
         self.counts = Counts()
+        self.growing = False
+        """More slots will be there soon: what finds none is offered again."""
         self._gone: list[ChunkKey] = []
         self._chunk_blocks = chunk_blocks
         self._workers = workers
@@ -164,14 +166,21 @@ class Planner:
         the prompt's start on."""
         known = self._requests.setdefault(request_id, _Known())
         if known.outdated:
+            known.considered = len(keys)
             return []
         new = [number for number in range(known.considered, len(keys)) if keys[number] not in self.index]
+        if new and self.growing and not self.index.room(len(new)):
+            return []
         known.considered = max(known.considered, len(keys))
         new = new[: self.admission.admit([keys[number] for number in new])] if new else new
         jobs = []
         for run in runs(new):
             jobs += self._store_run(request_id, keys, run, blocks)
         return jobs
+
+    def considered(self, request_id: str) -> int:
+        """How many of the request's chunks need not be offered to ``store`` again."""
+        return self._requests[request_id].considered
 
     def gone(self) -> list[ChunkKey]:
         """What is not held any more, of what was found before, since the last call."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from kvengine.connector.device_watch import DeviceWatch
 from kvengine.connector.geometry import Geometry
+from kvengine.copiers.base import Direction
 from kvengine.index import ChunkIndex
+from kvengine.plan import Planner
 from kvengine.settings import Settings
 
 
@@ -31,3 +33,11 @@ def tier_gauges(
     gauges["stores_decoded"] = (float(shape.prefix_caching), float(stores and settings.store_decode))
     gauges["eviction_horizon_timestamp_seconds"] = (watch.horizon_s, index.horizon_s)
     return {name: {"gpu": gpu, "cpu": cpu} for name, (gpu, cpu) in gauges.items()}
+
+
+def state_of(watch: DeviceWatch, index: ChunkIndex, planner: Planner, capacity_slots: int) -> tuple[float, ...]:
+    """All that gauges are made of and that changes: cheaper to compare than they are to make."""
+    return (
+        watch.resident, watch.pinned, watch.horizon_s, capacity_slots, index.resident, index.pinned, index.horizon_s,
+        *(planner.open_jobs(direction) for direction in Direction),
+    )  # fmt: skip

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kvengine.admission import Admission
 from kvengine.connector.device_watch import DeviceWatch
 from kvengine.connector.events import Events
-from kvengine.connector.gauges import tier_gauges
+from kvengine.connector.gauges import state_of, tier_gauges
 from kvengine.connector.geometry import SALT_BYTES, Geometry
+from kvengine.connector.known import Known
 from kvengine.connector.messages import Orders, Reports
 from kvengine.connector.statistics import Statistics
 from kvengine.connector.tally import Tally
@@ -32,19 +32,6 @@ log = logging.getLogger(__name__)
 
 REPORT = "kvengine_report"
 """In a request's ``kv_transfer_params``: true asks for the prompt's tokens by tier in the response's."""
-
-
-@dataclass(slots=True)
-class _Known:
-    """A request that has not ended."""
-
-    request: Request
-    keys: list[ChunkKey] = field(default_factory=list)
-    """Of its chunks, as far as anybody asked."""
-    device_tokens: int = 0
-    """Found on the device when it was last matched."""
-    loaded_tokens: int = 0
-    admitted: bool = False
 
 
 class Scheduler:
@@ -70,10 +57,13 @@ class Scheduler:
             clock=time.monotonic,
             admission=Admission(settings.store_after),
         )
+        self.planner.growing = True  # until a worker's report says what it has
         self._events = Events(chunk_tokens=self._chunk_tokens, salt_bytes=SALT_BYTES) if shape.events else None
         self._tally = Tally()
-        self._told: dict[str, Any] = {}
-        self._requests: dict[str, _Known] = {}
+        self._told: tuple[float, ...] = ()
+        self._requests: dict[str, Known] = {}
+        self._storing: dict[str, Known] = {}
+        """Those with chunks that are not considered yet: a step costs nothing for the others."""
         self._orders = Orders()
         self._borrowed: dict[JobId, list[KVCacheBlock]] = {}
         self._capacity_slots = 0
@@ -88,7 +78,7 @@ class Scheduler:
 
     def added(self, request: Request) -> None:
         """A request has come."""
-        self._requests[request.request_id] = _Known(request)
+        self._requests[request.request_id] = Known(request)
 
     def match(self, request: Request, computed_tokens: int) -> tuple[int | None, bool]:
         """How many tokens beyond ``computed_tokens`` can be loaded; None to be asked again."""
@@ -114,6 +104,8 @@ class Scheduler:
             if external_tokens:
                 self.refuse(request.request_id)
             return
+        if self._keeps and self._shape.stores:
+            self._storing[request.request_id] = known
         if not known.admitted:
             self._admitted(known, external_tokens)
         if not external_tokens:
@@ -134,11 +126,11 @@ class Scheduler:
         """The jobs of this step."""
         for request_id in output.preempted_req_ids or ():
             self.planner.restarted(request_id)
-        if self._keeps and self._shape.stores and not self._stopped:
-            for request_id, scheduled in output.num_scheduled_tokens.items():
-                known = self._requests.get(request_id)
-                if known is not None:
-                    self._store(known, known.request.num_computed_tokens + scheduled)
+            if request_id in self._requests:
+                self._requests[request_id].considered = 0
+        for request_id, known in list(self._storing.items()):
+            if scheduled := output.num_scheduled_tokens.get(request_id):
+                self._store(known, known.request.num_computed_tokens + scheduled)
         return self.queued()
 
     def queued(self) -> Orders:
@@ -151,6 +143,7 @@ class Scheduler:
         if not self._stopped:
             self._capacity_slots = min(reports.capacity_slots, self._shape.slots)
             self.index.grow(min(reports.ready_slots, self._shape.slots))
+            self.planner.growing = self.index.slots < self._capacity_slots
         self._tally.reported(reports)
         for counts, ok in ((reports.finished, True), (reports.failed, False)):
             for job, count in counts.items():
@@ -160,6 +153,7 @@ class Scheduler:
     def ended(self, request: Request) -> dict[str, Any] | None:
         """The request has ended; its jobs go on. What its response says of it, where that was asked for."""
         known = self._requests.pop(request.request_id, None)
+        self._storing.pop(request.request_id, None)
         self.planner.ended(request.request_id)
         if known is None or not (request.kv_transfer_params or {}).get(REPORT):
             return None
@@ -186,12 +180,14 @@ class Scheduler:
             self.stop()
         else:
             self._requests.pop(request_id, None)
+            self._storing.pop(request_id, None)
 
     def stop(self) -> None:
         """Load and store nothing any more. What is under way ends, and its blocks are given back. Never raises."""
         if self._stopped:
             return
         self._stopped = True
+        self._storing.clear()
         self._capacity_slots = 0
         try:
             self.reset()
@@ -204,25 +200,17 @@ class Scheduler:
 
     def statistics(self) -> Statistics:
         """What has changed since the last call."""
-        counts, tally = self.planner.counts, self._tally
-        for name, chunks in (
-            ("stored_tokens", counts.stored),
-            ("loaded_tokens", counts.loaded),
-            ("evicted_tokens", counts.evicted),
-            ("no_slot_tokens", counts.no_slot),
-            ("deferred_tokens", self.planner.admission.deferred),
-        ):
-            tally.upto(name, chunks * self._chunk_tokens)
-        tally.upto("waits_given_up", counts.gave_up_waiting)
-        told = tally.take()
-        gauges = tier_gauges(self._shape, self._settings, self._watch, self.index, self._capacity_slots)
-        state = {"gauges": gauges, "open_jobs": {d.value: self.planner.open_jobs(d) for d in Direction}}
+        self._tally.planned(self.planner, self._chunk_tokens)
+        told = self._tally.take()
+        state = state_of(self._watch, self.index, self.planner, self._capacity_slots)
         if not told and state == self._told:
             return Statistics()
         self._told = state
-        return Statistics(data=told | state)
+        gauges = tier_gauges(self._shape, self._settings, self._watch, self.index, self._capacity_slots)
+        open_jobs = {d.value: self.planner.open_jobs(d) for d in Direction}
+        return Statistics(data=told | {"gauges": gauges, "open_jobs": open_jobs})
 
-    def _admitted(self, known: _Known, external_tokens: int) -> None:
+    def _admitted(self, known: Known, external_tokens: int) -> None:
         known.admitted = True
         request, device = known.request, known.device_tokens
         self._tally.add("lookup_hit_tokens", external_tokens)
@@ -232,15 +220,22 @@ class Scheduler:
             request.request_id, request.num_tokens, device + external_tokens, external_tokens,
         )  # fmt: skip
 
-    def _store(self, known: _Known, computed_tokens: int) -> None:
+    def _store(self, known: Known, computed_tokens: int) -> None:
         request = known.request
-        end = computed_tokens if self._settings.store_decode else min(computed_tokens, request.num_prompt_tokens)
+        decoded = self._settings.store_decode
+        end = computed_tokens if decoded else min(computed_tokens, request.num_prompt_tokens)
         chunks = min(end // self._block_tokens, len(request.block_hashes)) // self._chunk_blocks
-        if not chunks:
-            return
+        if chunks > known.considered:
+            self._store_chunks(known, chunks)
+        if not decoded and known.considered >= request.num_prompt_tokens // self._chunk_tokens:
+            del self._storing[request.request_id]
+
+    def _store_chunks(self, known: Known, chunks: int) -> None:
+        request = known.request
         keys = self._chunks(known, chunks)
         blocks = self._manager.get_blocks(request.request_id).blocks[0]
         jobs = self.planner.store(request.request_id, keys, [block.block_id for block in blocks])
+        known.considered = self.planner.considered(request.request_id)
         self._forget_gone()
         if not jobs:
             return
@@ -289,9 +284,5 @@ class Scheduler:
         self._manager.block_pool.touch(mine)
         self._borrowed[job.id] = mine
 
-    def _chunks(self, known: _Known, chunks: int) -> list[ChunkKey]:
-        """The keys of the first ``chunks`` chunks. A chunk's is its last block's hash, which stands for all before."""
-        keys, hashes, step, salt = known.keys, known.request.block_hashes, self._chunk_blocks, self._shape.salt
-        for number in range(len(keys), chunks):
-            keys.append(ChunkKey(salt + hashes[(number + 1) * step - 1]))
-        return keys[:chunks]
+    def _chunks(self, known: Known, chunks: int) -> list[ChunkKey]:
+        return known.chunks(chunks, blocks=self._chunk_blocks, salt=self._shape.salt)

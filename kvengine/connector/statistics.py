@@ -151,10 +151,13 @@ class Exposition(KVConnectorPromMetrics):
             documentation="Seconds from a copy's order by the scheduler to the last worker's report.",
             labelnames=by_way, buckets=JOB_BUCKETS,
         )  # fmt: skip
+        self._gauge = {  # found once: they are set in every step
+            (engine, name, tier): metric.labels(*values, tier)
+            for engine, values in per_engine_labelvalues.items()
+            for name, metric in self._tiers.items()
+            for tier in TIERS
+        }
         for values in per_engine_labelvalues.values():
-            for metric in self._tiers.values():
-                for tier in TIERS:
-                    metric.labels(*values, tier)
             for metric in self._counters.values():
                 metric.labels(*values)
             for way in DIRECTIONS:
@@ -166,7 +169,7 @@ class Exposition(KVConnectorPromMetrics):
         labels = self.per_engine_labelvalues[engine_idx]
         for name, by_tier in transfer_stats_data.get("gauges", {}).items():
             for tier, value in by_tier.items():
-                self._tiers[name].labels(*labels, tier).set(value)
+                self._gauge[engine_idx, name, tier].set(value)
         for name, value in transfer_stats_data.get("counters", {}).items():
             self._counters[name].labels(*labels).inc(value)
         for name, by_way in transfer_stats_data.get("jobs", {}).items():

@@ -8,7 +8,7 @@ from typing import Any
 from kvengine.connector.messages import Reports
 from kvengine.connector.statistics import DIRECTIONS, JOB_COUNTERS
 from kvengine.copiers.base import Direction
-from kvengine.plan import Ended
+from kvengine.plan import Ended, Planner
 
 
 @dataclass(slots=True)
@@ -28,6 +28,16 @@ class Tally:
         """A counter is ``total`` since the start."""
         self.add(name, total - self.before.get(name, 0))
         self.before[name] = total
+
+    def planned(self, planner: Planner, chunk_tokens: int) -> None:
+        """What the planner has counted."""
+        counts = planner.counts
+        self.upto("stored_tokens", counts.stored * chunk_tokens)
+        self.upto("loaded_tokens", counts.loaded * chunk_tokens)
+        self.upto("evicted_tokens", counts.evicted * chunk_tokens)
+        self.upto("no_slot_tokens", counts.no_slot * chunk_tokens)
+        self.upto("deferred_tokens", planner.admission.deferred * chunk_tokens)
+        self.upto("waits_given_up", counts.gave_up_waiting)
 
     def ended(self, ended: Ended) -> None:
         """A job is over."""

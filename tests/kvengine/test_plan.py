@@ -117,3 +117,20 @@ def test_a_request_that_is_gone_leaves_its_jobs_to_end(planner: Planner) -> None
     planner.finished(job.id, ok=True)
     assert not planner.busy
     planner.index.check()
+
+
+def test_while_slots_are_still_coming_what_finds_none_is_offered_again(planner: Planner) -> None:
+    planner.growing = True
+    assert planner.store("a", KEYS[:6], range(12)) == []
+    assert planner.considered("a") == 0
+    assert planner.counts.no_slot == 0
+    planner.index.grow(6)
+    (job,) = planner.store("a", KEYS[:6], range(12))
+    assert len(job.slots) == 6
+    assert planner.considered("a") == 6
+
+
+def test_when_all_slots_are_there_what_finds_none_is_counted_and_left(planner: Planner) -> None:
+    assert planner.store("a", KEYS[:6], range(12)) == []
+    assert planner.considered("a") == 6
+    assert planner.counts.no_slot == 6

@@ -1,0 +1,34 @@
+"""What the scheduler's side knows of a request that has not ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kvengine.index import ChunkKey
+
+if TYPE_CHECKING:
+    from vllm.v1.request import Request
+
+
+@dataclass(slots=True)
+class Known:
+    """One request. Owner: the scheduler's side."""
+
+    request: Request
+    keys: list[ChunkKey] = field(default_factory=list)
+    """Of its chunks, as far as anybody asked."""
+    device_tokens: int = 0
+    """Found on the device when it was last matched."""
+    loaded_tokens: int = 0
+    admitted: bool = False
+    considered: int = 0
+    """Chunks that need no further look."""
+
+    def chunks(self, count: int, *, blocks: int, salt: bytes) -> list[ChunkKey]:
+        """The keys of the first ``count`` chunks of ``blocks`` blocks. A chunk's is its last block's hash, which stands
+        for all before."""
+        keys, hashes = self.keys, self.request.block_hashes
+        for number in range(len(keys), count):
+            keys.append(ChunkKey(salt + hashes[(number + 1) * blocks - 1]))
+        return keys[:count]
