@@ -39,7 +39,7 @@ def copier_for(driver: Driver | None, tensor: torch.Tensor, arena: Arena) -> Cop
     """
     ready = arena.wait_for_first(FIRST_PIECE_S)
     if not ready:
-        raise NoMemory(f"none of {arena.slots:,} slots of host memory became ready within {FIRST_PIECE_S:.0f} s")
+        raise NoMemory(f"none of {arena.slots:,} slots of host memory could be made ready")
     if driver is not None:
         device = tensor.device
         # The stream on which vLLM computes; it may be another one at another time.
