@@ -63,7 +63,9 @@ class Admin:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         accept, encodings = request.headers.get("Accept", ""), request.headers.get("Accept-Encoding", "")
-        page, headers = await asyncio.to_thread(self._page, self._exposition.freeze(), accept, "gzip" in encodings)
+        for frozen in self._exposition.freezing():  # noqa: B007 - the last one is whole
+            await asyncio.sleep(0)
+        page, headers = await asyncio.to_thread(self._page, frozen, accept, "gzip" in encodings)
         return web.Response(body=page, headers=headers)
 
     def _page(self, frozen: Frozen, accept: str, compress: bool) -> tuple[bytes, dict[str, str]]:

@@ -26,6 +26,8 @@ PREFIX_PRODUCER = "approx-prefix-cache-producer"
 SELDOM = (
     tables.INPUT_TOKENS, tables.CACHED_TOKENS, tables.OUTPUT_TOKENS, tables.NTPOT, tables.TPOT, tables.ITL,
 )  # fmt: skip
+SLICE_HISTOGRAMS = 100
+"""Copied at a time: less than a millisecond."""
 Labelled = Iterable[tuple[tuple[str, ...], Histogram]]
 
 
@@ -101,6 +103,12 @@ class Exposition(Collector):
 
     def freeze(self) -> Frozen:
         """A copy of all numbers."""
+        *_, frozen = self.freezing()
+        return frozen
+
+    def freezing(self) -> Iterator[Frozen]:
+        """The same in slices: what is yielded grows, and is whole when the iterator ends. Between two slices requests
+        may be served: numbers of one page then differ by what came meanwhile, each being true by itself."""
         histograms, readings = [Histograms(*family) for family in self._histograms()], list(self._readings())
         for source in self._telemetry.sources:
             for read in source():
@@ -108,11 +116,19 @@ class Exposition(Collector):
                     histograms.append(read)
                 else:
                     readings.append(read)
-        return Frozen(
-            [Histograms(m, [(labels, histogram.copy()) for labels, histogram in each]) for m, each in histograms],
-            [reading._replace(samples=list(reading.samples)) for reading in readings],
-            self._deprecated,
-        )
+        frozen = Frozen([], [reading._replace(samples=list(reading.samples)) for reading in readings], self._deprecated)
+        found = [(metric, list(each)) for metric, each in histograms]  # what may grow between slices
+        yield frozen
+        copied = 0
+        for metric, each in found:
+            copies: list[tuple[tuple[str, ...], Histogram]] = []
+            frozen.histograms.append(Histograms(metric, copies))
+            for labels, histogram in each:
+                copies.append((labels, histogram.copy()))
+                copied += 1
+                if copied % SLICE_HISTOGRAMS == 0:
+                    yield frozen
+        yield frozen
 
     def _histograms(self) -> Iterator[tuple[tables.Metric, Labelled]]:
         counters = self._telemetry

@@ -397,3 +397,23 @@ def test_the_scheduler_s_buckets_are_made_from_the_decision_s(values: list[float
         fine.observe(value)
         coarse.observe(value)
     assert fine.coarser(SCHEDULER.bounds).counts == coarse.counts
+
+
+def test_a_page_that_is_copied_in_slices_is_whole_while_requests_go_on() -> None:
+    bench = Bench()
+    for number in range(600):
+        bench.telemetry.request_received(RequestLabels(f"m{number}", f"m{number}", "a", 0), 10)
+    exposition = Exposition(bench.telemetry, bench.pool, bench.ledger)
+    slices = 0
+    for frozen in exposition.freezing():  # noqa: B007 - the last one is whole
+        slices += 1
+        bench.telemetry.request_received(RequestLabels(f"new{slices}", "m", "b", 0), 10)
+        bench.telemetry.plugin("Scorer", f"new{slices}", "x")
+    assert slices > 3
+    counted = {
+        sample.labels["model_name"]
+        for family in frozen.collect()
+        if family.name == "llm_d_epp_request_size_bytes"
+        for sample in family.samples
+    }
+    assert counted >= {f"m{number}" for number in range(600)}
