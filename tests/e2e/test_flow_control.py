@@ -83,7 +83,7 @@ class Full(NamedTuple):
         return answer
 
     def waiting(self) -> int:
-        room = self.router.picker._gate.room
+        room = self.router.picker.core.gate.room
         assert room is not None
         return room.controller.size
 
@@ -93,7 +93,7 @@ class Full(NamedTuple):
 
     def outcomes(self) -> dict[QueueOutcome, int]:
         counts: dict[QueueOutcome, int] = {}
-        for (outcome, _), n in self.router.picker._gate._counts.outcomes.items():
+        for (outcome, _), n in self.router.picker.core.gate._counts.outcomes.items():
             counts[outcome] = counts.get(outcome, 0) + n
         return counts
 
@@ -187,7 +187,7 @@ def test_a_client_that_leaves_waits_no_more_and_its_request_goes_nowhere(full: F
 def test_who_waits_when_the_picker_ends_is_told(full: Filled) -> None:
     with full("60s") as stage:
         answer = stage.ask("x")
-        stage.router.loop.call(stage.router.picker._gate.close)
+        stage.router.loop.call(stage.router.picker.core.gate.close)
         with pytest.raises(openai.InternalServerError) as refusal:
             answer.result()
         assert "shutting down" in refusal.value.response.text

@@ -218,10 +218,10 @@ def test_model_names_and_fairness_ids_that_clients_invent_end_up_as_other() -> N
     series = bench.telemetry.requests.all()
     assert sum(s.requests for s in series) == MAX_NAMES + 500
     other = {"model_name": "other", "target_model_name": "t", "fairness_id": "other", "priority": "0"}
-    assert bench.value("llm_d_epp_request_total", **other) == 500
+    assert bench.registry.get_sample_value("llm_d_epp_request_total", other) == 500
     # The target takes one of the models' names.
-    assert bench.value("tierwise_labels_folded_total", label="model_name") == 501
-    assert bench.value("tierwise_labels_folded_total", label="fairness_id") == 500
+    assert bench.registry.get_sample_value("tierwise_labels_folded_total", {"label": "model_name"}) == 501
+    assert bench.registry.get_sample_value("tierwise_labels_folded_total", {"label": "fairness_id"}) == 500
 
 
 def test_the_number_of_label_sets_is_bounded_whatever_their_combinations() -> None:
@@ -239,11 +239,11 @@ def test_who_invents_fairness_ids_does_not_hide_which_models_are_used() -> None:
         bench.telemetry.request_received(RequestLabels("a", "a", f"f{number % 600}", number), 1)
     bench.telemetry.request_received(RequestLabels("b", "b", "team"), 1)
     labels = {"model_name": "b", "target_model_name": "b", "fairness_id": "other", "priority": "0"}
-    assert bench.value("llm_d_epp_request_total", **labels) == 1
-    assert bench.value("tierwise_labels_folded_total", label="fairness_id") == 1
+    assert bench.registry.get_sample_value("llm_d_epp_request_total", labels) == 1
+    assert bench.registry.get_sample_value("tierwise_labels_folded_total", {"label": "fairness_id"}) == 1
     for number in range(MAX_FOLDED_SETS + 3):
         bench.telemetry.request_received(RequestLabels(f"m{number}", "m", "team"), 1)
-    assert bench.value("tierwise_labels_folded_total", label="all") == 4
+    assert bench.registry.get_sample_value("tierwise_labels_folded_total", {"label": "all"}) == 4
 
 
 def test_a_name_in_use_keeps_its_series_whatever_comes_later() -> None:
@@ -252,7 +252,7 @@ def test_a_name_in_use_keeps_its_series_whatever_comes_later() -> None:
     for number in range(3000):
         bench.telemetry.request_received(RequestLabels(f"m{number}", "t", f"f{number}", number), 1)
     bench.telemetry.request_received(LABELS, 1)
-    assert bench.value("llm_d_epp_request_total", **M) == 2
+    assert bench.registry.get_sample_value("llm_d_epp_request_total", M) == 2
 
 
 def test_error_codes_are_bounded() -> None:
