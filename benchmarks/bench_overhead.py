@@ -15,28 +15,29 @@ eight minutes.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks import step_cost
+from benchmarks.interval import median_interval
 from benchmarks.two_pass import CPU_ENVIRONMENT
 from tests.vllm.model import Shape, make_model
 
 if TYPE_CHECKING:
     from vllm import LLM
 
-SHAPE = Shape(hidden=1024, layers=16, inner=4096, heads=16, kv_heads=4, head_size=64, spread=0.05)
-"""About 250 million parameters: 1 GB in float32, which a CPU reads in each step."""
-REQUESTS, PROMPT_TOKENS, ANSWER_TOKENS = 4, 272, 32
-"""Of a batch. One chunk of each prompt is stored: 256 tokens."""
+SHAPE = Shape(hidden=1024, layers=12, inner=4096, heads=16, kv_heads=4, head_size=64, spread=0.05)
+"""About 180 million parameters: 0.7 GB in float32, which a CPU reads in each step."""
+REQUESTS, PROMPT_TOKENS, ANSWER_TOKENS = 4, 80, 32
+"""Of a batch."""
+CHUNK_TOKENS = 64
+"""One chunk of each prompt is stored."""
 LEAST_STEP_S = 0.05
 LEAST_PAIRS = 20
 
@@ -47,29 +48,6 @@ class Batch(NamedTuple):
     prefill: float
     decode_step: float
     total: float
-
-
-class Interval(NamedTuple):
-    """Of a median."""
-
-    low: float
-    median: float
-    high: float
-
-
-def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
-    """The median, and the order statistics that enclose it with at least ``confidence``. Needs six values or more."""
-    ordered = sorted(values)
-    count = len(ordered)
-    outside, below = 0, 0.0
-    while True:
-        below += math.comb(count, outside) / 2**count
-        if 2 * below > 1 - confidence:
-            break
-        outside += 1
-    if not outside:
-        raise ValueError(f"{count} values are too few for an interval of {confidence:.0%}")
-    return Interval(ordered[outside - 1], statistics.median(ordered), ordered[count - outside])
 
 
 def start(model: Path, *, offload: bool) -> LLM:
@@ -83,7 +61,7 @@ def start(model: Path, *, offload: bool) -> LLM:
             kv_connector_module_path="kvengine.connector",
             kv_role="kv_both",
             kv_load_failure_policy="recompute",
-            kv_connector_extra_config={"max_local_cpu_size": 1.0, "chunk_size": 256},
+            kv_connector_extra_config={"max_local_cpu_size": 0.5, "chunk_size": CHUNK_TOKENS},
         )
     return LLM(
         model=str(model), dtype="float32", enforce_eager=True, skip_tokenizer_init=True, block_size=32,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import gc
 import re
@@ -41,6 +42,11 @@ METRIC_ROW = re.compile(r"^\| `((?:llm_d_epp|tierwise)_\w+)` \| (\w+) \|([^|]*)\
 NOT_OURS = frozenset({"flag", "help"})
 """Words that look like flags of ours and are none: a placeholder, and what every command has."""
 
+OTHERS = frozenset(
+    {"kv-transfer-config", "kv-events-config", "block-size", "base-url", "enable-kvengine", "fresh-prefix"}
+)
+"""Flags of vLLM's command and of the benchmarks."""
+
 
 def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
@@ -71,7 +77,7 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_flag_on_a_page_exists(page: Path) -> None:
     known = {flag.name for flag in (*SERVE, *STANDALONE, *EXPLAIN, *SIM, *DEMO)}
-    assert set(FLAG.findall(page.read_text())) - NOT_OURS <= known
+    assert set(FLAG.findall(page.read_text())) - NOT_OURS - OTHERS <= known
 
 
 @pytest.mark.parametrize(("page", "flags"), [("configuration.md", SERVE), ("standalone.md", STANDALONE)])
@@ -226,3 +232,56 @@ def test_every_metric_is_on_its_page_with_its_type_and_labels(tmp_path: Path) ->
         for sample in family.samples:
             if name in labels:
                 assert set(sample.labels) - {"le"} == labels[name], name
+
+
+# The offload engine.
+
+SETTING_ROW = re.compile(r"^\| `(\w+)` \| `([^`]+)`|^\| `(\w+)` \| not set", re.MULTILINE)
+OFFLOAD_METRIC_ROW = re.compile(r"^\| `kvengine:(\w+)` \| (\w+) \|([^|]*)\| (.*) \|$", re.MULTILINE)
+
+
+def section(page: Path, heading: str) -> str:
+    return page.read_text().partition(f"\n{heading}\n")[2].partition("\n## ")[0]
+
+
+def test_every_setting_of_the_offload_engine_is_on_its_page_with_its_default() -> None:
+    from kvengine.settings import Settings as OffloadSettings
+    from kvengine.settings.values import DEFAULT_GIB, SIZES
+
+    rows = {a or b: default for a, default, b in SETTING_ROW.findall(section(DOCS / "kvengine.md", "## Turning it on"))}
+    defaults = {name: getattr(OffloadSettings(), name) for name in OffloadSettings.__struct_fields__}
+    sizes = dict.fromkeys(SIZES, "") | {"max_local_cpu_size": str(DEFAULT_GIB)}
+    assert rows == {name: sizes.get(name, str(value).lower()) for name, value in defaults.items()}
+
+
+def test_every_metric_of_the_offload_engine_is_on_its_page_as_it_says_itself() -> None:
+    told = {name: (kind, set(re.findall(r"`(\w+)`", labels)), text)
+            for name, kind, labels, text in OFFLOAD_METRIC_ROW.findall((DOCS / "kvengine.md").read_text())}  # fmt: skip
+    assert told == dict(offload_metrics())
+
+
+def offload_metrics() -> Iterator[tuple[str, tuple[str, set[str], str]]]:
+    """As ``kvengine/connector/statistics.py`` makes them, which cannot be imported without vLLM."""
+    tree = ast.parse((ROOT / "kvengine" / "connector" / "statistics.py").read_text())
+    tables = {
+        target.id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and isinstance(node.value, ast.Dict)
+    }
+    for prefix, table, kind, labels in (
+        ("tier_", "TIER_GAUGES", "gauge", {"tier"}),
+        ("", "COUNTERS", "counter", set[str]()),
+        ("", "JOB_COUNTERS", "counter", {"direction"}),
+    ):
+        for name, text in tables[table].items():
+            yield prefix + name, (kind, labels, text)
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("gauge", "histogram"):
+            given = {keyword.arg: keyword.value for keyword in call.keywords}
+            name, text = given["name"], given["documentation"]
+            if isinstance(text, ast.Constant) and isinstance(name, ast.JoinedStr):
+                literal = name.values[-1]
+                assert isinstance(literal, ast.Constant)
+                yield literal.value, (call.func.id, {"direction"}, text.value)
