@@ -23,7 +23,7 @@ from epp.errors import ConfigError
 try:
     import click
 except ModuleNotFoundError:  # the base distribution is a library
-    sys.exit("tierwise: the command needs the extra epp: pip install 'tierwise[epp]'")
+    sys.exit("tierwise: the command needs the extra epp: pip install '.[epp]' in a clone of Tierwise")
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
@@ -138,7 +138,7 @@ def _run(program: Program, given: Mapping[str, Any]) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] in ("epp", "scorers"):
             raise
-        needs = f"the package {error.name} is missing; pip install 'tierwise[{program.extra}]'"
+        needs = f"the package {error.name} is missing; pip install '.[{program.extra}]' in a clone of Tierwise"
         raise ConfigError(needs) from error
     code: int = run(options) or 0
     return code

@@ -16,7 +16,7 @@ def compiled(text: str) -> Expression:
     try:
         import cel
     except ImportError as error:
-        raise ValueError("expressions need a library: pip install 'tierwise[cel]'") from error
+        raise ValueError("expressions need a library: pip install '.[cel]' in a clone of Tierwise") from error
     try:
         program = cel.compile(text)
     except ValueError as error:

@@ -57,6 +57,17 @@ class RequestAttributeReporter(Plugin[ReporterParameters]):
         self._key = attribute.key
         self._value = located(attribute.expression, "expression")
         self._condition = located(attribute.condition, "condition") if attribute.condition else None
+        self._try()
+
+    def _try(self) -> None:
+        """Raises: ValueError for expressions that fail on any usage: a misspelt field, the wrong kind of value."""
+        try:
+            self.report(Usage(prompt_tokens=2, completion_tokens=1, cached_tokens=1))
+        except Exception as error:  # whatever the library raises
+            known = ", ".join(f"usage.{name}" for name in list(fields_of(Usage()))[:3])
+            raise ValueError(
+                f"attributes[0]: fails on any usage: {error}; known: {known}, usage.prompt_tokens_details.cached_tokens"
+            ) from error
 
     def report(self, usage: Usage) -> Report | None:
         """The number, None where the condition does not hold. Raises: whatever the expressions do; TypeError when they

@@ -54,7 +54,7 @@ async def serve(options: ServeOptions, *sources: Source) -> None:
 
     read = partial(plan_from, options.config_file, options.config_text, metrics_source=options.metrics_source)
     plan = read()
-    announce(plan, options.notices)
+    announce(plan, options.notices, options.endpoints)
     if not options.endpoints and plan.discovery is None:
         raise ConfigError(
             "nothing says where the endpoints are: pass --endpoint HOST:PORT, or name a file-discovery plugin "
@@ -120,8 +120,12 @@ def followed(path: Path | None) -> FollowedFiles | None:
     return file
 
 
-def announce(plan: Plan, notices: tuple[str, ...]) -> None:
+def announce(plan: Plan, notices: tuple[str, ...], endpoints: tuple[str, ...]) -> None:
     """Say in the log what was understood."""
+    if endpoints and plan.discovery is not None:
+        log.warning(
+            "--endpoint says where the endpoints are, so dataLayer.discovery has no effect; leave out one of the two"
+        )
     for notice in (*notices, *plan.warnings):
         log.warning("%s", notice)
     for line in plan.describe():

@@ -21,7 +21,8 @@ from epp.config.profiles import wire_profile
 from epp.config.references import bind_references
 from epp.config.rewrites import wire_rewrites
 from epp.config.schema import API_VERSIONS, Config
-from epp.config.sources import FileDiscovery, FileDiscoveryParameters
+from epp.config.sources import CoreMetricsExtractor, FileDiscovery, FileDiscoveryParameters
+from epp.config.strict import nearest
 from epp.config.unsupported import inert, refuse
 from epp.errors import ConfigError
 from epp.options import MetricsSourceOptions
@@ -112,6 +113,7 @@ def build(
             *unbound,
             *needless,
             *unread,
+            *_unread_attributes(instances),
             *doubtful,
             *admission.warnings,
             *_unused(instances),
@@ -157,6 +159,25 @@ def _deprecated(config: Config) -> list[str]:
         warnings.append(f"apiVersion: {config.api_version} is deprecated; write {API_VERSIONS[0]}")
     if config.parser is not None:
         warnings.append("parser: is deprecated; write requestHandler.parsers")
+    return warnings
+
+
+def _unread_attributes(instances: Instances) -> list[str]:
+    """Plugins that ask for a number of the endpoints that no extractor reads."""
+    read = {
+        custom.attribute_key
+        for extractor in instances.of(CoreMetricsExtractor)
+        for engine in extractor.parameters.engine_configs
+        for custom in engine.custom_metrics
+    }
+    warnings = []
+    for declared in instances:
+        key = getattr(declared.plugin.parameters, "attribute_key", "")
+        if key and key not in read:
+            hint = nearest(key, read, "; add it to customMetrics of a core-metrics-extractor")
+            warnings.append(
+                f"{declared.path}.parameters.attributeKey: nothing reads {key!r}, so it is never known{hint}"
+            )
     return warnings
 
 

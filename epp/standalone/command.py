@@ -42,7 +42,7 @@ async def start_picker(options: StandaloneOptions) -> App:
     watched = followed(options.config_file if options.watch_config else None)
     read = partial(plan_from, options.config_file, options.config_text, picks=ENDPOINTS_NAMED)
     plan = read()
-    announce(plan, options.notices)
+    announce(plan, options.notices, options.endpoints)
     if not options.endpoints and options.endpoints_file is None and plan.discovery is None:
         raise ConfigError("nothing says where the endpoints are: pass --endpoint HOST:PORT, or --endpoints-file FILE")
     app = App(plan, replace(settings(options), config_file=watched, reread=read))

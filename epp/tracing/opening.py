@@ -14,7 +14,7 @@ from epp.tracing.tracer import Tracer
 
 log = logging.getLogger(__name__)
 
-MISSING = "traces need the extra otel: pip install 'tierwise[otel]', or set --tracing=false"
+MISSING = "traces need the extra otel: pip install '.[otel]' in a clone of Tierwise, or set --tracing=false"
 
 
 def open_tracer(

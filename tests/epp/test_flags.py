@@ -410,7 +410,8 @@ def test_a_missing_extra_is_one_sentence(refused: Callable[..., str], monkeypatc
 
     monkeypatch.setattr(sys, "meta_path", [Missing, *sys.meta_path])
     assert refused("standalone") == (
-        "tierwise standalone: the package envoy_data_plane is missing; pip install 'tierwise[standalone]'"
+        "tierwise standalone: the package envoy_data_plane is missing; "
+        "pip install '.[standalone]' in a clone of Tierwise"
     )
 
 

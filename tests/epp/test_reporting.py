@@ -87,9 +87,14 @@ def test_the_namespace_is_that_of_load_balancing_unless_written() -> None:
         ("1", "3"),
     ],
 )
-def test_what_cannot_be_computed_is_counted_and_not_reported(expression: str, condition: str) -> None:
-    made = plan(expression, condition)
-    assert made.profile.reports(USAGE) == []
+def test_what_fails_on_any_usage_is_refused_at_start(expression: str, condition: str) -> None:
+    with pytest.raises(ConfigError, match=r"\.parameters: attributes\[0\]: fails on any usage: .*known: usage"):
+        plan(expression, condition)
+
+
+def test_what_cannot_be_computed_is_counted_and_not_reported() -> None:
+    made = plan("1.0 / (usage.prompt_tokens - 1.0)")
+    assert made.profile.reports(Usage(prompt_tokens=1)) == []
     assert made.profile.failures == {"request-attribute-reporter": 1}
 
 

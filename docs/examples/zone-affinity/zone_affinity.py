@@ -14,7 +14,7 @@ class ZoneAffinityParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=
     """Where the two zones are written."""
 
     header_name: Annotated[str, msgspec.Meta(min_length=1)] = "x-zone"
-    """Of the request, in lower case."""
+    """Of the request."""
     label: Annotated[str, msgspec.Meta(min_length=1)] = "zone"
     """Of the endpoint."""
 
@@ -30,7 +30,7 @@ class ZoneAffinityScorer(Scorer[ZoneAffinityParameters]):
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
         """One score per candidate, by its zone."""
-        zone = request.headers.get(self.parameters.header_name)
+        zone = request.headers.get(self.parameters.header_name.lower())  # names arrive in lower case
         if zone is None:
             return [0.0] * len(candidates)
         return [float(c.labels.get(self.parameters.label) == zone) for c in candidates]

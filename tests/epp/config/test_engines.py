@@ -138,3 +138,26 @@ def test_an_extractor_in_the_configuration_wins_over_the_flags_with_a_warning() 
         "plugins[0].parameters: says which metrics are read, so the flags --*-metric have no effect",
     )
     assert plan(parameters, names=EngineMetricNames(waiting="mine")).warnings == ()
+
+
+def test_a_plugin_that_asks_for_a_number_that_nothing_reads_is_warned_of() -> None:
+    asks = "{attributeKey: x.z, algorithm: {type: linear_lower_is_better}}"
+    scorer = f"{{type: endpoint-attribute-scorer, parameters: {asks}}}"
+    extractor = "{type: core-metrics-extractor, parameters: {engineConfigs: [{name: vllm, customMetrics: [%s]}]}}"
+
+    def warnings(custom: str) -> list[str]:
+        made = build(load_text(HEAD + f"plugins: [{scorer}, {extractor % custom}]\n"))
+        return [warning for warning in made.warnings if "attributeKey" in warning]
+
+    (warning,) = warnings("{attributeKey: x.y, metricSpec: m}")
+    where, _, rest = warning.partition(": ")
+    assert where == "plugins[0].parameters.attributeKey"
+    assert rest == "nothing reads 'x.z', so it is never known; did you mean x.y?"
+    assert warnings("{attributeKey: x.z, metricSpec: m}") == []
+
+
+def test_a_detector_that_flow_control_uses_is_no_filter_of_the_profile_of_everything() -> None:
+    text = HEAD + "plugins: [{type: concurrency-detector}, {type: queue-scorer}]\n"
+    assert [f.name for f in build(load_text(text)).profile.filters] == ["concurrency-detector"]
+    used = text + "flowControl: {saturationDetector: {pluginRef: concurrency-detector}}\n"
+    assert build(load_text(used)).profile.filters == ()
