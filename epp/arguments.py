@@ -11,6 +11,7 @@ from epp.errors import ConfigError
 from epp.flags import SERVE, Flag
 from epp.options import (
     MIN_REFRESH_S,
+    CheckOptions,
     DemoOptions,
     ExplainOptions,
     LogFormat,
@@ -21,6 +22,7 @@ from epp.options import (
     TlsOptions,
 )
 from epp.tracing.settings import trace_settings
+from epp.values import is_boolean
 
 T = TypeVar("T")
 
@@ -44,11 +46,20 @@ _METRICS = {
 
 
 def normalise(arguments: Sequence[str], flags: Sequence[Flag]) -> list[str]:
-    """``arguments`` with Go's spellings made plain: one dash for two, ``--flag`` of a boolean for ``--flag=true``."""
+    """``arguments`` with Go's spellings made plain: one dash for two, ``--flag`` of a boolean for ``--flag=true``.
+
+    Raises: ConfigError for a boolean's value that stands apart from it.
+    """
     by_name = {flag.name: flag for flag in flags}
     plain: list[str] = []
     rest = iter(arguments)
+    after_boolean = ""  # such a flag, written alone
     for argument in rest:
+        if after_boolean and is_boolean(argument):
+            raise ConfigError(
+                f"{after_boolean} {argument}: a boolean's value is written behind =; write {after_boolean}={argument}"
+            )
+        after_boolean = ""
         if argument == "--":
             return [*plain, argument, *rest]
         name, equals, value = argument.lstrip("-").partition("=")
@@ -59,6 +70,7 @@ def normalise(arguments: Sequence[str], flags: Sequence[Flag]) -> list[str]:
             plain.append(f"-{argument}" if len(name) > 1 and argument[1] != "-" else argument)
         elif equals or flag.is_boolean:
             plain.append(f"--{name}={value if equals else 'true'}")
+            after_boolean = argument if not equals else ""
         else:
             following = next(rest, None)
             plain.append(f"--{name}" if following is None else f"--{name}={following}")
@@ -69,7 +81,8 @@ def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
     """The options of ``tierwise serve``. Raises: ConfigError naming the flag."""
     _refuse(given)
     tracing = trace_settings(given.get("tracing"), environment)
-    notices = _off(given if tracing is None else {**given, "tracing": True})
+    remarks = _off(given if tracing is None else {**given, "tracing": True})
+    notices = _idle(given)
     given = {name: value for name, value in given.items() if name != "tracing"}
     tls, metrics_tls = _encryption(given, notices)
     _log_flags(given)
@@ -81,7 +94,9 @@ def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
         del given[name]
     if given.get("model-server-metrics-port") == 0:
         del given["model-server-metrics-port"]
-    options = ServeOptions(notices=tuple(notices), endpoints=_endpoints(given), tls=tls, metrics_tls=metrics_tls)
+    options = ServeOptions(
+        notices=tuple(notices), remarks=remarks, endpoints=_endpoints(given), tls=tls, metrics_tls=metrics_tls
+    )
     return replace(_set(options, given, SERVE), tracing=tracing)
 
 
@@ -112,6 +127,13 @@ def explain_options(given: Given, flags: Sequence[Flag]) -> ExplainOptions:
     return _set(ExplainOptions(headers=tuple(given.get("header", ()))), given, flags)
 
 
+def check_options(given: Given, flags: Sequence[Flag]) -> CheckOptions:
+    """The options of ``tierwise check``. Raises: ConfigError for two configurations."""
+    given = dict(given)
+    _one_config(given)
+    return _set(CheckOptions(), given, flags)
+
+
 def sim_options(given: Given, flags: Sequence[Flag]) -> SimOptions:
     """The options of ``tierwise sim``. Raises: ConfigError when the ports do not exist."""
     options = _set(SimOptions(), given, flags)
@@ -128,10 +150,20 @@ def demo_options(given: Given, flags: Sequence[Flag]) -> DemoOptions:
     return _set(DemoOptions(endpoints=_endpoints(given)), given, flags)
 
 
-def _off(given: Given) -> list[str]:
+def _off(given: Given) -> tuple[str, ...]:
     """One line for all that the Go picker does unless told otherwise, and that is not done here."""
     off = [f"--{name} ({why})" for name, why in _OFF if name not in given]
-    return [f"on by default in the Go picker and off here: {', '.join(off)}"] if off else []
+    return (f"on by default in the Go picker and off here: {', '.join(off)}",) if off else ()
+
+
+def _idle(given: Given) -> list[str]:
+    """One line for all that was asked for and changes nothing."""
+    idle = [
+        f"--{flag.name}={_written(given[flag.name])} ({flag.idle})"
+        for flag in SERVE
+        if flag.idle and flag.name in given and given[flag.name] != flag.harmless
+    ]
+    return [f"accepted, and without effect: {', '.join(idle)}"] if idle else []
 
 
 def _encryption(given: dict[str, Any], notices: list[str]) -> tuple[TlsOptions | None, MetricsTlsOptions | None]:

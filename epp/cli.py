@@ -87,6 +87,20 @@ PROGRAMS = (
         "epp.explain.command", "run_explain", "epp",
     ),
     Program(
+        "check",
+        "What the picker would make of a configuration, without serving.",
+        "Prints what a configuration does, and what in it is probably not meant. Exit code 0, 1 for warnings with "
+        "--strict, 2 with one sentence where it is refused.",
+        (
+            ("a file, in CI", "tierwise check --config-file picker.yaml --strict"),
+            ("what Kubernetes holds, from standard input",
+             "kubectl get configmap epp -o jsonpath='{.data.picker\\.yaml}' | tierwise check --config-file /dev/stdin"),
+        ),
+        flags.CHECK,
+        lambda given: arguments.check_options(given, flags.CHECK),
+        "epp.check", "run_check", "epp",
+    ),
+    Program(
         "sim",
         "Simulated vLLM servers, to try things without a GPU.",
         "Starts servers that answer OpenAI requests with invented text, at the speed and with the caches of a modelled "

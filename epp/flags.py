@@ -35,7 +35,9 @@ class Flag:
     refusal: str = ""
     """Why it cannot be honoured and what to do instead; empty for a flag that is."""
     harmless: object = None
-    """The value of a refused flag that asks for nothing and is accepted; None if there is none."""
+    """The value of a refused or idle flag that asks for nothing; None if there is none."""
+    idle: str = ""
+    """Why another value changes nothing: accepted with a warning, since it affects no request."""
 
     @property
     def is_boolean(self) -> bool:
@@ -45,6 +47,10 @@ class Flag:
 
 def _group(name: str, *flags: Flag) -> tuple[Flag, ...]:
     return tuple(replace(flag, group=name) for flag in flags)
+
+
+def _idle(name: str, read: Callable[[str], object], why: str, harmless: object = None) -> Flag:
+    return Flag(name, read, "", f"accepted with a warning: {why}", group="Without effect", idle=why, harmless=harmless)
 
 
 def _refused(name: str, read: Callable[[str], object], why: str, harmless: object = None) -> Flag:
@@ -86,7 +92,7 @@ _SCRAPING = _group(
     Flag("refresh-metrics-interval", values.duration(0, 3600), "refresh_metrics_interval_s",
          "between two reads of an endpoint that has requests of ours; at least 50ms (default 50ms)", "DURATION"),
     Flag("refresh-prometheus-metrics-interval", values.duration(0, 3600), "refresh_prometheus_metrics_interval_s",
-         "between two updates of the pool's averages on /metrics (default 5s)", "DURATION"),
+         "accepted: the pool's averages are computed at each read of /metrics", "DURATION"),
     Flag("metrics-staleness-threshold", values.duration(0, 3600), "metrics_staleness_threshold_s",
          "an endpoint's numbers are stale after this (default 2s)", "DURATION"),
 )  # fmt: skip
@@ -178,12 +184,12 @@ SERVE: tuple[Flag, ...] = (
     _refused("ha-enable-leader-election", _YES, "leader election needs Kubernetes; run one replica", False),
     _refused("metrics-endpoint-auth", _YES, "it asks Kubernetes who may read /metrics, and there is none; set it to "
              "false or leave it out, and see --metrics-client-ca-file", False),
-    _refused("enable-pprof", _YES, "Go profiles do not exist here; use py-spy on the process", False),
     _refused("endpoint-selector", values.text, "it selects pods, and there is no Kubernetes discovery yet; give "
              "--endpoint HOST:PORT, or file-discovery in the config", ""),
     _refused("endpoint-target-ports", values.words, "it belongs to --endpoint-selector; give --endpoint HOST:PORT", ()),
-    _refused("zap-stacktrace-level", values.text, "tracebacks are logged with every unexpected error"),
-    _refused("zap-time-encoding", values.text, "log times are ISO 8601", "iso8601"),
+    _idle("enable-pprof", _YES, "Go profiles do not exist here; use py-spy on the process", False),
+    _idle("zap-stacktrace-level", values.text, "tracebacks are logged with every unexpected error"),
+    _idle("zap-time-encoding", values.text, "log times are ISO 8601", "iso8601"),
 )  # fmt: skip
 """Source: the Go picker's ``pkg/epp/server/options.go``, v0.9.0 and later; ``endpoint``, ``host``, ``transport``,
 ``watch-config``, ``max-request-bytes`` and ``emit-deprecated-metrics`` are ours."""
@@ -238,12 +244,25 @@ EXPLAIN: tuple[Flag, ...] = _group(
     Flag("json", _YES, "json", "print the answer as JSON"),
 )  # fmt: skip
 
+CHECK: tuple[Flag, ...] = _group(
+    "Flags",
+    replace(_CONFIG[0], help="EndpointPickerConfig to check"),
+    _CONFIG[1],
+    Flag("strict", _YES, "strict", "exit code 1 where there are warnings"),
+)
+
 SIM: tuple[Flag, ...] = _group(
     "Flags",
     Flag("endpoints", values.integer(1, 1000), "endpoints", "how many servers (default 4)", "N"),
     Flag("port", values.port, "port", "of the first, the others follow; 0 takes free ones (default 8000)", "PORT"),
     Flag("host", values.text, "host", "address to listen on (default 127.0.0.1)", "ADDRESS"),
-    Flag("preset", values.text, "preset", "model and hardware to imitate", "NAME"),
+    Flag(
+        "preset",
+        values.text,
+        "preset",
+        "model and hardware: demo, qwen3-32b-tp2-h100, llama-3.1-8b-l4 (default demo)",
+        "NAME",
+    ),
     _VERBOSITY,
 )
 

@@ -135,6 +135,11 @@ class Json(logging.Formatter):
         return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", msgspec.json.encode(line).decode())
 
 
+def counted(count: int, one: str, several: str = "") -> str:
+    """``1 endpoint``, ``2 endpoints``; ``several`` where it is not ``one`` with an s."""
+    return f"{count:,} {one if count == 1 else several or f'{one}s'}"
+
+
 def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
     """What the line says beside its message."""
     fields = getattr(record, "fields", None)

@@ -162,7 +162,9 @@ class ServeOptions:
 
     log: LogOptions = LogOptions()
     notices: tuple[str, ...] = ()
-    """One sentence each, for the start log: defaults that are off here, and deprecated flags."""
+    """One sentence each, for the start log: flags that are deprecated, or that change nothing."""
+    remarks: tuple[str, ...] = ()
+    """The same, of what nobody needs to act on: defaults that are off here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +224,16 @@ class ExplainOptions:
     subset: str | None = None
     json: bool = False
     """Print the answer as it comes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """``tierwise check``: reads a configuration, and serves nothing."""
+
+    config_file: Path | None = None
+    config_text: str | None = None
+    strict: bool = False
+    """Whether warnings are a failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

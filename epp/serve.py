@@ -20,6 +20,7 @@ from epp.config.plan import Plan
 from epp.errors import ConfigError
 from epp.exchange import ExchangeSettings
 from epp.followed_files import FollowedFiles
+from epp.logs import counted
 from epp.options import ServeOptions
 from epp.scrape.pace import Pace
 from epp.signals import until_signalled
@@ -54,7 +55,7 @@ async def serve(options: ServeOptions, *sources: Source) -> None:
 
     read = partial(plan_from, options.config_file, options.config_text, metrics_source=options.metrics_source)
     plan = read()
-    announce(plan, options.notices, options.endpoints)
+    announce(plan, options.notices, options.endpoints, options.remarks)
     if not options.endpoints and plan.discovery is None:
         raise ConfigError(
             "nothing says where the endpoints are: pass --endpoint HOST:PORT, or name a file-discovery plugin "
@@ -69,8 +70,8 @@ async def serve(options: ServeOptions, *sources: Source) -> None:
             app.expose(source)
         collect_rarely()
         log.info(
-            "serving ext-proc on port %d, health on %d, metrics on %d; %d endpoints",
-            app.grpc_port, app.health_port, app.metrics_port, len(app.pool),
+            "serving ext-proc on port %d, health on %d, metrics on %d; %s",
+            app.grpc_port, app.health_port, app.metrics_port, counted(len(app.pool), "endpoint"),
         )  # fmt: skip
         await stop.wait()
         log.info(
@@ -120,8 +121,10 @@ def followed(path: Path | None) -> FollowedFiles | None:
     return file
 
 
-def announce(plan: Plan, notices: tuple[str, ...], endpoints: tuple[str, ...]) -> None:
+def announce(plan: Plan, notices: tuple[str, ...], endpoints: tuple[str, ...], remarks: tuple[str, ...] = ()) -> None:
     """Say in the log what was understood."""
+    for remark in remarks:
+        log.info("%s", remark)
     if endpoints and plan.discovery is not None:
         log.warning(
             "--endpoint says where the endpoints are, so dataLayer.discovery has no effect; leave out one of the two"

@@ -37,12 +37,17 @@ def parse_bytes(text: str) -> int:
 
     Raises: ValueError, with the accepted forms, for anything else.
     """
+    amount = _amount(text)
+    if amount is None:
+        raise ValueError(f"{text!r} is not a number of bytes; write it as 10MiB, 25MB or 4194304")
+    return amount
+
+
+def _amount(text: str) -> int | None:
     match = _QUANTITY.fullmatch(text.strip())
     prefix = match[2] if match else "?"
     factor = _FACTOR.get("k" if prefix == "K" else prefix)
-    if match is None or factor is None:
-        raise ValueError(f"{text!r} is not a number of bytes; write it as 10MiB, 25MB or 4194304")
-    return round(float(match[1]) * factor)
+    return None if match is None or factor is None else round(float(match[1]) * factor)
 
 
 class Duration(float):
@@ -64,4 +69,7 @@ class Quantity(int):
         """Read the written form. Raises: ValueError."""
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise ValueError(f"{value!r} is not a quantity; write it as 5000, 5k or 10Gi")  # noqa: TRY004
-        return cls(parse_bytes(str(value)))
+        amount = _amount(str(value))
+        if amount is None:
+            raise ValueError(f"{value!r} is not a quantity; write it as 5000, 5k or 10Gi")
+        return cls(amount)

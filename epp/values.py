@@ -30,6 +30,11 @@ def boolean(text: str) -> bool:
     return _BOOLEANS[text]
 
 
+def is_boolean(text: str) -> bool:
+    """Whether ``boolean`` reads it."""
+    return text in _BOOLEANS
+
+
 def text(value: str) -> str:
     """Any text."""
     return value
@@ -118,7 +123,7 @@ def word(*choices: str) -> Callable[[str], str]:
 
     def read(value: str) -> str:
         if value not in choices:
-            raise ValueError(f"must be {' or '.join(choices)}")
+            raise ValueError(f"must be {' or '.join(choice for choice in choices if choice)}")
         return value
 
     return read

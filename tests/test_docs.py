@@ -23,7 +23,7 @@ from epp.config.load import load_file, load_text
 from epp.config.schema import FlowControl
 from epp.decision import Cause, Outcome, RequestHead, Usage
 from epp.discovery.listing import read_listing
-from epp.flags import DEMO, EXPLAIN, SERVE, SIM, STANDALONE
+from epp.flags import CHECK, DEMO, EXPLAIN, SERVE, SIM, STANDALONE
 from epp.followed_files import FollowedFiles
 from epp.units import Quantity
 from scorers.base import Candidate, Prompt, Request, Slot
@@ -76,7 +76,7 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_flag_on_a_page_exists(page: Path) -> None:
-    known = {flag.name for flag in (*SERVE, *STANDALONE, *EXPLAIN, *SIM, *DEMO)}
+    known = {flag.name for flag in (*SERVE, *STANDALONE, *EXPLAIN, *CHECK, *SIM, *DEMO)}
     assert set(FLAG.findall(page.read_text())) - NOT_OURS - OTHERS <= known
 
 

@@ -23,6 +23,7 @@ from epp.config.rewrites import wire_rewrites
 from epp.config.schema import API_VERSIONS, Config
 from epp.config.sources import CoreMetricsExtractor, FileDiscovery, FileDiscoveryParameters
 from epp.config.strict import nearest
+from epp.config.suggestions import places
 from epp.config.unsupported import inert, refuse
 from epp.errors import ConfigError
 from epp.options import MetricsSourceOptions
@@ -85,6 +86,7 @@ def build(
         random,
         picks,
         {} if before is None else before.instances,
+        places(config),
     )
     wiring = wire_profile(config, instances, random, picks)
     producers, unbound = bind_producers(instances)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from epp.config.kinds import Kind, kind_named
 from epp.config.schema import PluginSpec
 from epp.config.strict import convert, located, nearest
+from epp.config.suggestions import Classes
 from epp.errors import ConfigError
 from scorers import DRAWING
 from scorers.base import Plugin
@@ -90,17 +91,18 @@ def instantiate(
     random: Random,
     picks: int,
     before: Mapping[str, Plugin[Any]],
+    places: Mapping[str, Classes],
 ) -> Instances:
     """Check and make every declared plugin; pickers that do not say how many endpoints they name get ``picks``.
 
-    One that is as it was ``before`` stays, with all that it remembers.
+    ``places`` says what is expected under a name. One that is as it was ``before`` stays, with all that it remembers.
 
     Raises: ConfigError with the key path.
     """
     instances = Instances()
     for i, spec in enumerate(specs):
         path = f"plugins[{i}]"
-        kind = kind_named(spec.type, kinds, path)
+        kind = kind_named(spec.type, kinds, path, spec.name, places.get(spec.name or spec.type, ()))
         parameters = spec.parameters
         if kind.Parameters is PickerParameters:
             parameters = {"maxNumOfEndpoints": picks, **parameters}

@@ -10,7 +10,7 @@ from epp.config.deprecated import ALIASES
 from epp.config.implied import IMPLIED
 from epp.config.not_built import NOT_BUILT
 from epp.config.sources import CoreMetricsExtractor, FileDiscovery, MetricsDataSource, SingleProfileHandler
-from epp.config.strict import nearest
+from epp.config.suggestions import Classes, instead
 from epp.errors import ConfigError
 from epp.flow.policies import POLICIES
 from epp.parsers import PARSERS
@@ -51,18 +51,20 @@ def known_kinds() -> Mapping[str, Kind]:
     return kinds
 
 
-def kind_named(name: str, kinds: Mapping[str, Kind], path: str) -> Kind:
-    """The plugin type ``name``. Raises: ConfigError that lists the known ones and the nearest."""
+def kind_named(name: str, kinds: Mapping[str, Kind], path: str, called: str = "", place: Classes = ()) -> Kind:
+    """The plugin type ``name`` of an instance that is ``called`` so and referred to where ``place`` belongs.
+
+    Raises: ConfigError that says which type was probably meant.
+    """
     name = ALIASES.get(name, name)
     if not name:
-        raise ConfigError(f"{path}.type: missing; known: {', '.join(sorted(kinds))}")
+        known = instead(called, kinds, place) if called else "write type: and one of the types in docs/configuration.md"
+        raise ConfigError(f"{path}.type: missing; {known}")
     if name in NOT_BUILT:
         raise ConfigError(
-            f"{path}.type: {name} is a plugin of the Go picker that does not exist here yet; take it out, or use one "
-            f"of {', '.join(sorted(kinds))}"
+            f"{path}.type: {name} is a plugin of the Go picker that does not exist here yet; take it out, or use "
+            f"another: {instead(name, kinds, place)}"
         )
     if name not in kinds:
-        guess = nearest(name, kinds)
-        listed = "" if guess.startswith("; known") else f"; known: {', '.join(sorted(kinds))}"
-        raise ConfigError(f"{path}.type: unknown plugin type {name!r}{guess}{listed}")
+        raise ConfigError(f"{path}.type: unknown plugin type {name!r}; {instead(name, kinds, place)}")
     return kinds[name]

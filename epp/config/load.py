@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from epp.config.document import MAX_BYTES, parse
 from epp.config.schema import API_VERSIONS, KIND, Config
 from epp.config.strict import convert, nearest
 from epp.errors import ConfigError
+from epp.flow.utilization import UtilizationDetector, UtilizationParameters
 
 
 def load_file(path: Path) -> Config:
@@ -29,6 +32,7 @@ def _load(raw: bytes, source: str) -> Config:
     try:
         data = parse(raw)
         _check_header(data)
+        _check_detector(data)
         return convert(data, Config)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
@@ -42,3 +46,23 @@ def _check_header(data: dict[str, object]) -> None:
             raise ConfigError(f"{key}: missing; write {key}: {allowed[0]}")
         if value not in allowed:
             raise ConfigError(f"{key}: unknown value {value!r}{nearest(str(value), allowed)}")
+
+
+def _check_detector(data: dict[str, object]) -> None:
+    """Say where a saturation detector's parameters belong, which were written inline in older forms of the document."""
+    flow = data.get("flowControl")
+    places = (
+        ("saturationDetector", data.get("saturationDetector")),
+        ("flowControl.saturationDetector", flow.get("saturationDetector") if isinstance(flow, dict) else None),
+    )
+    known = {field.encode_name for field in msgspec.structs.fields(UtilizationParameters)}
+    for path, written in places:
+        parameters = {key: written[key] for key in written if key in known} if isinstance(written, dict) else {}
+        if parameters:
+            listed = ", ".join(f"{key}: {value}" for key, value in parameters.items())
+            kind = UtilizationDetector.type_name
+            declaration = f"{{type: {kind}, parameters: {{{listed}}}}}"
+            raise ConfigError(
+                f"{path}.{next(iter(parameters))}: belongs to a plugin; write {declaration} into plugins, "
+                f"and flowControl.saturationDetector: {{pluginRef: {kind}}}"
+            )

@@ -34,12 +34,18 @@ def convert(data: object, kind: type[T], path: str = "") -> T:
 def nearest(word: str, known: Iterable[str], none: str = "; it takes none") -> str:
     """``; did you mean X?`` for a likely slip of ``word``, otherwise ``; known: ...``, or ``none`` where none is."""
     names = sorted(known)
-    folded = {name.lower(): name for name in names}
+    guess = near(word, names)
+    if guess:
+        return f"; did you mean {guess}?"
+    return f"; known: {', '.join(names)}" if names else none
+
+
+def near(word: str, known: Iterable[str]) -> str | None:
+    """Which of ``known`` was probably meant; None where nothing is like ``word``."""
+    folded = {name.lower(): name for name in sorted(known)}
     low = word.lower()
     close = get_close_matches(low, folded, n=1, cutoff=0.6) or [name for name in folded if len(low) > 2 and low in name]
-    if close:
-        return f"; did you mean {folded[close[0]]}?"
-    return f"; known: {', '.join(names)}" if names else none
+    return folded[close[0]] if close else None
 
 
 def _known(data: object, kind: inspect.Type, path: str) -> object:

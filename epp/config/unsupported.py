@@ -49,7 +49,7 @@ def _asked(config: Config) -> Iterator[tuple[str, str]]:
 def _gate(path: str, gate: str) -> Iterator[tuple[str, str]]:
     name, equals, value = gate.partition("=")
     if name not in _GATES:
-        close = get_close_matches(name, _GATES, n=1)
-        yield path, f"unknown feature gate {name!r}; {f'did you mean {close[0]}?' if close else f'known: {_GATES[0]}'}"
+        close, known = get_close_matches(name, _GATES, n=1), f"known: {', '.join(_GATES)}"
+        yield path, f"unknown feature gate {name!r}; {f'did you mean {close[0]}?' if close else known}"
     elif equals and value not in _TRUE + _FALSE:
         yield path, f"{gate!r} must end in =true or =false"

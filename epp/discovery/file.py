@@ -15,6 +15,7 @@ from epp.chore import Chore
 from epp.discovery.listing import Listing, read_listing
 from epp.errors import ConfigError
 from epp.followed_files import LOOK_EVERY_S, FollowedFiles
+from epp.logs import counted
 from epp.pool import Endpoint, Pool
 from epp.resolve import resolve
 from epp.telemetry.gauges import Reading
@@ -110,7 +111,8 @@ class FileDiscovery:
             self._listing = await asyncio.to_thread(self._read)  # a large list takes longer than a decision may wait
             await self._use()
             self.reloads += 1
-            log.info("%s: %d endpoints, %d entries skipped", self._path, len(self._pool), len(self._skipped))
+            endpoints, skipped = counted(len(self._pool), "endpoint"), counted(len(self._skipped), "entry", "entries")
+            log.info("%s: %s, %s skipped", self._path, endpoints, skipped)
 
     async def _use(self) -> None:
         """Make the list the pool. Raises: ConfigError; the endpoints are as before then."""

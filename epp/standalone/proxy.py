@@ -12,6 +12,7 @@ from pathlib import Path
 from envoy_data_plane.envoy.config.bootstrap.v3 import Bootstrap
 
 from epp.chore import Chore
+from epp.logs import counted
 from epp.standalone.admin import ProxyAdmin
 from epp.standalone.binary import version
 from epp.standalone.bootstrap import bootstrap
@@ -142,7 +143,7 @@ class Proxy:
             except StartError as error:
                 log.error("%s", error)  # noqa: TRY400 - its sentence says all, and the next try follows
             else:
-                log.warning("Envoy serves again after %d restarts", self._restarts)
+                log.warning("Envoy serves again after %s", counted(self._restarts, "restart"))
                 return deaths
 
     async def _end(self) -> None:

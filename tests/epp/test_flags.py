@@ -15,6 +15,7 @@ import pytest
 from epp import arguments, cli, flags
 from epp.errors import ConfigError
 from epp.options import (
+    CheckOptions,
     DebugOptions,
     DemoOptions,
     EngineMetricNames,
@@ -30,6 +31,7 @@ from epp.options import (
     TlsOptions,
     Transport,
 )
+from epp.sim.preset import DEMO, PRESETS
 from epp.tracing.settings import Exporter, TraceSettings
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +79,7 @@ def refused(run: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> Call
 
 def test_serve_without_flags_has_the_go_pickers_defaults(run: Callable[..., ServeOptions]) -> None:
     options = run("serve")
-    assert options == ServeOptions(notices=OFF)
+    assert options == ServeOptions(remarks=OFF)
     assert (options.grpc_port, options.grpc_health_port, options.metrics_port) == (9002, 9003, 9090)
     assert options.tls == TlsOptions()
     assert (options.refresh_metrics_interval_s, options.metrics_staleness_threshold_s) == (0.05, 2.0)
@@ -89,7 +91,7 @@ def test_the_arguments_of_the_no_kubernetes_guide_are_understood(run: Callable[.
         "--grpc-port=9002", "--grpc-health-port=9003", "--metrics-port=9090", "--secure-serving=false", "--v=2",
     )  # fmt: skip
     assert options == ServeOptions(
-        config_file=Path("/config/epp.yaml"), pool_name="file-discovery", tls=None, notices=OFF
+        config_file=Path("/config/epp.yaml"), pool_name="file-discovery", tls=None, remarks=OFF
     )
 
 
@@ -146,7 +148,10 @@ def test_verbosity_is_written_as_in_go(run: Callable[..., ServeOptions], words: 
 
 
 def test_a_boolean_does_not_swallow_the_next_word(refused: Callable[..., str]) -> None:
-    assert refused("serve", "--secure-serving", "false").endswith("Got unexpected extra argument (false)")
+    assert refused("serve", "--secure-serving", "false") == (
+        "tierwise serve: --secure-serving false: a boolean's value is written behind =; write --secure-serving=false"
+    )
+    assert refused("serve", "--secure-serving", "maybe").endswith("Got unexpected extra argument (maybe)")
 
 
 @pytest.mark.parametrize(
@@ -208,6 +213,7 @@ def test_a_refresh_interval_below_50ms_is_raised_and_noticed(run: Callable[..., 
         (["--max-request-bytes=lots"],
          "--max-request-bytes=lots: 'lots' is not a number of bytes; write it as 10MiB, 25MB or 4194304"),
         (["--transport=carrier-pigeon"], "--transport=carrier-pigeon: must be wire or grpcio"),
+        (["--tls-min-version=1.2"], "--tls-min-version=1.2: must be VersionTLS12 or VersionTLS13"),
         (["--v=x"], "--v=x: must be a whole number from 0 to 99"),
         (["--endpoint=http://10.0.0.7:8000/v1"],
          f"--endpoint=http://10.0.0.7:8000/v1: {HOST_PORT}; leave out the scheme and the path"),
@@ -267,7 +273,7 @@ GO_DEFAULTS = {
 """Of v0.9 and later. Source: the Go picker's options."""
 NO_DEFAULT = {"zap-devel", "zap-encoder", "zap-log-level", "zap-stacktrace-level", "zap-time-encoding"}
 """zap's own, whose defaults follow from one another."""
-NOT_DONE = {"metrics-endpoint-auth", "enable-pprof"}
+NOT_DONE = {"metrics-endpoint-auth"}
 """Defaults of the Go picker that are not done here; the line in ``OFF`` names them."""
 
 
@@ -275,7 +281,7 @@ def test_every_flag_of_the_go_picker_is_known() -> None:
     assert GO_DEFAULTS.keys() | NO_DEFAULT <= {flag.name for flag in flags.SERVE}
 
 
-@pytest.mark.parametrize("name", sorted(GO_DEFAULTS.keys() - NOT_DONE - {"tracing"}))
+@pytest.mark.parametrize("name", sorted(GO_DEFAULTS.keys() - NOT_DONE - {"tracing", "enable-pprof"}))
 def test_the_go_pickers_default_written_out_changes_nothing(run: Callable[..., ServeOptions], name: str) -> None:
     assert run("serve", f"--{name}={GO_DEFAULTS[name]}") == run("serve")
 
@@ -284,10 +290,28 @@ def test_the_go_pickers_default_written_out_changes_nothing(run: Callable[..., S
 def test_a_default_that_is_not_done_here_is_in_the_one_line_and_refused_when_asked_for(
     run: Callable[..., ServeOptions], refused: Callable[..., str], name: str
 ) -> None:
-    (line,) = run("serve").notices
+    (line,) = run("serve").remarks
     assert f"--{name} (" in line
     assert refused("serve", f"--{name}=true").startswith(f"tierwise serve: --{name}=true cannot be honoured: ")
-    assert not any(f"--{name}" in notice for notice in run("serve", f"--{name}=false").notices)
+    assert not any(f"--{name}" in notice for notice in run("serve", f"--{name}=false").remarks)
+
+
+@pytest.mark.parametrize(
+    ("words", "warnings"),
+    [
+        (["--enable-pprof=false"], []),
+        (["--enable-pprof=true"], ["--enable-pprof=true (Go profiles do not exist here; use py-spy on the process)"]),
+        (["--zap-time-encoding=iso8601"], []),
+        (["--zap-time-encoding=epoch", "--zap-stacktrace-level=panic"],
+         ["--zap-stacktrace-level=panic (tracebacks are logged with every unexpected error)",
+          "--zap-time-encoding=epoch (log times are ISO 8601)"]),
+    ],
+)  # fmt: skip
+def test_what_affects_no_request_is_accepted_with_one_warning(
+    run: Callable[..., ServeOptions], words: list[str], warnings: list[str]
+) -> None:
+    expected = (f"accepted, and without effect: {', '.join(warnings)}",) if warnings else ()
+    assert run("serve", *words).notices == expected
 
 
 @pytest.mark.parametrize("command", ["serve", "standalone"])
@@ -298,7 +322,7 @@ def test_traces_are_off_unless_a_flag_or_a_variable_asks_for_them(
     assert run(command, "--tracing").tracing == TraceSettings(demanded=True)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317")
     assert run(command).tracing == TraceSettings(Exporter.OTLP, "http://collector:4317")
-    assert not any("tracing" in notice for notice in run(command).notices)
+    assert not any("tracing" in line for line in (*run(command).notices, *getattr(run(command), "remarks", ())))
     assert run(command, "--tracing=false").tracing is None
 
 
@@ -350,7 +374,7 @@ def test_fail_open_and_fail_closed_are_two_names_of_one_choice(
         (["sim", "--port=65533"], "tierwise sim: --port=65533 with --endpoints=4 ends at port 65536, beyond 65535"),
         (["sim", "--endpoints=0"], "tierwise sim: --endpoints=0: must be a whole number from 1 to 1000"),
         (["sreve"], "tierwise: there is no command 'sreve'; did you mean serve?"),
-        (["xyz"], "tierwise: there is no command 'xyz'; there are serve, standalone, explain, sim, demo"),
+        (["xyz"], "tierwise: there is no command 'xyz'; there are serve, standalone, explain, check, sim, demo"),
     ],
 )  # fmt: skip
 def test_contradictions_and_slips_are_one_sentence(
@@ -359,7 +383,8 @@ def test_contradictions_and_slips_are_one_sentence(
     assert refused(*words) == sentence
 
 
-def test_sim_and_demo_take_their_flags(run: Callable[..., Any]) -> None:
+def test_check_sim_and_demo_take_their_flags(run: Callable[..., Any]) -> None:
+    assert run("check", "--config-file=c.yaml", "--strict") == CheckOptions(config_file=Path("c.yaml"), strict=True)
     assert run("sim", "--endpoints", "8", "--port=9000", "--preset", "h100") == SimOptions(
         endpoints=8, port=9000, preset="h100"
     )
@@ -426,6 +451,20 @@ def test_help_shows_every_flag_and_an_example(program: cli.Program, capsys: pyte
     text = capsys.readouterr().out
     assert all(f"-{flag.name}" in text for flag in program.flags)
     assert all(line in text for _, line in program.examples)
+
+
+def test_the_help_of_sim_names_every_preset_and_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sim", "--help"]) == 0
+    words = capsys.readouterr().out.replace(",", " ").split()
+    assert set(PRESETS) <= set(words)
+    assert f"(default {DEMO.name})" in " ".join(words)
+
+
+@pytest.mark.parametrize("command", ["serve", "standalone"])
+def test_the_help_says_what_is_accepted_without_effect(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([command, "--help"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "accepted: the pool's averages are computed at each read of /metrics" in printed
 
 
 def test_the_command_alone_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.units import parse_bytes, parse_duration
+from epp.units import Quantity, parse_bytes, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,12 @@ def test_a_quantity_is_read_as_in_go_and_kubernetes(text: str, amount: int) -> N
 def test_what_is_no_quantity_is_refused_with_the_forms(text: str) -> None:
     with pytest.raises(ValueError, match="is not a number of bytes; write it as 10MiB, 25MB or 4194304"):
         parse_bytes(text)
+
+
+@pytest.mark.parametrize("value", ["1x", "", True, 1.5, None])
+def test_a_count_that_is_none_is_not_said_to_be_bytes(value: object) -> None:
+    with pytest.raises(ValueError, match=r"is not a quantity; write it as 5000, 5k or 10Gi$"):
+        Quantity.parse(value)
 
 
 @given(st.integers(0, 10**6), st.integers(0, 59), st.integers(0, 999))

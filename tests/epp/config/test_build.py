@@ -175,10 +175,10 @@ def test_what_was_hardly_meant_is_accepted_with_a_warning(text: str, warning: st
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("plugins: [{name: x}]", "plugins[0].type: missing; known: "),
+        ("plugins: [{}]", "plugins[0].type: missing; write type: and one of the types in docs/configuration.md"),
         ("plugins: [{type: queue-scorrer}]",
-         "plugins[0].type: unknown plugin type 'queue-scorrer'; did you mean queue-scorer?; known: "),
-        ("plugins: [{type: zzz}]", "plugins[0].type: unknown plugin type 'zzz'; known: active-request-scorer, "),
+         "plugins[0].type: unknown plugin type 'queue-scorrer'; did you mean queue-scorer?"),
+        ("plugins: [{type: zzz}]", "plugins[0].type: unknown plugin type 'zzz'; docs/configuration.md lists all types"),
         ("plugins: [{type: multicluster-queue-scorer}]",
          "plugins[0].type: multicluster-queue-scorer is a plugin of the Go picker that does not exist here yet; "),
         ("plugins: [{type: queue-scorer, parameters: {threshold: 1}}]",
@@ -237,6 +237,8 @@ def test_a_wrong_use_of_a_plugin_is_refused_with_its_key_path(uses: str, message
 @pytest.mark.parametrize(
     ("text", "begins"),
     [
+        ("featureGates: [x]",
+         "featureGates[0]: unknown feature gate 'x'; known: flowControl, haPopulateNonLeaderDatastore, dataLayer"),
         ("featureGates: [flowcontrol]", "featureGates[0]: unknown feature gate 'flowcontrol'; did you mean "),
         ("featureGates: [flowControl=maybe]", "featureGates[0]: 'flowControl=maybe' must end in =true or =false"),
         ("dataLayer: {peerDiscovery: {pluginRef: x}}", "dataLayer.peerDiscovery: replicas do not find"),

@@ -137,6 +137,14 @@ def test_a_detector_in_a_profile_is_a_filter() -> None:
         (("saturationDetector: {pluginRef: utilization-detector}\n"
          "flowControl: {saturationDetector: {pluginRef: utilization-detector}}"),
          "saturationDetector: is the older form"),
+        ("saturationDetector: {queueDepthThreshold: 7}",
+         ("saturationDetector.queueDepthThreshold: belongs to a plugin; write {type: utilization-detector, parameters: "
+          "{queueDepthThreshold: 7}} into plugins, and flowControl.saturationDetector: {pluginRef: ")),
+        ("flowControl: {saturationDetector: {headroom: 1, queueDepthThreshold: 7}}",
+         ("flowControl.saturationDetector.headroom: belongs to a plugin; write {type: "
+          "utilization-detector, parameters: {headroom: 1, queueDepthThreshold: 7}} into plugins, and ")),
+        ("flowControl: {maxRequests: 1x}",
+         "flowControl.maxRequests: '1x' is not a quantity; write it as 5000, 5k or 10Gi"),
         ("plugins: [{type: queue-scorer}]\nsaturationDetector: {pluginRef: queue-scorer}",
          "saturationDetector.pluginRef: 'queue-scorer' is of type queue-scorer; a saturationdetector belongs here"),
         ("featureGates: [flowControl]\nflowControl: {usageLimitPolicyPluginRef: x}",

@@ -86,3 +86,39 @@ def test_a_module_that_is_missing_is_named(installed: Path) -> None:
 
 def test_no_plugin_is_both_known_and_not_built() -> None:
     assert not NOT_BUILT & set(known_kinds())
+
+
+HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("plugins: [{type: fifo-sjf-xyz-scorer}]", "the nearest are "),
+        ("plugins: [{type: vvvvvvvvvvvv-picker}]", "there are max-score-picker, random-picker, weighted-random-picker"),
+        ("plugins: [{type: cheapest, name: p}]\nrequestHandler: {parsers: [{pluginRef: p}]}", "-parser"),
+        ("plugins: [{type: cheapest, name: d}]\nsaturationDetector: {pluginRef: d}",
+         "there are concurrency-detector, utilization-detector"),
+        ("plugins: [{name: d}]\nsaturationDetector: {pluginRef: d}",
+         "there are concurrency-detector, utilization-detector"),
+        ("plugins: [{type: disagg-profile-handler}]", "single-profile-handler"),
+        ("plugins: [{name: queue-scorer}]", "did you mean queue-scorer?"),
+    ],
+)  # fmt: skip
+def test_a_type_that_is_none_is_answered_with_the_nearest_of_the_kind_that_its_place_takes(
+    text: str, said: str
+) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        build(load_text(HEAD + text))
+    sentence = str(refusal.value)
+    assert said in sentence
+    assert len(sentence) < 300
+    if "scorer" in text:
+        assert not any(other in sentence for other in ("-parser", "-filter", "-picker"))
+
+
+@pytest.mark.parametrize("name", sorted(NOT_BUILT))
+def test_the_sentence_about_a_plugin_of_the_go_picker_is_short(name: str) -> None:
+    with pytest.raises(ConfigError, match="does not exist here yet; take it out, or ") as refusal:
+        build(load_text(f"{HEAD}plugins: [{{type: {name}}}]"))
+    assert len(str(refusal.value)) < 400

@@ -106,7 +106,7 @@ def test_an_alias_is_its_anchor() -> None:
         ("flowControl: {defaultRequestTTL: 5}",
          "flowControl.defaultRequestTTL: 5 is not a duration; write it as 50ms, 2s or 1m30s"),
         ("flowControl: {maxBytes: much}",
-         "flowControl.maxBytes: 'much' is not a number of bytes; write it as 10MiB, 25MB or 4194304"),
+         "flowControl.maxBytes: 'much' is not a quantity; write it as 5000, 5k or 10Gi"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_the_schema_is_refused_with_its_key_path(text: str, message: str) -> None:

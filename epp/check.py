@@ -1,0 +1,26 @@
+"""``tierwise check``: what the picker would make of a configuration, without serving."""
+
+from __future__ import annotations
+
+import sys
+
+from epp.config.build import plan_from
+from epp.errors import ConfigError
+from epp.logs import counted
+from epp.options import CheckOptions
+
+DOUBTFUL = 1
+"""The exit code of a configuration with warnings, where they are to count."""
+
+
+def run_check(options: CheckOptions) -> int:
+    """Run the command; the process's exit status. Raises: ConfigError for a configuration that is refused."""
+    if options.config_file is None and options.config_text is None:
+        raise ConfigError("nothing says what to check: pass --config-file FILE or --config-text YAML")
+    plan = plan_from(options.config_file, options.config_text)
+    for line in plan.describe():
+        print(line)
+    for warning in plan.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(f"{options.config_file or '--config-text'}: good, {counted(len(plan.warnings), 'warning')}")
+    return DOUBTFUL if plan.warnings and options.strict else 0
