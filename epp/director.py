@@ -25,7 +25,7 @@ from epp.ledger import Ledger
 from epp.parsers.base import Reader
 from epp.pool import Pool
 from epp.reporting import Report
-from epp.request import DEFAULT_FAIRNESS_ID, FAIRNESS_ID, MODEL_REWRITE, REQUEST_ID, first, request_of
+from epp.request import MODEL_REWRITE, REQUEST_ID, fairness_id_of, first, request_of
 from epp.scheduler import Profile, Timer
 from epp.tracing.trace import Trace
 from epp.tracing.tracer import Tracer
@@ -172,7 +172,7 @@ class Director:
 
         Raises: NoEndpoints.
         """
-        labels = RequestLabels(fairness_id=first(head, FAIRNESS_ID) or DEFAULT_FAIRNESS_ID)
+        labels = RequestLabels(fairness_id=fairness_id_of(head))
         traceparent, trace = self._begun(head)
         self.telemetry.request_received(labels, 0)
         try:

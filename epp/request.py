@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 
 from epp.decision import RequestHead
 from epp.parsers.base import Parsed
@@ -17,6 +18,8 @@ FAIRNESS_ID = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id
 OBJECTIVE = ("x-llm-d-inference-objective", "x-gateway-inference-objective")
 REQUEST_ID = "x-request-id"
 DEFAULT_FAIRNESS_ID = "default-flow"
+MAX_FAIRNESS_ID_CHARACTERS = 128
+_SHOWN_CHARACTERS = 64
 
 
 def request_of(head: RequestHead, parsed: Parsed, objectives: Mapping[str, int], now: float) -> Request:
@@ -32,9 +35,19 @@ def request_of(head: RequestHead, parsed: Parsed, objectives: Mapping[str, int],
         headers=head.headers,
         objective=objective,
         priority=objectives.get(objective, 0) if objective else 0,
-        fairness_id=first(head, FAIRNESS_ID) or DEFAULT_FAIRNESS_ID,
+        fairness_id=fairness_id_of(head),
         received_s=now,
     )
+
+
+def fairness_id_of(head: RequestHead) -> str:
+    """The flow that a request belongs to. Flows are remembered, and clients name them: of a longer name than
+    ``MAX_FAIRNESS_ID_CHARACTERS`` there are the beginning and a digest, which differs where the names do."""
+    name = first(head, FAIRNESS_ID) or DEFAULT_FAIRNESS_ID
+    if len(name) <= MAX_FAIRNESS_ID_CHARACTERS:
+        return name
+    digest = blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+    return f"{name[:_SHOWN_CHARACTERS]}~{digest}"
 
 
 def first(head: RequestHead, names: Sequence[str]) -> str | None:

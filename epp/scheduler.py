@@ -9,6 +9,7 @@ it is skipped, counted and logged with its traceback, and the request goes on.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,6 +31,11 @@ Timer: TypeAlias = Callable[[float], None]
 """Is told how long each run of one plugin at one extension point took. Units: seconds."""
 Timers: TypeAlias = Callable[[str, str, str], Timer]
 """The timer of an extension point, a plugin type and a plugin name."""
+
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
+"""A token of HTTP, lower-case."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Schedule(msgspec.Struct, frozen=True):
@@ -125,7 +131,7 @@ class Profile:
         headers: dict[str, str] = {}
         for plugin in self._heading:
             try:
-                headers |= plugin.response_headers(request, candidate)
+                headers |= sendable(plugin.response_headers(request, candidate))
             except Exception:
                 self._failed(plugin)
         return headers
@@ -203,6 +209,17 @@ class Profile:
         times = self.failures[plugin.name]
         if times & (times - 1) == 0:
             log.exception("plugin %r failed and was skipped (%d times so far)", plugin.name, times)
+
+
+def sendable(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """``headers``. Raises: ValueError, TypeError for names and values that no header has."""
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a header; a token in lower case is")
+        if _CONTROL.search(value):
+            raise ValueError(f"the header {name}: a value has no control characters")
+        value.encode()  # UnicodeEncodeError, a ValueError, for half of a surrogate pair
+    return headers
 
 
 def clamped(scores: list[float], wanted: int) -> list[float]:

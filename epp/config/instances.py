@@ -16,8 +16,14 @@ from scorers import DRAWING
 from scorers.base import Plugin
 from scorers.pickers import PickerParameters
 from scorers.prefix import ApproxPrefixProducer
+from scorers.topology_affinity import TopologyAffinityFilter, TopologyAffinityScorer
 
 P = TypeVar("P")
+
+BOUND = (ApproxPrefixProducer, TopologyAffinityFilter, TopologyAffinityScorer)
+"""Kinds that are told of other plugins while a plan is built, and remember nothing of their own (a producer's memory is
+the prefix cache, which finds it again by its tier). They are made anew: a plan that is refused in the end must not have
+changed what serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +119,9 @@ def instantiate(
 
 
 def kept(kind: Kind, parameters: object, name: str, before: Mapping[str, Plugin[Any]]) -> Plugin[Any] | None:
-    """The instance of the same name, if it is of the same kind with the same parameters.
-
-    A producer of the approximate kind remembers nothing: its prefix cache does, which finds it again by its tier.
-    """
+    """The instance of the same name, if it is of the same kind with the same parameters, and none of ``BOUND``."""
     plugin = before.get(name)
-    same = type(plugin) is kind and plugin.parameters == parameters and kind is not ApproxPrefixProducer
+    same = type(plugin) is kind and plugin.parameters == parameters and not issubclass(kind, BOUND)
     return plugin if same else None
 
 

@@ -14,6 +14,10 @@ from scorers.base import Filter, Picker, Plugin, Producer, Scorer
 
 SECRET = re.compile(r"(token|secret|password|api_?key|credential)s?$", re.IGNORECASE)
 """Names of text parameters whose values are not shown."""
+WRITTEN_OUT = frozenset({"config_text"})
+"""Texts that may hold secrets anywhere, comments included."""
+USERINFO = re.compile(r"(?<=://)[^\s/?#]*@")
+"""A name and a password in a URL."""
 KINDS: tuple[tuple[type[Plugin[Any]], str], ...] = (
     (Producer, "producer"),
     (Filter, "filter"),
@@ -37,7 +41,7 @@ def effective(plan: Plan, options: object) -> dict[str, object]:
             {"name": p.name, "type": p.type_name, "kind": kind_of(p), "parameters": plain(p.parameters)}
             for p in plugins_of(plan)
         ],
-        "warnings": list(plan.warnings),
+        "warnings": plain(plan.warnings),
     }
 
 
@@ -80,9 +84,13 @@ def plain(value: object) -> Any:
 def _without_secrets(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            key: "(set)" if isinstance(inner, str) and inner and SECRET.search(key) else _without_secrets(inner)
+            key: "(set)" if isinstance(inner, str) and inner and _is_secret(key) else _without_secrets(inner)
             for key, inner in value.items()
         }
     if isinstance(value, list | tuple):
         return [_without_secrets(inner) for inner in value]
-    return value
+    return USERINFO.sub("", value) if isinstance(value, str) else value
+
+
+def _is_secret(key: str) -> bool:
+    return key in WRITTEN_OUT or SECRET.search(key) is not None

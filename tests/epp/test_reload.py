@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import pickle
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from epp.app import App, Settings
 from epp.config.build import plan_from
+from epp.config.plan import Plan
 from epp.decision import RequestHead
-from epp.errors import EppError, ShuttingDown
+from epp.errors import ConfigError, EppError, ShuttingDown
 from epp.followed_files import FollowedFiles
-from scorers.base import Tier
+from scorers.base import Candidate, Plugin, Request, Slot, Tier
+from scorers.topology_affinity import TopologyAffinityScorer
 from tests.epp.doubles import completion
 
 PATIENCE_S = 20
@@ -273,3 +277,62 @@ def test_requests_that_wait_stay_while_the_configuration_changes_until_there_is_
         assert [type(error) for error in resumed] == [type(None)] * 3 + [ShuttingDown]
 
     asyncio.run(scene())
+
+
+NEAR = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+  - {{type: topology-extractor, parameters: {{zone: {label}}}}}
+  - {{type: topology-affinity-scorer, parameters: {{peerTopologyHeader: x-peer}}}}
+  - {{type: topology-affinity-filter, parameters: {{peerTopologyHeader: x-peer, minAffinity: zone}}}}
+{more}
+"""
+EVERY = Path(__file__).parents[1] / "data" / "every-plugin.yaml"
+DANGLING = "flowControl: {saturationDetector: {pluginRef: nobody}}\n"
+
+
+def scores(plan: Plan) -> list[float]:
+    there = Candidate(slot=Slot(0), address="10.0.0.1:80", labels={"one": "z"})
+    request = Request(id="r", model="m", target_model="m", headers={"x-peer": "zone=z"})
+    (scorer,) = [plugin for plugin in plan.instances.values() if isinstance(plugin, TopologyAffinityScorer)]
+    return scorer.score(request, [there])
+
+
+def test_a_refused_plan_leaves_the_labels_of_the_one_in_use() -> None:
+    live = plan_from(None, NEAR.format(label="one", more=""))
+    before = scores(live)
+    assert before == [0.05]
+    with pytest.raises(ConfigError, match="nobody"):
+        plan_from(None, NEAR.format(label="two", more=DANGLING), before=live)
+    assert scores(live) == before
+    assert scores(plan_from(None, NEAR.format(label="two", more=""), before=live)) == [0.0]
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_to_build_a_plan_changes_no_plugin_of_the_one_in_use(refused: bool) -> None:
+    text = EVERY.read_text()
+    live = plan_from(None, text)
+    before = {name: pickle.dumps(vars(plugin)) for name, plugin in live.instances.items() if is_plain(plugin)}
+    sources = {name: vars(plugin).get("source") for name, plugin in live.instances.items()}
+    assert len(before) > 20
+    changed = text.replace("zone: zone, region: region", "zone: elsewhere, region: region")
+    assert changed != text
+    if refused:
+        with pytest.raises(ConfigError, match="nobody"):
+            plan_from(None, changed + "saturationDetector: {pluginRef: nobody}\n", before=live)
+    else:
+        plan_from(None, changed, before=live)
+    for name, plugin in live.instances.items():
+        assert vars(plugin).get("source") is sources[name]
+        if name in before:
+            assert pickle.dumps(vars(plugin)) == before[name], name
+
+
+def is_plain(plugin: Plugin[Any]) -> bool:
+    """Whether its state can be written down: others hold functions, or the prefix cache, looked at by itself."""
+    try:
+        pickle.dumps(vars(plugin))
+    except (TypeError, AttributeError, pickle.PicklingError):
+        return False
+    return True

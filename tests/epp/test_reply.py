@@ -153,6 +153,7 @@ def test_a_lean_proxy_is_asked_for_a_response_whose_model_was_rewritten() -> Non
     exchange.received(request_body(completion()), 0)
     (answer,) = read(exchange.received(response_headers(), 1))
     assert answer.mode_override.response_body_mode == FULL_DUPLEX
+    assert set_and_removed(answer) == ({}, ["content-length"])
     assert bodies(exchange.received(response_body(ANSWER), 2), FULL_DUPLEX) == RENAMED
     assert not world.ledger, "it was seen to its end"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -255,3 +256,31 @@ def test_a_schedule_tells_its_story() -> None:
     schedule = profile.schedule(Request(id="r", model="m", target_model="m"), [candidate(0), candidate(1)])
     assert schedule.story().startswith(f"to {schedule.chosen[0].address}; ")
     assert f"{candidate(1).address} 2.000 = queue-scorer 2 x 1.000" in schedule.story()
+
+
+class Heads(Fixed):
+    """Answers what it is told to."""
+
+    def __init__(self, name: str, headers: Any) -> None:
+        super().__init__(name, [])
+        self.headers = headers
+
+    @override
+    def response_headers(self, request: Request, candidate: Candidate) -> Any:
+        return self.headers
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"x-a": 7}, {"x-a": "half \ud800"}, {"x-a": "a\r\nx-evil: 1"}, {"x-a": "\x7f"}, {"x-a": None}, {"x-a": b"a"},
+        {"X-A": "a"}, {"x a": "a"}, {"": "a"}, {":status": "200"}, {7: "a"}, {"x-\u00e4": "a"}, {"x-a\n": "a"}, ["x-a"],
+        None,
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_headers_that_cannot_be_sent_are_skipped_and_counted(headers: Any) -> None:
+    bad, good = Heads("bad", headers), Heads("good", {"x-b": "ä b", "x_!": ""})
+    tested = profile((bad, 1), (good, 1))
+    assert tested.response_headers(REQUEST, THREE[1]) == good.headers
+    assert tested.failures == {"bad": 1}

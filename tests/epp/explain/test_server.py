@@ -19,9 +19,11 @@ from epp.config.load import load_text
 from epp.decision import RequestHead
 from epp.errors import ConfigError
 from epp.exchange import ExchangeSettings
+from epp.explain.effective import plain
 from epp.explain.server import is_address
 from epp.options import DEBUG_PORT, DebugOptions, ServeOptions
 from epp.pool import EngineMetrics
+from epp.tracing.settings import Exporter, TraceSettings
 from scorers.base import Slot
 
 LOOPBACK = "127.0.0.1"
@@ -271,3 +273,31 @@ def test_without_it_nothing_listens(debug: DebugOptions | None) -> None:
         await app.stop(0.0)
 
     asyncio.run(run())
+
+
+def test_neither_a_written_out_configuration_nor_the_password_in_an_address_is_shown() -> None:
+    written = f"# canary-comment\n{CONFIG}\n# token: canary-token\n"
+    tracing = TraceSettings(Exporter.OTLP, "https://canary-user:canary-password@collector:4317/v1?x=a@b", 1.0, "s")
+    options = ServeOptions(config_text=written, tracing=tracing)
+
+    async def work(app: App, http: aiohttp.ClientSession) -> None:
+        async with http.get("/debug/config") as response:
+            text = await response.text()
+        said = json.loads(text)["options"]
+        assert "canary" not in text
+        assert said["config_text"] == "(set)"
+        assert said["tracing"]["endpoint"] == "https://collector:4317/v1?x=a@b"
+
+    scenario(work, options=options)
+
+
+def test_a_configuration_that_nobody_wrote_out_is_shown_as_none() -> None:
+    assert plain(ServeOptions())["config_text"] is None
+
+
+@pytest.mark.parametrize(
+    "text", ["http://a:b@h", "x http://a@h:1/p y", "(ftp://a:b@c@h)", "http://h/x@y", "mail a@h", "http://h?x=a@h"]
+)
+def test_only_names_and_passwords_are_taken_out_of_addresses(text: str) -> None:
+    expected = {"http://a:b@h": "http://h", "x http://a@h:1/p y": "x http://h:1/p y", "(ftp://a:b@c@h)": "(ftp://h)"}
+    assert plain({"deep": [text]}) == {"deep": [expected.get(text, text)]}
