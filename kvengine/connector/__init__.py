@@ -214,7 +214,8 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
         try:
             return call()
         except Exception:
-            log.exception("an error of the offload engine's own; please report it")
+            if not self._of_scheduler.stopped:  # one that comes again and again is counted
+                log.exception("an error of the offload engine's own; please report it")
             self._of_scheduler.failed(costs)
             if mend is not None:
                 mend()

@@ -67,7 +67,8 @@ class Scheduler:
         self._orders = Orders()
         self._borrowed: dict[JobId, list[KVCacheBlock]] = {}
         self._capacity_slots = 0
-        self._stopped = False
+        self.stopped = False
+        """Nothing is loaded or stored any more."""
         self._manager: KVCacheManager
         self._watch: DeviceWatch
 
@@ -83,7 +84,7 @@ class Scheduler:
     def match(self, request: Request, computed_tokens: int) -> tuple[int | None, bool]:
         """How many tokens beyond ``computed_tokens`` can be loaded; None to be asked again."""
         known = self._requests.get(request.request_id)
-        if known is None or self._stopped:
+        if known is None or self.stopped:
             return 0, False
         known.device_tokens = computed_tokens
         if not (self._keeps and self._shape.loads):
@@ -100,7 +101,7 @@ class Scheduler:
     def allocated(self, request: Request, blocks: KVCacheBlocks, external_tokens: int) -> None:
         """vLLM has given the request its blocks; load what was promised."""
         known = self._requests.get(request.request_id)
-        if self._stopped or known is None:
+        if self.stopped or known is None:
             if external_tokens:
                 self.refuse(request.request_id)
             return
@@ -140,7 +141,7 @@ class Scheduler:
 
     def reported(self, reports: Reports) -> None:
         """What the workers have finished."""
-        if not self._stopped:
+        if not self.stopped:
             self._capacity_slots = min(reports.capacity_slots, self._shape.slots)
             self.index.grow(min(reports.ready_slots, self._shape.slots))
             self.planner.growing = self.index.slots < self._capacity_slots
@@ -163,7 +164,7 @@ class Scheduler:
     @property
     def busy(self) -> bool:
         """Whether a job is under way."""
-        return bool(self._borrowed) if self._stopped else self.planner.busy
+        return bool(self._borrowed) if self.stopped else self.planner.busy
 
     def reset(self) -> bool:
         """Forget all that is kept; what is being copied now is forgotten when that has ended."""
@@ -175,7 +176,7 @@ class Scheduler:
         """An error was caught: forget the request, or without one stop. Never raises."""
         self._tally.add("internal_errors", 1)
         if request_id is None:
-            if not self._stopped:
+            if not self.stopped:
                 log.error("nothing is kept in host memory from now on; the engine serves on without")
             self.stop()
         else:
@@ -184,9 +185,9 @@ class Scheduler:
 
     def stop(self) -> None:
         """Load and store nothing any more. What is under way ends, and its blocks are given back. Never raises."""
-        if self._stopped:
+        if self.stopped:
             return
-        self._stopped = True
+        self.stopped = True
         self._storing.clear()
         self._capacity_slots = 0
         try:

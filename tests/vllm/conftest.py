@@ -9,10 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.vllm.engine import engine
 from tests.vllm.model import make_model
+from tests.vllm.scenarios import Expected, run_all
 
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny Llama with random weights."""
     return make_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="session")
+def expected(model: Path) -> Expected:
+    """What an engine without the connector says to every scenario."""
+    with engine(model, enable_prefix_caching=True) as plain:
+        return run_all(plain)

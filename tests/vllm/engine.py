@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 from tests.vllm.model import VOCABULARY
 
 ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",  # the model is tiny: threads would wait for each other
     "VLLM_CPU_CI_ENV": "1",  # no compilation, no warm-up
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -21,6 +23,7 @@ ENVIRONMENT = {
     "VLLM_SERVER_DEV_MODE": "1",
 }
 BLOCK_TOKENS = 32
+PATIENCE_S = 30
 
 Tokens = list[int]
 
@@ -41,8 +44,18 @@ class Engine:
         return [list(answer.outputs[0].token_ids) for answer in answers]
 
     def forget_gpu(self) -> None:
-        """Empty vLLM's own prefix cache, and nothing else."""
-        assert self.llm.reset_prefix_cache()
+        """Empty vLLM's own prefix cache, and nothing else. It refuses while a block is being stored."""
+        until = time.monotonic() + PATIENCE_S
+        while not self.llm.reset_prefix_cache():
+            assert time.monotonic() < until, "the device's blocks are not given back"
+
+    def ask(self, method: str, *arguments: Any, **options: Any) -> list[Any]:
+        """What every worker answers; see ``probe.py``."""
+        return list(self.llm.collective_rpc(method, args=arguments, kwargs=options))
+
+    def settle(self) -> None:
+        """Wait until what was copied is known to the scheduler, and has been said."""
+        self.generate([[1] * 5], max_tokens=2)
 
     def metric(self, name: str, **labels: str) -> float:
         """A counter's or gauge's value, summed over what ``labels`` leave open."""
@@ -52,20 +65,35 @@ class Engine:
 
 
 @contextmanager
-def engine(model: Path, offload: dict[str, Any] | None = None, **options: Any) -> Iterator[Engine]:
-    """An engine with the connector, set up by ``offload``; without it where that is None."""
+def engine(
+    model: Path,
+    offload: dict[str, Any] | None = None,
+    *,
+    probed: bool = False,
+    transfer: dict[str, Any] | None = None,
+    **options: Any,
+) -> Iterator[Engine]:
+    """An engine with the connector, set up by ``offload``; without it where that is None.
+
+    ``probed``: with the connector of ``probe.py``. ``transfer``: what is different in ``KVTransferConfig``.
+    """
     os.environ.update(ENVIRONMENT)
     from vllm import LLM
     from vllm.config import KVTransferConfig
 
     if offload is not None:
         options["kv_transfer_config"] = KVTransferConfig(
-            kv_connector="KVEngineConnector",
-            kv_connector_module_path="kvengine.connector",
-            kv_role="kv_both",
-            kv_load_failure_policy="recompute",
-            kv_connector_extra_config=offload,
+            **{
+                "kv_connector": "ProbedConnector" if probed else "KVEngineConnector",
+                "kv_connector_module_path": "tests.vllm.probe" if probed else "kvengine.connector",
+                "kv_role": "kv_both",
+                "kv_load_failure_policy": "recompute",
+                "kv_connector_extra_config": offload,
+                **(transfer or {}),
+            }
         )
+    if probed:
+        options["worker_extension_cls"] = "tests.vllm.probe.Probing"
     llm = LLM(
         model=str(model),
         **{
@@ -94,3 +122,17 @@ def prompts(count: int, tokens: int, *, shared: int = 0, seed: int = 0) -> list[
 
     prefix = draw(shared)
     return [prefix + draw(tokens - shared) for _ in range(count)]
+
+
+def series(name: str, **labels: str) -> float:
+    """A metric of ours, in this process's registry: the engine's front end is here."""
+    from prometheus_client import REGISTRY
+
+    found = [
+        sample.value
+        for family in REGISTRY.collect()
+        for sample in family.samples
+        if sample.name == name and all(sample.labels.get(key) == value for key, value in labels.items())
+    ]
+    assert len(found) == 1, f"{name} {labels}: {found}"
+    return float(found[0])

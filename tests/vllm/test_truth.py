@@ -5,23 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.vllm.engine import BLOCK_TOKENS, engine, prompts
+from tests.vllm.engine import BLOCK_TOKENS, engine, prompts, series
 
 CHUNK = 64
-
-
-def series(name: str, **labels: str) -> float:
-    """A metric of ours, in this process's registry: the engine's front end is here."""
-    from prometheus_client import REGISTRY
-
-    found = [
-        sample.value
-        for family in REGISTRY.collect()
-        for sample in family.samples
-        if sample.name == name and all(sample.labels.get(key) == value for key, value in labels.items())
-    ]
-    assert len(found) == 1, f"{name} {labels}: {found}"
-    return float(found[0])
 
 
 def test_gauges_counters_and_horizons_say_what_happened(model: Path) -> None:

@@ -1,0 +1,45 @@
+"""Tensor parallelism: a job is over when both workers say so, and failed when one of them failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.vllm.engine import engine, series
+from tests.vllm.scenarios import SCENARIOS, Expected, kept, tokens
+
+CHUNK = 128
+
+
+def test_two_workers_give_the_tokens_of_one(model: Path, expected: Expected) -> None:
+    offload = {"cpu_bytes_to_use": 40 << 20, "chunk_size": CHUNK, "verify": True}
+    with engine(model, offload, probed=True, tensor_parallel_size=2, enable_prefix_caching=True) as tested:
+        for name in ("few", "lengths", "single"):
+            assert tokens(tested, name) == expected[name], f"{name}, cold"
+            tested.settle()
+            tested.forget_gpu()
+            before = tested.metric("vllm:external_prefix_cache_hits")
+            assert tokens(tested, name) == expected[name], f"{name}, from host memory"
+            held = sum(kept(len(prompt), CHUNK) for prompt in SCENARIOS[name].prompts)
+            assert tested.metric("vllm:external_prefix_cache_hits") - before == held
+        bytes_of_both = tested.ask("kv_bytes")
+        assert len(bytes_of_both) == 2
+        assert all(compared > 0 and not different for compared, different in bytes_of_both)
+
+        tested.forget_gpu()
+        tested.ask("kv_faults", ranks=[1], load="tear")
+        assert tokens(tested, "few") == expected["few"], "one of them could not load"
+        tested.ask("kv_faults", ranks=[0], store="tear")
+        tested.ask("kv_faults", ranks=[1])
+        tested.settle()
+        assert tokens(tested, "third") == expected["third"]
+        tested.settle()
+        assert series("kvengine:failed_jobs_total", direction="load") == 4
+        assert series("kvengine:failed_jobs_total", direction="store") > 0
+        tested.ask("kv_faults")
+        tested.forget_gpu()
+        before = tested.metric("vllm:external_prefix_cache_hits")
+        assert tokens(tested, "third") == expected["third"]
+        assert tested.metric("vllm:external_prefix_cache_hits") == before, (
+            "what one of them could not store is not found"
+        )
+        assert series("kvengine:tier_pinned_tokens", tier="gpu") == 0
