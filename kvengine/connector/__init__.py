@@ -61,6 +61,11 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
         if role is KVConnectorRole.SCHEDULER:
             for warning in warnings:
                 log.warning("%s", warning)
+            policy = vllm_config.kv_transfer_config.kv_load_failure_policy
+            if policy != "recompute":
+                log.warning(
+                    "kv_load_failure_policy %s: a load that fails fails its request; recompute computes it", policy
+                )
             self._scheduler = self.scheduler_type(shape, settings)
         else:
             first = vllm_config.parallel_config.rank == 0

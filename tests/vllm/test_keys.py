@@ -1,0 +1,52 @@
+"""What makes equal tokens different KV makes different keys."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vllm import SamplingParams
+from vllm.lora.request import LoRARequest
+from vllm.utils.hashing import sha256
+from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.request import Request
+
+from kvengine.connector.geometry import Geometry
+from kvengine.connector.known import Known
+from kvengine.connector.scheduler import Scheduler
+from kvengine.index import ChunkKey
+from kvengine.settings import Settings
+
+SHAPE = Geometry(
+    block_tokens=16, block_bytes=1024, chunk_blocks=2, slots=8, workers=1, workers_here=1, prefix_caching=True,
+    loads=True, stores=True, events=False, salt=b"model--a",
+)  # fmt: skip
+
+
+def keys(shape: Geometry = SHAPE, *, cache_salt: str | None = None, lora: int | None = None) -> list[ChunkKey]:
+    init_none_hash(sha256)
+    request = Request(
+        "r", list(range(100)), SamplingParams(max_tokens=1), None, cache_salt=cache_salt,
+        lora_request=LoRARequest(f"lora-{lora}", lora, f"/lora/{lora}") if lora else None,
+        block_hasher=get_request_block_hasher(16, sha256),
+    )  # fmt: skip
+    return Scheduler(shape, Settings())._chunks(Known(request), 3)
+
+
+def test_equal_requests_have_equal_keys_and_every_chunk_its_own() -> None:
+    assert keys() == keys()
+    assert len(set(keys())) == 3
+    assert keys(cache_salt="a") == keys(cache_salt="a")
+
+
+def test_salts_adapters_and_models_share_no_chunk() -> None:
+    different = [
+        keys(),
+        keys(cache_salt="a"),
+        keys(cache_salt="b"),
+        keys(lora=1),
+        keys(lora=2),
+        keys(cache_salt="a", lora=1),
+        keys(replace(SHAPE, salt=b"model--b")),
+    ]
+    every = [key for several in different for key in several]
+    assert len(set(every)) == len(every)
