@@ -33,6 +33,9 @@ class Arrival(msgspec.Struct, frozen=True):
     """Where this request is traced."""
 
 
+MOST_PATIENCE_S = 3600.0
+"""The most time that a proxy grants one message. Source: the rule that Envoy checks ``max_message_timeout`` by."""
+
 Resume: TypeAlias = Callable[[EppError | None], None]
 """Called on the event loop, never inside ``admit`` or ``cancel``: None when the request may go on. Once for a request
 that waits; with an error for one in flight that is to end, as often as anybody tries."""
@@ -41,9 +44,8 @@ that waits; with an error for one in flight that is to end, as often as anybody 
 class Wait(Protocol):
     """A request that waits. Small: a picker may hold a hundred thousand."""
 
-    @property
-    def longest_s(self) -> float:
-        """How long it may take at most, as things are."""
+    def patience_s(self) -> float:
+        """How much time to ask of the proxy, at most ``MOST_PATIENCE_S``; asked once, and the wait ends before."""
 
     def cancel(self) -> None:
         """Nobody waits any more: forget it now. Does nothing once it was resumed."""

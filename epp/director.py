@@ -190,8 +190,9 @@ class Director:
         return decision
 
     def ended(self, pick_id: int, outcome: Outcome) -> bool:
-        """Uncount a pick and report its outcome; False when that has already happened."""
-        ticket = self._ledger.close(pick_id, outcome.cause)
+        """Uncount a pick and report its outcome; False when that has already happened. Of a pick that was taken back
+        on its engine's word, the real end is reported, too."""
+        ticket = self._ledger.close(pick_id, outcome.cause) or self._ledger.late(pick_id)
         if ticket is None:
             return False
         if outcome.served_by not in (None, ticket.address):

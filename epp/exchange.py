@@ -240,7 +240,7 @@ class Exchange:
             return self._answers(self._place(arrival), asked)
         self._waiting = _Waiting(wait, arrival, asked)
         # The proxy's patience with an answer has an end, except in full duplex.
-        return [messages.more_time(wait.longest_s)] if self._request_mode in BUFFERED else []
+        return [messages.more_time(wait.patience_s())] if self._request_mode in BUFFERED else []
 
     def _place(self, arrival: Arrival) -> Decision:
         # Where the answer's beginning is not seen, it may only be ended if it comes as a whole.

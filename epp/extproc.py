@@ -42,6 +42,7 @@ class ExtProcHandler:
         self._exchange = Exchange(director, settings, self._resumed)
         self._request_s = 0.0
         self._response_s = 0.0
+        self._closed = False
 
     def received(self, message: bytes) -> None:
         """Answer one message of the proxy."""
@@ -54,7 +55,9 @@ class ExtProcHandler:
             self._end(now, Status.INVALID_ARGUMENT, str(error))
 
     def _resumed(self, error: EppError | None) -> None:
-        """Answer the message that had to wait."""
+        """Answer the message that had to wait, or end a request in flight. Does nothing once the stream is gone."""
+        if self._closed:
+            return
         now = self._clock()
         self._answer(now, lambda: self._exchange.resumed(error, now))
 
@@ -88,12 +91,17 @@ class ExtProcHandler:
         self._close(self._clock())
 
     def _end(self, now: float, status: Status, text: str = "") -> None:
-        self._close(now)
-        self._call.finish(status, text)
+        if self._close(now):
+            self._call.finish(status, text)
 
-    def _close(self, now: float) -> None:
+    def _close(self, now: float) -> bool:
+        """Settle and count the exchange; False when that has already happened."""
+        if self._closed:
+            return False
+        self._closed = True
         self._exchange.closed(now)
         telemetry = self._director.telemetry
         telemetry.request_processing(self._request_s)
         if self._exchange.responding:
             telemetry.response_processing(self._response_s)
+        return True

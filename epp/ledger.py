@@ -1,8 +1,8 @@
 """The requests that we sent and that have not ended: exact, counted in the same step as the pick.
 
 A pick is closed once, by whoever learns first how it ended. Ends may never be reported (a lost access log, a proxy that
-vanished), so each pick has a lease, and an endpoint whose own counts stay below ours takes the oldest ones back. Both
-are counted by cause.
+vanished), so each pick has a lease, and an endpoint whose own counts stay below ours takes old ones back; if their real
+end is told later, it finds them here. All are counted by cause.
 
 Owner: the event loop; not locked.
 """
@@ -28,6 +28,12 @@ WATCH_SCRAPES, WATCH_S = 3, 2.0
 """For how many scrapes, and how long, an endpoint's counts are watched before they are believed. A guess."""
 ARRIVAL_S = 2.0
 """How old a pick must be before an endpoint is expected to have counted it. A guess, as ``epp.seat.SETTLE_S``."""
+HELD_S = 600.0
+"""How old a pick must be before its endpoint's counts are believed against it: the stream that made it is open, or
+was ``REPORT_S`` ago, and streams tell of their ends, but for those whose proxy has vanished. A guess: longer than
+nearly all answers take, for a page that undercounts must not make room."""
+TAKEN_BACK = 1024
+"""Picks that were reconciled and are remembered for what is still told of them. A guess."""
 
 
 class Ticket(msgspec.Struct, frozen=True):
@@ -63,18 +69,20 @@ class Ledger:
     that address comes back.
     """
 
-    def __init__(self, pool: Pool, *, lease_s: float = LEASE_S, first_id: int = 1) -> None:
+    def __init__(self, pool: Pool, *, lease_s: float = LEASE_S, held_s: float = HELD_S, first_id: int = 1) -> None:
         """Ids count up from ``first_id``. Make it a random number where ends are reported from afar: those of picks
         that an earlier picker made may still arrive, and must be nobody's."""
         self.released: Counter[Cause] = Counter()
         self._pool = pool
         self._lease_s = lease_s
+        self._held_s = held_s
         self._next_id = first_id
         self._tickets: OrderedDict[int, Ticket] = OrderedDict()  # oldest first, as all dictionaries here
         self._by_address: dict[str, OrderedDict[int, Ticket]] = {}
         self._answering: set[int] = set()  # picks whose answer was seen to begin
         self._leaving: dict[int, float] = {}  # until when a report is awaited; oldest first
         self._watches: dict[str, _Watch] = {}
+        self._taken_back: OrderedDict[int, Ticket] = OrderedDict()
         pool.listeners.append(self)
 
     def __len__(self) -> int:
@@ -132,7 +140,15 @@ class Ledger:
         self.released[cause] += 1
         self._uncount(pick_id, ticket)
         self._answering.discard(pick_id)
+        if cause is Cause.RECONCILED:
+            self._taken_back[pick_id] = ticket
+            if len(self._taken_back) > TAKEN_BACK:
+                self._taken_back.popitem(last=False)
         return ticket
+
+    def late(self, pick_id: int) -> Ticket | None:
+        """A pick that was reconciled, whose real end is told after all; once, and None for any other."""
+        return self._taken_back.pop(pick_id, None)
 
     def leave(self, pick_id: int, now: float) -> None:
         """The request is over; how it ended will be reported soon, or never."""
@@ -157,7 +173,8 @@ class Ledger:
 
         Conservative: what is open now and was open before a number of scrapes has run through all of them, so an
         engine that counted fewer requests in each has lost the difference. Requests that ended and are about to be
-        reported are not among those, nor are requests on their way. Other clients' requests hide such losses.
+        reported are not among those, nor are requests on their way; picks younger than ``HELD_S`` are never taken
+        back. Other clients' requests hide such losses.
         """
         watch = self._watches.get(address)
         if watch is None or began_at < watch.since:
@@ -176,7 +193,8 @@ class Ledger:
                 break
             young += 1
         lost = max(0, len(book) - young - watch.most)
-        return [(pick_id, Cause.RECONCILED) for pick_id in islice(book, lost)]
+        held = watch.since - self._held_s
+        return [(pick_id, Cause.RECONCILED) for pick_id, t in islice(book.items(), lost) if t.opened_at < held]
 
     def unwatch(self, address: str) -> None:
         """Begin anew with ``address``: a scrape failed, and what its engine counted meanwhile is unknown."""

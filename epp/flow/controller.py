@@ -25,7 +25,7 @@ from epp.decision import RequestLabels
 from epp.errors import EppError, NoEndpoints, QueueFull, ShuttingDown, WaitedTooLong
 from epp.flow.band import Band
 from epp.flow.outcome import QueueOutcome
-from epp.flow.queue import FEW, Waiting
+from epp.flow.queue import FEW, FlowQueue, Waiting
 from epp.flow.saturation import Gauge
 from epp.flow.settings import FlowSettings
 
@@ -65,6 +65,7 @@ class FlowController:
         self._bands: dict[int, Band] = {}
         self._priorities: list[int] = []  # the highest first
         self._by_age: deque[Waiting] = deque()  # with those that are gone, until they are its most
+        self._bounded = FlowQueue()  # those whose proxies lose patience, the first to do so first
         self.use(settings)
 
     def __len__(self) -> int:
@@ -109,23 +110,32 @@ class FlowController:
             self._finish(entry, QueueOutcome.DISPATCHED, None)
         return self.size > 0
 
+    def bound(self, entry: Waiting, until_s: float) -> None:
+        """Send ``entry``, which waits, away at ``until_s`` at the latest, whatever the settings. Called once."""
+        entry.until_s = until_s
+        self._bounded.push(until_s, next(self._numbers), entry)
+
     def expire(self) -> None:
         """Send away those who have waited too long. O(those)."""
         limit_s = self._limit_s()
         while limit_s is not None and (entry := self._oldest()) is not None:
             if entry.enqueued_s + limit_s > self._clock():
-                return
-            if self.gauge.empty:
-                message = f"no endpoint came within {limit_s:g} s; try again later"
-                self._finish(entry, QueueOutcome.EVICTED_NO_ENDPOINTS, NoEndpoints(message))
-            else:
-                message = f"the endpoints were full for the {limit_s:g} s that a request may wait; try again later"
-                self._finish(entry, QueueOutcome.EVICTED_TTL, WaitedTooLong(message))
+                break
+            self._expired(entry, limit_s)
+        while self._bounded.size:
+            entry = self._bounded.head()
+            assert entry.until_s is not None  # noqa: S101 - what is bounded has one
+            if entry.until_s > self._clock():
+                break
+            self._expired(entry, entry.until_s - entry.enqueued_s)
 
     def next_expiry(self) -> float | None:
         """When ``expire`` has something to do, as things are."""
         entry, limit_s = self._oldest(), self._limit_s()
-        return None if entry is None or limit_s is None else entry.enqueued_s + limit_s
+        times = [] if entry is None or limit_s is None else [entry.enqueued_s + limit_s]
+        if self._bounded.size and (until_s := self._bounded.head().until_s) is not None:
+            times.append(until_s)
+        return min(times, default=None)
 
     def cancelled(self, entry: Waiting) -> None:
         """Nobody waits for ``entry`` any more; it must not be gone."""
@@ -138,10 +148,14 @@ class FlowController:
         while (entry := self._oldest()) is not None:
             self._finish(entry, QueueOutcome.EVICTED_OTHER, ShuttingDown("the picker is shutting down; try again"))
 
-    def release(self) -> None:
-        """Send everybody on: there are no queues any more."""
-        while (entry := self._oldest()) is not None:
+    def release(self, most: int = BATCH) -> bool:
+        """Send on at most ``most``, the oldest first: there are no queues any more; returns whether others wait."""
+        for _ in range(most):
+            entry = self._oldest()
+            if entry is None:
+                return False
             self._finish(entry, QueueOutcome.DISPATCHED, None)
+        return self.size > 0
 
     def use(self, settings: FlowSettings) -> None:
         """Go by ``settings`` from now on; those who wait stay, in the order that these give them.
@@ -214,6 +228,14 @@ class FlowController:
         self._watcher.finished(arrival.labels, outcome, 0.0)
         raise NoEndpoints(sentence) if empty else QueueFull(sentence)
 
+    def _expired(self, entry: Waiting, limit_s: float) -> None:
+        if self.gauge.empty:
+            message = f"no endpoint came within {limit_s:g} s; try again later"
+            self._finish(entry, QueueOutcome.EVICTED_NO_ENDPOINTS, NoEndpoints(message))
+        else:
+            message = f"the endpoints were full for the {limit_s:g} s that a request may wait; try again later"
+            self._finish(entry, QueueOutcome.EVICTED_TTL, WaitedTooLong(message))
+
     def _limit_s(self) -> float | None:
         return self.settings.no_endpoint_ttl_s if self.gauge.empty else self.settings.ttl_s
 
@@ -240,6 +262,8 @@ class FlowController:
         arrival = entry.arrival
         entry.resume = None
         del entry.arrival
+        if entry.until_s is not None:
+            self._bounded.forget()
         self._bands[arrival.request.priority].forget(entry, arrival)
         self.size -= 1
         self.size_bytes -= arrival.size_bytes

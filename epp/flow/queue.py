@@ -5,13 +5,13 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from epp.admission import Arrival, Resume
+from epp.admission import MOST_PATIENCE_S, Arrival, Resume
 
 if TYPE_CHECKING:
     from epp.flow.controller import FlowController
 
-FOREVER_S, LATE_S = 3600.0, 1.0
-"""What stands for no limit, and how late an answer may be. Guesses: more than clients have patience; four looks."""
+LATE_S = 1.0
+"""How late an answer may be. A guess: four looks."""
 FEW = 64
 """Entries that are gone are left in place while there are fewer. A guess."""
 
@@ -19,7 +19,7 @@ FEW = 64
 class Waiting:
     """A request that waits; ``gone`` once it does no more. Then it holds nothing of its request."""
 
-    __slots__ = ("arrival", "controller", "enqueued_s", "flow", "resume")
+    __slots__ = ("arrival", "controller", "enqueued_s", "flow", "resume", "until_s")
 
     def __init__(
         self, controller: FlowController, arrival: Arrival, resume: Resume, enqueued_s: float, flow: str
@@ -30,19 +30,24 @@ class Waiting:
         self.enqueued_s = enqueued_s
         self.flow = flow
         """Its queue in its band."""
+        self.until_s: float | None = None
+        """When it is sent away at the latest, whatever the settings; None while nothing but they say so."""
 
     @property
     def gone(self) -> bool:
         """Whether it was sent on, sent away or cancelled."""
         return self.resume is None
 
-    @property
-    def longest_s(self) -> float:
-        """How long it may wait at most; a request may always wait for its client."""
+    def patience_s(self) -> float:
+        """What to ask of a proxy that waits with it, which asks once; it is sent away before that is over, even if the
+        settings let others wait for longer."""
         settings = self.controller.settings
-        if settings.ttl_s is None:
-            return FOREVER_S
-        return max(settings.ttl_s, settings.no_endpoint_ttl_s) + LATE_S
+        asked_s = MOST_PATIENCE_S
+        if settings.ttl_s is not None:
+            asked_s = min(asked_s, max(settings.ttl_s, settings.no_endpoint_ttl_s) + LATE_S)
+        if self.resume is not None and self.until_s is None:
+            self.controller.bound(self, self.enqueued_s + asked_s - LATE_S)
+        return asked_s
 
     def cancel(self) -> None:
         """Nobody waits for it any more."""

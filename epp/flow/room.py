@@ -72,9 +72,10 @@ class WaitingRoom:
         self.changed()
 
     def release(self) -> None:
-        """Send everybody on: there are no queues any more."""
-        self.controller.release()
+        """Send everybody on, some at a time: there are no queues any more."""
         self._stop()
+        if self.controller.release():
+            self._pass = asyncio.get_running_loop().call_soon(self.release)
 
     def close(self) -> None:
         """Send everybody away, and let nobody wait from now on."""

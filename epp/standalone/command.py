@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from epp import logs
 from epp.allocator import collect_rarely
 from epp.app import App, Settings
 from epp.config.build import plan_from
+from epp.config.plan import Plan
 from epp.errors import ConfigError
 from epp.exchange import ExchangeSettings
 from epp.options import ResponseMode, StandaloneOptions
 from epp.scrape.pace import Pace
 from epp.serve import announce, followed, run
 from epp.signals import until_signalled
+from epp.standalone.patience import warned_of_waits
 from epp.standalone.run import LOOPBACK, standalone
 from epp.wire.limits import Limits
 
@@ -40,7 +41,11 @@ def run_standalone(options: StandaloneOptions) -> int:
 async def start_picker(options: StandaloneOptions) -> App:
     """The picker, serving. Raises: ConfigError."""
     watched = followed(options.config_file if options.watch_config else None)
-    read = partial(plan_from, options.config_file, options.config_text, picks=ENDPOINTS_NAMED)
+
+    def read(before: Plan | None = None) -> Plan:
+        plan = plan_from(options.config_file, options.config_text, picks=ENDPOINTS_NAMED, before=before)
+        return warned_of_waits(plan)
+
     plan = read()
     announce(plan, options.notices, options.endpoints)
     if not options.endpoints and options.endpoints_file is None and plan.discovery is None:

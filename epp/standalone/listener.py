@@ -70,6 +70,7 @@ from envoy_data_plane.envoy.type.v3 import (
 from envoy_data_plane.google.protobuf import Any
 
 from epp.accesslog import NAMESPACE, SAMPLE
+from epp.admission import MOST_PATIENCE_S
 from epp.options import ResponseMode
 from epp.standalone.clusters import (
     DESTINATION_KEY,
@@ -241,7 +242,7 @@ def external_processor(settings: ProxySettings) -> ExternalProcessor:
         # For requests whose model is rewritten, so that its name can be put back.
         allow_mode_override=settings.response_mode is ResponseMode.LEAN,
         message_timeout=timedelta(seconds=settings.picker_timeout_s),
-        max_message_timeout=timedelta(hours=1),
+        max_message_timeout=timedelta(seconds=MOST_PATIENCE_S),
         # The route, and with it the sample, was drawn before the picker was asked.
         route_cache_action=ExternalProcessorRouteCacheAction.RETAIN,
         metadata_options=MetadataOptions(

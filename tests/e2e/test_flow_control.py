@@ -14,6 +14,7 @@ import pytest
 
 from epp.flow.outcome import QueueOutcome
 from epp.options import Transport
+from epp.ports import claim
 from epp.standalone.settings import RequestMode
 from tests.e2e.background import Background
 from tests.e2e.engine import Engine
@@ -169,6 +170,33 @@ def test_a_proxy_that_buffers_is_patient_for_as_long_as_the_request_waits(
         assert all(answer.result() for answer in busy)
         assert sum(len(engine.bodies) for engine in engines) == 2
         running.settle()
+
+
+@pytest.mark.parametrize("ttl", ["3600s", "2h", "0s"])
+def test_envoy_grants_the_time_that_is_asked_for_however_long_a_request_may_wait(
+    loop: Background, engines: list[Engine], ttl: str
+) -> None:
+    admin_port = claim(LOOPBACK, 0, "--admin-port")
+
+    def counted(name: str) -> int:
+        with closing(HTTPConnection(LOOPBACK, admin_port, timeout=15)) as connection:
+            connection.request("GET", f"/stats?filter=ext_proc.override_message_timeout_{name}$")
+            return int(connection.getresponse().read().decode().rpartition(": ")[2])
+
+    with (
+        router(loop, engines, config_text=CONFIG.replace("@ttl", ttl), admin_port=admin_port) as running,
+        ThreadPoolExecutor(3) as pool,
+    ):
+        for engine in engines:
+            loop.call(engine.gate.clear)
+        answers = [pool.submit(running.complete, f"busy {n}") for n in range(2)]
+        loop.until(lambda: sum(len(engine.bodies) for engine in engines) == 2, "both are busy")
+        answers.append(pool.submit(running.complete, "waits"))
+        loop.until(lambda: counted("received") + counted("ignored") > 0, "Envoy was asked")
+        assert (counted("received"), counted("ignored")) == (1, 0)
+        for engine in engines:
+            loop.call(engine.gate.set)
+        assert all(answer.result() for answer in answers)
 
 
 def test_a_client_that_leaves_waits_no_more_and_its_request_goes_nowhere(full: Filled) -> None:

@@ -109,11 +109,12 @@ class Only(Filter[NoParameters]):
 class Held:
     """A request that waits at a ``Gate``."""
 
-    longest_s = 61.0
-
     def __init__(self, gate: Gate, resume: Resume) -> None:
         self.gate = gate
         self.resume = resume
+
+    def patience_s(self) -> float:
+        return 61.0
 
     def cancel(self) -> None:
         if self in self.gate.waiting:

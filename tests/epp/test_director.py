@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.decision import Cause, Outcome, RequestHead, RequestLabels
+from epp.decision import Cause, Outcome, RequestHead, RequestLabels, Usage
 from epp.director import Director
 from epp.eligible import allowed, fresh
 from epp.errors import BadRequest, NoEndpoints, Saturated
@@ -214,3 +214,15 @@ def test_what_the_passthrough_parser_reads_is_picked_by_load_alone() -> None:
     assert (decision.labels.model_name, decision.labels.target_model_name) == ("", "")
     with pytest.raises(BadRequest):
         open_to_all.decide(head(), b"\xff not JSON")
+
+
+def test_the_real_end_of_a_pick_that_was_taken_back_is_reported_once() -> None:
+    world = World()
+    pick = world.director.decide(head(), completion())
+    assert world.director.ended(pick.pick_id, Outcome(Cause.RECONCILED))
+    assert not world.ledger
+    told = Outcome(Cause.COMPLETED, duration_s=25.0, usage=Usage(completion_tokens=7))
+    assert world.director.ended(pick.pick_id, told)
+    assert not world.director.ended(pick.pick_id, told)
+    assert world.telemetry.outcomes == [Outcome(Cause.RECONCILED), told]
+    assert world.ledger.released == {Cause.RECONCILED: 1}

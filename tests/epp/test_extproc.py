@@ -12,10 +12,15 @@ from typing_extensions import override
 from epp.admission import Arrival
 from epp.decision import Cause, RequestHead
 from epp.director import Director
+from epp.errors import Evicted
+from epp.exchange import ExchangeSettings
 from epp.extproc import PROCESS, methods
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.wire.service import Handler, Status
 from tests.epp.doubles import (
+    BUFFERED,
+    NONE,
+    Gate,
     World,
     completion,
     kinds,
@@ -104,6 +109,20 @@ def test_a_cancelled_stream_frees_its_endpoint_and_is_not_answered(world: World,
     handler.cancelled()
     assert call.status is None
     assert world.ledger.closed == [(1, Cause.DISCONNECTED)]
+
+
+def test_a_request_that_is_to_end_for_another_after_its_stream_closed_is_counted_once(call: RecordedCall) -> None:
+    gate = Gate()
+    gate.open = True
+    world = World(admission=gate)
+    handler = methods(world.director, ExchangeSettings(access_log=True))[PROCESS](call)
+    feed(handler, request_headers(modes=(BUFFERED, NONE)), request_body(completion()))
+    ((pick_id, end),) = gate.flights.items()
+    handler.half_closed()
+    end(Evicted("for another"))
+    handler.cancelled()
+    assert (world.telemetry.request_phases, call.status) == (1, Status.OK)
+    assert gate.flights.keys() == {pick_id}, "the access log is to say how it ended"
 
 
 def test_a_fault_of_the_picker_is_a_500_of_one_request(

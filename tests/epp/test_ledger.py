@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from epp.decision import Cause
-from epp.ledger import REPORT_S, Ledger
+from epp.ledger import HELD_S, REPORT_S, TAKEN_BACK, Ledger
 from epp.pool import Endpoint, EngineMetrics, Pool
 from scorers.base import Slot
 
@@ -26,7 +26,7 @@ def pool() -> Pool:
 
 @pytest.fixture
 def ledger(pool: Pool) -> Ledger:
-    return Ledger(pool, lease_s=100)
+    return Ledger(pool, lease_s=100, held_s=0)
 
 
 def pick(pool: Pool, ledger: Ledger, address: str = A, now: float = 0, story: object = None) -> int:
@@ -153,13 +153,39 @@ def test_steady_traffic_whose_ends_are_reported_late_is_never_taken_back(pool: P
             assert ledger.reconcile(A, running, now) == []
 
 
+def test_an_engine_that_undercounts_takes_back_no_pick_whose_stream_is_held(pool: Pool) -> None:
+    ledger = Ledger(pool)
+    pick_id = pick(pool, ledger)
+    times = [10.0 + n for n in range(int(HELD_S) - 11)]
+    assert scrape(ledger, 0, times) == []
+    assert scrape(ledger, 0, [HELD_S + n for n in range(1, 6)]) == [(pick_id, Cause.RECONCILED)]
+
+
+def test_what_is_told_late_of_a_pick_that_was_taken_back_finds_it_once(pool: Pool, ledger: Ledger) -> None:
+    taken, ended = pick(pool, ledger, story="mine"), pick(pool, ledger)
+    ledger.close(taken, Cause.RECONCILED)
+    ledger.close(ended, Cause.COMPLETED)
+    ticket = ledger.late(taken)
+    assert ticket is not None
+    assert ticket.story == "mine"
+    assert (ledger.late(taken), ledger.late(ended)) == (None, None)
+    assert ledger.released == Counter({Cause.RECONCILED: 1, Cause.COMPLETED: 1})
+
+
+def test_few_picks_that_were_taken_back_are_remembered(pool: Pool, ledger: Ledger) -> None:
+    picks = [pick(pool, ledger) for _ in range(TAKEN_BACK + 1)]
+    for pick_id in picks:
+        ledger.close(pick_id, Cause.RECONCILED)
+    assert [pick_id for pick_id in picks if ledger.late(pick_id) is None] == picks[:1]
+
+
 class AnyHistory(RuleBasedStateMachine):
     """The ledger and its pool against plain dictionaries."""
 
     def __init__(self) -> None:
         super().__init__()
         self.pool = Pool()
-        self.ledger = Ledger(self.pool, lease_s=10)
+        self.ledger = Ledger(self.pool, lease_s=10, held_s=0)
         self.open: dict[int, tuple[str, float]] = {}
         self.picked_at: dict[int, float] = {}
         self.uncomputed: dict[int, int] = {}
@@ -247,6 +273,7 @@ class AnyHistory(RuleBasedStateMachine):
         assert len(self.ledger) == len(self.open)
         assert self.ledger.busy_endpoints() == len(by_address)
         assert self.ledger.released == self.causes
+        assert self.ledger._answering <= self.open.keys(), "nothing is kept of a pick that has ended"
         for candidate in self.pool.candidates():
             assert candidate.in_flight == by_address[candidate.address] == self.ledger.in_flight(candidate.address)
             tokens = [t for i, t in self.uncomputed.items() if self.open[i][0] == candidate.address]

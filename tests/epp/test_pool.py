@@ -249,3 +249,11 @@ def test_slots_and_addresses_are_always_one_to_one(lists: list[list[str]]) -> No
         survivors = {slot for address, slot in now.items() if address in kept}
         free = [slot for slot in range(20) if slot not in survivors]
         assert sorted(new) == free[: len(new)]
+
+
+def test_an_answer_that_begins_makes_room_and_says_so() -> None:
+    pool, changes = pool_of("a:1"), []
+    pool.pick("a:1", 1, 10, 0.0)
+    pool.on_change.append(lambda: changes.append(pool.candidates()[0].in_flight_tokens))
+    pool.answering("a:1", 10)
+    assert changes == [0]

@@ -105,6 +105,52 @@ def test_without_a_limit_a_request_waits_as_long_as_its_client() -> None:
     assert (there.ended, there.controller.next_expiry()) == ({}, None)
 
 
+@pytest.mark.parametrize(
+    ("ttl_s", "no_endpoint_ttl_s", "asked_s"),
+    [(60.0, 60.0, 61.0), (5.0, 60.0, 61.0), (60.0, 5.0, 61.0), (3599.0, 60.0, 3600.0), (3600.0, 60.0, 3600.0),
+     (7200.0, 60.0, 3600.0), (60.0, 7200.0, 3600.0), (None, 60.0, 3600.0)],
+)  # fmt: skip
+def test_a_proxy_is_asked_for_more_than_a_wait_may_take_and_never_for_more_than_it_grants(
+    ttl_s: float | None, no_endpoint_ttl_s: float, asked_s: float
+) -> None:
+    there = stage(ttl_s=ttl_s, no_endpoint_ttl_s=no_endpoint_ttl_s)
+    there.now = 100.0
+    there.fill("a")
+    assert there.waits["a"].patience_s() == asked_s
+    assert there.waits["a"].patience_s() == asked_s
+    expiry = there.controller.next_expiry()
+    assert expiry is not None
+    assert expiry < there.now + asked_s
+    there.now = expiry
+    there.controller.expire()
+    assert isinstance(there.ended["a"], WaitedTooLong)
+    assert there.controller.next_expiry() is None
+
+
+def test_who_waits_when_the_limit_is_raised_is_sent_away_before_its_proxy_loses_patience() -> None:
+    there = stage(ttl_s=60.0)
+    there.fill("buffered", "duplex", "left")
+    there.waits["buffered"].patience_s()
+    there.waits["left"].patience_s()
+    there.waits["left"].cancel()
+    there.controller.use(there.settings(ttl_s=600.0))
+    there.fill("later")
+    there.waits["later"].patience_s()
+    there.now = 59.9
+    there.controller.expire()
+    assert there.ended == {}
+    there.now = 60.0
+    there.controller.expire()
+    assert isinstance(there.ended["buffered"], WaitedTooLong)
+    assert "60 s" in str(there.ended["buffered"])
+    there.now = 599.0
+    there.controller.expire()
+    assert set(there.waits) == {"duplex", "left", "later"}
+    there.now = 600.0
+    there.controller.expire()
+    assert set(there.ended) == {"buffered", "duplex", "later"}
+
+
 def test_an_empty_pool_has_its_own_limit_and_its_own_refusal() -> None:
     there = stage(ttl_s=60.0, no_endpoint_ttl_s=5.0)
     there.endpoints = 0
@@ -234,6 +280,15 @@ def test_releasing_sends_everybody_on() -> None:
     there.controller.release()
     assert there.order == ["a", "b"]
     assert there.controller.size == 0
+
+
+def test_many_are_released_in_batches() -> None:
+    there = stage()
+    there.fill("a", "b", "c")
+    assert there.controller.release(most=2)
+    assert there.order == ["a", "b"]
+    assert not there.controller.release(most=2)
+    assert there.order == ["a", "b", "c"]
 
 
 def test_those_who_wait_stay_under_new_settings_in_the_order_that_these_give() -> None:

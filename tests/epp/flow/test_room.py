@@ -11,6 +11,7 @@ from epp.decision import Cause, Outcome, RequestHead, RequestLabels, Usage
 from epp.director import Director
 from epp.errors import EppError, Shed, ShuttingDown, WaitedTooLong
 from epp.flow.concurrency import ConcurrencyDetector, ConcurrencyParameters
+from epp.flow.controller import BATCH
 from epp.flow.gate import Gate
 from epp.flow.plan import AdmissionPlan
 from epp.flow.program import ProgramAware
@@ -223,6 +224,23 @@ def test_those_who_wait_stay_when_the_settings_change_and_go_on_when_the_queues_
         stage.use(AdmissionPlan(flow=FlowSettings(detector=two)))
         stage.ask("g")
         assert stage.waiting == {"g"}
+
+    on_a_loop(scene)
+
+
+def test_a_crowd_that_is_let_go_is_placed_some_at_a_time() -> None:
+    async def scene() -> None:
+        stage = Stage()
+        names = [f"r{n}" for n in range(2 + 2 * BATCH + 1)]
+        for name in names:
+            stage.ask(name)
+        stage.use(AdmissionPlan())
+        left = [len(stage.waiting)]
+        while stage.waiting:
+            await asyncio.sleep(0)
+            left.append(len(stage.waiting))
+        assert sorted(set(left), reverse=True) == [BATCH + 1, 1, 0]
+        assert list(stage.picks) == names
 
     on_a_loop(scene)
 

@@ -201,10 +201,10 @@ def test_what_an_engine_has_lost_is_given_back() -> None:
             return web.Response(text=page(running=0))
 
         began = time.monotonic()
-        hundredfold = lambda: began + 100 * (time.monotonic() - began)  # noqa: E731
-        async with engine(idle) as one, stage(one.address, clock=hundredfold) as s:
+        hurried = lambda: began + 2000 * (time.monotonic() - began)  # noqa: E731
+        async with engine(idle) as one, stage(one.address, clock=hurried) as s:
             await s.until(lambda: s.candidate(one.address).fresh)
-            pick_id = s.ledger.open(s.candidate(one.address), 10, hundredfold())
+            pick_id = s.ledger.open(s.candidate(one.address), 10, hurried())
             await s.until(lambda: bool(s.ended))
             assert s.ended == [(pick_id, Cause.RECONCILED)]
             assert s.candidate(one.address).in_flight == 0
