@@ -55,9 +55,7 @@ class ExtProcHandler:
             self._end(now, Status.INVALID_ARGUMENT, str(error))
 
     def _resumed(self, error: EppError | None) -> None:
-        """Answer the message that had to wait, or end a request in flight. Does nothing once the stream is gone."""
-        if self._closed:
-            return
+        """Answer the message that had to wait, or end a request in flight."""
         now = self._clock()
         self._answer(now, lambda: self._exchange.resumed(error, now))
 
