@@ -97,7 +97,8 @@ def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
     options = ServeOptions(
         notices=tuple(notices), remarks=remarks, endpoints=_endpoints(given), tls=tls, metrics_tls=metrics_tls
     )
-    return replace(_set(options, given, SERVE), tracing=tracing)
+    options = _set(options, given, SERVE)
+    return replace(options, tracing=tracing, max_held_bytes=_max_held_bytes(given, options))
 
 
 def standalone_options(given: Given, flags: Sequence[Flag], environment: Mapping[str, str]) -> StandaloneOptions:
@@ -115,7 +116,8 @@ def standalone_options(given: Given, flags: Sequence[Flag], environment: Mapping
             raise ConfigError(f"--fail-open and --fail-closed cannot both be {str(closed).lower()}; give one of them")
         given["fail-open"] = not closed
     made = StandaloneOptions(notices=tuple(notices), endpoints=_endpoints(given), tracing=tracing)
-    return _set(made, given, flags)
+    made = _set(made, given, flags)
+    return replace(made, max_held_bytes=_max_held_bytes(given, made))
 
 
 def explain_options(given: Given, flags: Sequence[Flag]) -> ExplainOptions:
@@ -218,6 +220,16 @@ def _one_config(given: dict[str, Any]) -> None:
     for name in ("config-file", "config-text"):
         if not given.get(name):
             given.pop(name, None)  # Go users write an empty value for "none"
+
+
+def _max_held_bytes(given: Given, options: ServeOptions | StandaloneOptions) -> int:
+    """``--max-held-bytes``: a body of the largest size must fit, in whatever pieces a proxy sends it."""
+    least = 2 * options.max_request_bytes
+    if "max-held-bytes" in given and options.max_held_bytes < least:
+        raise ConfigError(
+            f"--max-held-bytes={options.max_held_bytes}: must be at least {least:,}, twice --max-request-bytes"
+        )
+    return max(least, options.max_held_bytes)
 
 
 def _clamp_refresh(given: dict[str, Any], notices: list[str]) -> None:

@@ -17,6 +17,7 @@ from epp.decision import Cause, Outcome
 from epp.director import Director
 from epp.errors import ConfigError
 from epp.flow.gate import Gate
+from epp.held import HeldBytes
 from epp.ledger import Ledger
 from epp.pool import Pool
 from epp.readings import access_log_readings, director_readings, prefix_readings, profile_readings, rewrite_readings
@@ -56,6 +57,7 @@ class Core:
             objectives=plan.admission.objectives,
             tracer=self._tracer(settings.tracing),
             clock=clock,
+            held=HeldBytes(settings.max_held_bytes),
         )
         self.access_log = AccessLog(self.director)
         self._asks_for_responses = settings.exchange.may_ask
@@ -125,6 +127,7 @@ class Core:
         for source in (
             director_readings(self.director),
             self.gate.readings,
+            self.director.held.readings,
             access_log_readings(self.access_log),
             profile_readings(lambda: self.plan.profile),
             rewrite_readings(lambda: self.plan.rewrites),

@@ -21,6 +21,7 @@ from epp.admission import Admission, Arrival, Resume, Wait
 from epp.decision import Decision, Outcome, RequestHead, RequestLabels, Usage
 from epp.eligible import allowed, fresh
 from epp.errors import EppError
+from epp.held import HeldBytes
 from epp.ledger import Ledger
 from epp.parsers.base import Reader
 from epp.pool import Pool
@@ -80,10 +81,13 @@ class Director:
         tracer: Tracer | None = None,
         clock: Callable[[], float] = time.monotonic,
         choose: Callable[[Sequence[Candidate]], Candidate] = random.choice,
+        held: HeldBytes | None = None,
     ) -> None:
         self.telemetry = telemetry
         self.served_elsewhere = 0
         """Requests that another endpoint answered than the one picked: a fallback, or the proxy's own choice."""
+        self.held = held or HeldBytes()
+        """What the exchanges hold of their requests."""
         self.names_kept = 0
         """Responses that keep the engine's name of the model, for they are compressed."""
         self._pool = pool

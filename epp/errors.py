@@ -111,5 +111,11 @@ class TooLarge(EppError):
     http_status, code = 413, "RequestTooLarge"
 
 
+class HoldsTooMuch(EppError):
+    """The picker holds as many bytes of unfinished requests as it may."""
+
+    http_status, code = 503, "ServiceUnavailable"
+
+
 class ConfigError(Exception):
     """A configuration that cannot be used; the message names the file, the key path and the allowed values."""

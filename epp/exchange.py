@@ -61,7 +61,8 @@ class Exchange:
     """One stream. Owner: the event loop.
 
     Invariant: at most one pick is open or one wait under way, never both; by the time ``closed`` returns the pick is
-    ended or left to the access log, and the wait cancelled.
+    ended or left to the access log, and the wait cancelled. A body is held (``epp.held``) until its request is placed
+    or goes nowhere.
     """
 
     def __init__(self, director: Director, settings: ExchangeSettings, resume: Resume = unheard) -> None:
@@ -77,7 +78,8 @@ class Exchange:
         self._request_mode = FULL_DUPLEX
         self._head: RequestHead | None = None
         self._parts: list[bytes] = []
-        self._held_bytes = 0
+        self._body_bytes = 0
+        self._held = 0  # to be given back to the director's account
         self._began = 0.0
 
     @property
@@ -115,6 +117,7 @@ class Exchange:
             if error is None or self.over or not self._response.evict(error.code, now):
                 return []
             return self._refuse(error)
+        self._let_go()
         if error is not None:  # not raised: its traceback would keep this frame, and the frame would keep it
             self._director.refused(waiting.arrival, error)
             return self._refuse(error)
@@ -171,13 +174,13 @@ class Exchange:
             return []
         self._expect_request(Side.OPEN, message)
         part = message.request_body.body
-        self._held_bytes += len(part)
-        if self._held_bytes > self._settings.max_request_bytes:
+        self._body_bytes += len(part)
+        if self._body_bytes > self._settings.max_request_bytes:
             error = TooLarge(f"the request body is larger than {self._settings.max_request_bytes} bytes")
             self._director.refused_unread(self._head, error)
             raise error
         if part or not self._parts:  # an endless row of empty pieces takes no memory
-            self._parts.append(part)
+            self._hold(part)
         self._narrow(message)
         ends = message.request_body.end_of_stream
         if self._request_mode in BUFFERED:
@@ -187,6 +190,14 @@ class Exchange:
             return []
         self._request = Side.ENDED
         return self._decide_and_forward()
+
+    def _hold(self, part: bytes) -> None:
+        try:
+            self._held += self._director.held.take(part)
+        except EppError as error:
+            self._director.refused_unread(self._head, error)
+            raise
+        self._parts.append(part)
 
     def _request_trailers(self, message: ProcessingRequest, now: float) -> list[bytes]:  # noqa: ARG002
         if self._request is Side.TRAILERS:
@@ -229,7 +240,7 @@ class Exchange:
     def _decide(self, body: bytes, asked: Asked) -> list[bytes]:
         head = self._head
         assert head is not None  # noqa: S101 - every state that decides comes after the headers
-        self._forget_request()
+        self._head, self._parts = None, []
         if not body:  # an empty one is a request without, however the proxy says so
             return self._answers(self._director.decide_bodiless(head), asked)
         arrival = self._director.read(head, body)
@@ -248,17 +259,23 @@ class Exchange:
         return self._director.place(arrival, self._resume if seen else None)
 
     def _answers(self, decision: Decision, asked: Asked) -> list[bytes]:
+        self._let_go()
         self._response.expect(decision, self._began)
         return asked.answers(decision, self._settings)
 
     def _forget_request(self) -> None:
         """Let go of the prompt: a response may take minutes."""
-        self._head = None
-        self._parts = []
+        self._head, self._parts = None, []
+        self._let_go()
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             waiting.wait.cancel()
             self._director.refused(waiting.arrival, ClientGone("the client left while its request waited"))
+
+    def _let_go(self) -> None:
+        if self._held:
+            self._director.held.give_back(self._held)
+            self._held = 0
 
     # The response.
 

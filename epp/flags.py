@@ -72,6 +72,10 @@ _MAX_REQUEST = Flag(
     "max-request-bytes", values.size(1024, 1 << 30), "max_request_bytes",
     "answer larger request bodies with 413 (default 32MiB)", "SIZE",
 )  # fmt: skip
+_MAX_HELD = Flag(
+    "max-held-bytes", values.size(1024, 1 << 40), "max_held_bytes",
+    "answer requests with 503 while bodies that are incomplete or wait are more, all together (default 1GiB)", "SIZE",
+)  # fmt: skip
 _TRANSPORT = Flag(
     "transport", values.one_of(Transport), "transport",
     "who speaks gRPC to the proxy: our own server, or grpcio's (default wire)", "wire|grpcio",
@@ -128,6 +132,7 @@ SERVE: tuple[Flag, ...] = (
         Flag("grpc-max-send-msg-size", values.unless_empty(values.size(1 << 16, 1 << 31)), "",
              "largest gRPC message sent; bodies go in pieces of 62,000 bytes, so smaller limits are refused", "SIZE"),
         _MAX_REQUEST,
+        _MAX_HELD,
         _DRAIN,
         Flag("health-checking", _YES, "", "gRPC health on the ext-proc port too; here it always is"),
     ),
@@ -213,6 +218,7 @@ STANDALONE: tuple[Flag, ...] = (
              "PORT"),
         _TRANSPORT,
         _MAX_REQUEST,
+        _MAX_HELD,
         _DRAIN,
     ),
     *_group(

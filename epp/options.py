@@ -145,6 +145,8 @@ class ServeOptions:
     grpc_max_recv_bytes: int = 4 << 20
     max_request_bytes: int = 32 << 20
     """A request body beyond this is answered with 413."""
+    max_held_bytes: int = 1 << 30
+    """Beyond this, of all bodies that are incomplete or wait, requests are answered with 503."""
     drain_timeout_s: float = 30.0
 
     debug: DebugOptions = DebugOptions()
@@ -197,6 +199,7 @@ class StandaloneOptions:
     pool_name: str = "epp"
     transport: Transport = Transport.WIRE
     max_request_bytes: int = 32 << 20
+    max_held_bytes: int = 1 << 30
     drain_timeout_s: float = 30.0
     emit_endpoint_scores: bool = False
     debug: DebugOptions = DebugOptions()

@@ -103,6 +103,7 @@ def settings(options: ServeOptions) -> Settings:
             any_subset=not options.disable_endpoint_subset_filter,
             emit_endpoint_scores=options.emit_endpoint_scores,
         ),
+        max_held_bytes=options.max_held_bytes,
         limits=Limits(max_receive_message_bytes=options.grpc_max_recv_bytes),
         pace=Pace(busy_s=options.refresh_metrics_interval_s, staleness_s=options.metrics_staleness_threshold_s),
         endpoints=options.endpoints,

@@ -9,6 +9,7 @@ from pathlib import Path
 from epp.config.plan import Plan
 from epp.exchange import ExchangeSettings
 from epp.followed_files import FollowedFiles
+from epp.held import MAX_HELD_BYTES
 from epp.options import DebugOptions, MetricsTlsOptions, TlsOptions, Transport
 from epp.scrape.pace import Pace
 from epp.tracing.settings import TraceSettings
@@ -32,6 +33,8 @@ class Settings:
     options: object = None
     """The command's, to be shown on the debug port."""
     exchange: ExchangeSettings = field(default_factory=ExchangeSettings)
+    max_held_bytes: int = MAX_HELD_BYTES
+    """Of request bodies that are incomplete or wait, all together."""
     limits: Limits = field(default_factory=Limits)
     pace: Pace = field(default_factory=Pace)
     endpoints: tuple[str, ...] = ()

@@ -75,6 +75,7 @@ def settings(options: StandaloneOptions) -> Settings:
             max_request_bytes=options.max_request_bytes,
             emit_endpoint_scores=options.emit_endpoint_scores,
         ),
+        max_held_bytes=options.max_held_bytes,
         limits=Limits(max_receive_message_bytes=options.max_request_bytes + SLACK_BYTES),
         pace=Pace(busy_s=options.refresh_metrics_interval_s, staleness_s=options.metrics_staleness_threshold_s),
         endpoints=options.endpoints,
