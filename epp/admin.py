@@ -7,6 +7,7 @@ import asyncio
 import gzip
 import ssl
 from collections.abc import Callable
+from typing import cast
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -14,6 +15,7 @@ from prometheus_client.exposition import choose_encoder
 
 from epp.readiness import Readiness
 from epp.telemetry import Exposition, Frozen
+from epp.wire.door import Door, Factory, Report, nobody, open_door
 
 COMPRESS_FROM_BYTES = 4096
 """Shorter answers cost more to compress than to send. A guess."""
@@ -23,12 +25,15 @@ class Admin:
     """An HTTP server. Owner: the event loop that started it. Numbers are copied there and written in a thread: a page
     with many model names takes longer than a request may wait."""
 
-    def __init__(self, exposition: Exposition, readiness: Callable[[], Readiness]) -> None:
+    def __init__(self, exposition: Exposition, readiness: Callable[[], Readiness], *, report: Report = nobody) -> None:
+        """``report`` hears of the connections that fail before they are any."""
+        self._report = report
         self._exposition = exposition
         of_process = CollectorRegistry()
         self._of_process = [make(registry=of_process) for make in (ProcessCollector, PlatformCollector, GCCollector)]
         self._readiness = readiness
         self._runner: web.AppRunner | None = None
+        self._door: Door | None = None
         self._tls: ssl.SSLContext | None = None
 
     def encrypt(self, context: ssl.SSLContext) -> None:
@@ -48,15 +53,19 @@ class Admin:
         runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await runner.setup()
         try:
-            await web.TCPSite(runner, host, port, ssl_context=self._tls).start()
+            factory = cast("Factory", runner.server)
+            self._door = await open_door(factory, host, port, tls=self._tls, report=self._report, http1=True)
         except BaseException:
             await runner.cleanup()
             raise
         self._runner = runner
-        return int(runner.addresses[0][1])
+        return self._door.port
 
     async def stop(self) -> None:
         """Close the port and every connection."""
+        if self._door is not None:
+            self._door.close()
+            self._door.abandon()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -23,6 +23,7 @@ from epp.core import Core
 from epp.discovery.file import FileDiscovery
 from epp.explain.explainer import Explainer
 from epp.explain.server import DebugServer
+from epp.failed_connections import FailedConnections, Port
 from epp.health import Health
 from epp.options import DebugOptions, Transport
 from epp.pool import Endpoint
@@ -61,6 +62,7 @@ class App:
         self._discovery: FileDiscovery | None = None
         self._scraper: Scraper | None = None
         self._certificates: list[Certificate] = []
+        self._failed = FailedConnections()
         self._closing = AsyncExitStack()
 
     async def start(self) -> None:
@@ -127,12 +129,15 @@ class App:
             tls = Tls(settings.tls, ext_proc_certificate(settings.tls))
             self._show(stack, tls.certificate, reload=settings.tls.reload)
         methods = {**of_requests, **self.core.access_log.methods(), **self.health.methods()}
-        self._server = open_server(settings.transport, methods, settings.limits, tls)
+        report = self._failed.at(Port.EXT_PROC, encrypted=tls is not None)
+        self._server = open_server(settings.transport, methods, settings.limits, tls, report)
         self.expose(wire_readings(self._server.statistics))
+        self.expose(self._failed.readings)
         stack.push_async_callback(self._server.stop)
         self.grpc_port = await listening(self._server.start, settings.host, settings.grpc_port, "--grpc-port")
         if settings.health_port is not None:
-            beside = open_server(settings.transport, self.health.methods(), settings.limits, None)
+            report = self._failed.at(Port.HEALTH, encrypted=False)
+            beside = open_server(settings.transport, self.health.methods(), settings.limits, None, report)
             stack.push_async_callback(beside.stop)
             self.health_port = await listening(beside.start, settings.host, settings.health_port, "--grpc-health-port")
 
@@ -149,6 +154,7 @@ class App:
         admin = Admin(
             exposition,
             lambda: readiness(self.health, self._discovery, self.pool, scraped=core.plan.scrape is not None),
+            report=self._failed.at(Port.METRICS, encrypted=settings.metrics_tls is not None),
         )
         stack.push_async_callback(admin.stop)
         self.expose(certificate_readings(self._certificates))

@@ -57,10 +57,7 @@ async def serve(options: ServeOptions, *sources: Source) -> None:
     plan = read()
     announce(plan, options.notices, options.endpoints, options.remarks)
     if not options.endpoints and plan.discovery is None:
-        raise ConfigError(
-            "nothing says where the endpoints are: pass --endpoint HOST:PORT, or name a file-discovery plugin "
-            "in dataLayer.discovery"
-        )
+        raise ConfigError(nowhere(options.pool_name))
     app = App(plan, replace(settings(options), config_file=watched, reread=read))
 
     async def work(stop: asyncio.Event) -> None:
@@ -82,6 +79,17 @@ async def serve(options: ServeOptions, *sources: Source) -> None:
         await app.stop(max(0.0, options.drain_timeout_s - (loop.time() - began)))
 
     await until_signalled(work)
+
+
+def nowhere(pool_name: str) -> str:
+    """What to say to somebody who gave no endpoints, and perhaps a pool of Kubernetes."""
+    pool = ""
+    if pool_name != ServeOptions().pool_name:
+        pool = f" (--pool-name={pool_name} is a name in metrics only: InferencePools are not read)"
+    return (
+        f"nothing says where the endpoints are{pool}: pass --endpoint HOST:PORT, or name a file-discovery plugin in "
+        "dataLayer.discovery"
+    )
 
 
 def settings(options: ServeOptions) -> Settings:

@@ -8,6 +8,7 @@ from epp.certificates import Certificate
 from epp.options import TlsOptions, Transport
 from epp.tls import refuse_for_grpcio, server_context
 from epp.wire.counters import Statistics
+from epp.wire.door import Report, nobody
 from epp.wire.limits import Limits
 from epp.wire.server import WireServer
 from epp.wire.service import Methods
@@ -36,13 +37,18 @@ class Tls(NamedTuple):
     certificate: Certificate
 
 
-def open_server(transport: Transport, methods: Methods, limits: Limits, tls: Tls | None) -> Server:
+def open_server(
+    transport: Transport, methods: Methods, limits: Limits, tls: Tls | None, report: Report = nobody
+) -> Server:
     """A server of ``methods`` that has not been started; grpcio is imported only where it is asked for.
+
+    ``report`` hears of failed connections, of which grpcio tells nobody.
 
     Raises: ConfigError for certificates or flags that cannot be used.
     """
     if transport is Transport.WIRE:
-        return WireServer(methods, limits=limits, tls=server_context(*tls) if tls is not None else None)
+        context = server_context(*tls) if tls is not None else None
+        return WireServer(methods, limits=limits, tls=context, report=report)
     from epp.wire.aio import GrpcioServer
 
     if tls is None:

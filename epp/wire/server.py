@@ -16,6 +16,7 @@ import ssl
 from typing import cast
 
 from epp.wire.counters import Counters, Statistics
+from epp.wire.door import Door, Report, failed_alpn, nobody, open_door
 from epp.wire.errors import ConnectionFault, ErrorCode
 from epp.wire.floods import Flood
 from epp.wire.limits import Limits
@@ -32,26 +33,34 @@ _SETTLE_S = 1.0
 class WireServer:
     """Serves ``methods`` over HTTP/2, with TLS or prior knowledge. Owned by the event loop that starts it."""
 
-    def __init__(self, methods: Methods, *, limits: Limits | None = None, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        methods: Methods,
+        *,
+        limits: Limits | None = None,
+        tls: ssl.SSLContext | None = None,
+        report: Report = nobody,
+    ) -> None:
+        """``report`` hears of the connections that fail before they are any."""
         self.methods = methods
+        self.report = report
         self.limits = limits or Limits()
         self.counters = Counters()
         self.links: set[_Link] = set()
         self._tls = tls
-        self._server: asyncio.Server | None = None
+        self._door: Door | None = None
         if tls:
             tls.set_alpn_protocols(["h2"])
 
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port, which ``port=0`` leaves to the system. Raises: OSError."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Link(self), host, port, ssl=self._tls, backlog=1024)
-        return int(self._server.sockets[0].getsockname()[1])
+        self._door = await open_door(lambda: _Link(self), host, port, tls=self._tls, report=self.report, http1=False)
+        return self._door.port
 
     async def drain(self, timeout_s: float) -> None:
         """Take no new calls, let the open ones end, and close; what is open after ``timeout_s`` is cancelled."""
-        if self._server:
-            self._server.close()
+        if self._door:
+            self._door.close()
         links = list(self.links)
         for link in links:
             link.drain()
@@ -61,8 +70,9 @@ class WireServer:
 
     async def stop(self) -> None:
         """Close every connection at once; open calls are cancelled."""
-        if self._server:
-            self._server.close()
+        if self._door:
+            self._door.close()
+            self._door.abandon()
         links = list(self.links)
         for link in links:
             link.stop()
@@ -106,6 +116,7 @@ class _Link(asyncio.Protocol):
         self._sweep = self._loop.call_later(server.limits.handshake_s, self._on_handshake_due)
         tls = transport.get_extra_info("ssl_object")
         if tls is not None and tls.selected_alpn_protocol() != "h2":
+            server.report(failed_alpn(transport))
             self._session.end(ConnectionFault(ErrorCode.INADEQUATE_SECURITY, "ALPN did not choose h2"))
         self._flush()
 

@@ -86,7 +86,9 @@ class Picker:
 
 @contextmanager
 def serving(*flags: str) -> Iterator[tuple[Picker, grpc.Channel]]:
-    words = ["serve", f"--endpoint={ENDPOINT}", f"--host={LOOPBACK}", "--secure-serving=false", *flags]
+    words = ["serve", f"--host={LOOPBACK}", "--secure-serving=false", *flags]
+    if not any(flag.startswith("--endpoint=") for flag in flags):
+        words.append(f"--endpoint={ENDPOINT}")
     words += [f"--{port}=0" for port in ("grpc-port", "grpc-health-port", "metrics-port", "debug-port")]
     command = [sys.executable, "-c", "import sys; from epp.cli import main; sys.exit(main())", *words]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
