@@ -13,6 +13,7 @@ from pathlib import Path
 import aiohttp
 import msgspec
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from epp.app import App, Settings
@@ -20,9 +21,11 @@ from epp.config.build import build
 from epp.config.defaults import default_config
 from epp.config.kinds import known_kinds
 from epp.config.load import load_file, load_text
+from epp.config.not_built import NOT_BUILT
 from epp.config.schema import FlowControl
 from epp.decision import Cause, Outcome, RequestHead, Usage
 from epp.discovery.listing import read_listing
+from epp.errors import ConfigError
 from epp.flags import CHECK, DEMO, EXPLAIN, SERVE, SIM, STANDALONE
 from epp.followed_files import FollowedFiles
 from epp.units import Quantity
@@ -38,6 +41,8 @@ INCLUDE = re.compile(r"<!-- include (\S+) -->\n```\w+\n(.*?)^```$", re.MULTILINE
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*)")
 METRIC_ROW = re.compile(r"^\| `((?:llm_d_epp|tierwise)_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
+
+TOKENS, LOAD, LATENCY = "token-producer", "inflight-load-producer", "latency-scorer"
 
 NOT_OURS = frozenset({"flag", "help"})
 """Words that look like flags of ours and are none: a placeholder, and what every command has."""
@@ -121,6 +126,83 @@ def test_the_default_configuration_on_the_page_is_the_default() -> None:
 def test_every_plugin_type_is_on_the_page() -> None:
     page = (DOCS / "configuration.md").read_text()
     assert [name for name in known_kinds() if f"`{name}`" not in page] == []
+
+
+def not_here_yet() -> str:
+    """The second column of that table."""
+    section = (DOCS / "gateway.md").read_text().partition("## Not here yet\n")[2].partition("\n## ")[0]
+    rows = [line.split("|") for line in section.splitlines() if line.startswith("| ")]
+    assert rows
+    assert all(len(row) == 5 and row[3].strip() for row in rows), (
+        "every row has a way round, or says that there is none"
+    )
+    return "\n".join(row[2] for row in rows[1:])
+
+
+def test_what_is_not_here_yet_is_on_its_page_and_nothing_else() -> None:
+    words = re.findall(r"`([^`]+)`", not_here_yet())
+    refused_flags = {f"--{flag.name}" for flag in (*SERVE, *STANDALONE) if flag.refusal}
+    accepted_in_part = {"--pool-name", TOKENS, LOAD, LATENCY, "prefix-cache-affinity-filter"}
+    plugins = {word for word in words if "-" in word and not word.startswith("--")}
+    assert plugins - accepted_in_part == NOT_BUILT
+    assert {word for word in words if word.startswith("--")} - accepted_in_part == refused_flags
+    assert len(words) == len(set(words)), "each has one row"
+
+
+def with_parameters(kind: str, parameters: str) -> str:
+    return f"plugins: [{{type: {kind}, parameters: {{{parameters}}}}}]"
+
+
+@pytest.mark.parametrize(
+    ("asked", "word", "sentence"),
+    [
+        ("dataLayer: {peerDiscovery: {}}", "dataLayer.peerDiscovery", "replicas do not find each other"),
+        ("dataLayer: {crossReplicaSyncerPluginRef: x}", "dataLayer.crossReplicaSyncerPluginRef", "replicas share"),
+        ("dataLayer: {sources: [{pluginRef: a}, {pluginRef: b}]}", "dataLayer.sources", "lists 2 sources"),
+        ("schedulingProfiles: [{name: a}, {name: b}]", "schedulingProfiles", "2 profiles"),
+        (with_parameters(TOKENS, "vllm: {}"), "vllm", "not tokenized here"),
+        (with_parameters(TOKENS, "modelName: m"), "modelName", "not tokenized here"),
+        (with_parameters(TOKENS, "udsTokenizerConfig: {}"), "udsTokenizerConfig", "not tokenized here"),
+        (with_parameters(TOKENS, "estimate: {image: {}}"), TOKENS, "how many tokens media count"),
+        (with_parameters(LOAD, "addEstimatedOutputTokens: true"), "addEstimatedOutputTokens", "not estimated here"),
+        (with_parameters(LATENCY, "headroomSelectionStrategy: least"), LATENCY, "nothing predicts"),
+        (
+            with_parameters("prefix-cache-affinity-filter", "ttftSource: latencyPredictor"),
+            "prefix-cache-affinity-filter",
+            "nothing predicts",
+        ),
+    ],
+)
+def test_a_key_that_the_page_calls_refused_is(asked: str, word: str, sentence: str) -> None:
+    assert f"`{word}`" in not_here_yet()
+    with pytest.raises(ConfigError, match=sentence):
+        build(load_text(f"apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n{asked}\n"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_no_table_is_cut_by_an_empty_line(page: Path) -> None:
+    lines = page.read_text().splitlines()
+    for i, line in enumerate(lines[1:-2], start=1):
+        if lines[i - 1].startswith("|") and not line and lines[i + 1].startswith("|"):
+            assert re.fullmatch(r"[|\- :]+", lines[i + 2]), f"{named(page)}, line {i + 1}"
+
+
+def test_the_page_says_which_lines_of_the_manifest_a_plaintext_picker_drops() -> None:
+    manifest = (ROOT / "manifests" / "envoy" / "full-duplex.yaml").read_text()
+    (dropped,) = (text for text in blocks(DOCS / "gateway.md", "yaml") if "transport_socket" in text)
+    assert len(dropped.splitlines()) == 7
+    assert "drop these seven lines" in (DOCS / "gateway.md").read_text()
+    rest = yaml.safe_load(manifest.replace(dropped, ""))
+    whole = yaml.safe_load(manifest)
+    picker = next(c for c in whole["static_resources"]["clusters"] if c["name"] == "picker")
+    del picker["transport_socket"]
+    assert rest == whole
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_snippet_of_tls_in_envoy_lets_it_speak_1_3(page: Path) -> None:
+    for text in blocks(page, "yaml"):
+        assert text.count("UpstreamTlsContext") == text.count("tls_maximum_protocol_version: TLSv1_3")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
