@@ -25,6 +25,7 @@ from epp.explain.explainer import Explainer
 from epp.explain.server import DebugServer
 from epp.failed_connections import FailedConnections, Port
 from epp.health import Health
+from epp.logs import counted
 from epp.options import DebugOptions, Transport
 from epp.pool import Endpoint
 from epp.ports import listening
@@ -96,8 +97,15 @@ class App:
         everything."""
         self.drain()
         self.core.gate.close()
+        cut: list[int] = []  # asked for before the server's own timer, which is set after this one
+        timer = asyncio.get_running_loop().call_later(
+            drain_timeout_s, lambda: cut.append(self._server.statistics().streams)
+        )
         await self._server.drain(drain_timeout_s)
+        timer.cancel()
         await self._closing.aclose()
+        streams = sum(cut)
+        log.info("stopped; %s cut", f"{counted(streams, 'stream')} {'was' if streams == 1 else 'were'}")
 
     async def _start(self, stack: AsyncExitStack) -> None:
         loop, uncaught = asyncio.get_running_loop(), Uncaught()
@@ -202,7 +210,7 @@ class App:
         file, reread = self._settings.config_file, self._settings.reread
         if file is None or reread is None:
             return
-        reload = ConfigReload(file, lambda: reread(before=self.core.plan), self.core.use)
+        reload = ConfigReload(file, lambda: reread(before=self.core.plan), self.core.use, told=self.core.plan.lines)
         reload.start()
         stack.push_async_callback(reload.stop)
         self.expose(reload.readings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from epp.chore import Chore
 from epp.config.plan import Plan
@@ -20,7 +20,8 @@ class ConfigReload:
     """Follows ``file``, which was ``seen`` before the configuration in use was read. Owner: the event loop.
 
     ``plan`` reads the file as it is now, and raises ConfigError; ``use`` serves by what that returned, from the next
-    request on, and raises ConfigError, having changed nothing, for what takes a restart.
+    request on, and raises ConfigError, having changed nothing, for what takes a restart. ``told`` are the lines of the
+    log about the configuration in use.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class ConfigReload:
         plan: Callable[[], Plan],
         use: Callable[[Plan], None],
         *,
+        told: Sequence[str] = (),
         now: Callable[[], float] = time.time,
     ) -> None:
         self.reloads = 0
@@ -38,6 +40,7 @@ class ConfigReload:
         self._path = file.paths[0]
         self._plan = plan
         self._use = use
+        self._told = told
         self._now = now
         self._since = now()
         self._file = file
@@ -75,9 +78,18 @@ class ConfigReload:
             else:
                 self.reloads += 1
                 self.current, self._since = True, self._now()
-                for line in (*plan.warnings, *plan.describe()):
-                    log.info("%s: %s", self._path, line)
-                log.warning("%s has changed, and is in use from now on", self._path)
+                self._tell(plan.lines)
+                log.info("%s has changed, and is in use from now on", self._path)
+
+    def _tell(self, lines: Sequence[str]) -> None:
+        """Say what is not as it was."""
+        for line in self._told:
+            if line not in lines:
+                log.info("%s: no longer: %s", self._path, line)
+        for line in lines:
+            if line not in self._told:
+                log.info("%s: %s", self._path, line)
+        self._told = lines
 
     def _refused(self, error: Exception) -> None:
         self.errors += 1

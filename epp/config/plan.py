@@ -62,6 +62,11 @@ class Plan:
         profile = self.profile
         return bool(self.rewrites) or profile.sets_response_headers or bool(profile.reporters)
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All that is said of it in the log."""
+        return (*self.warnings, *self.summary)
+
     def describe(self) -> tuple[str, ...]:
         """The summary."""
         return self.summary

@@ -28,6 +28,7 @@ from epp.options import DemoOptions
 from epp.resolve import resolve
 from epp.sim.preset import DEMO
 from epp.standalone.errors import StartError
+from epp.standalone.leftovers import kept_from_tidying
 
 ENDPOINTS = 4
 SHOWN_EVERY_S = 0.5
@@ -65,6 +66,7 @@ async def compare(options: DemoOptions, console: Console, workload: Workload | N
     for arm in arms(SEED_CPU_BLOCKS if own else DEMO.cpu_blocks):
         async with AsyncExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tierwise-demo-")))
+            stack.enter_context(kept_from_tidying(folder))
             with console.status(f"{arm.title}: starting ..."):
                 addresses = await stack.enter_async_context(endpoints(folder, own))
                 url = await stack.enter_async_context(router(folder, arm, addresses, options.envoy))

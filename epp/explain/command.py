@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.text import Text
 
 from epp.errors import ConfigError
 from epp.explain import table
 from epp.explain.endpoints import PoolState
-from epp.explain.explanation import Explanation
+from epp.explain.explanation import AnsweredBy, Explanation
 from epp.options import ExplainOptions
 
 T = TypeVar("T")
@@ -28,13 +30,16 @@ ANSWERS_WITHIN_S = 30.0
 def run_explain(options: ExplainOptions) -> int:
     """Run the command; the process's exit status."""
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = table.UNLIMITED
     body = request_body(options)
     if body is None:
         answer = ask(options, "GET", "/debug/endpoints")
         if options.json:
             print(answer.decode())
         else:
-            console.print(*table.of_pool(read(answer, PoolState)))
+            state = read(answer, PoolState)
+            show(console, options, state.answered_by, table.of_pool(state, console.width))
         return 0
     query = {"path": options.path or path_of(body)} | ({} if options.subset is None else {"subset": options.subset})
     answer = ask(options, "POST", f"/debug/explain?{urlencode(query)}", body)
@@ -42,8 +47,15 @@ def run_explain(options: ExplainOptions) -> int:
     if options.json:
         print(answer.decode())
     else:
-        console.print(*table.of_explanation(explanation))
+        show(console, options, explanation.answered_by, table.of_explanation(explanation, console.width))
     return 0 if explanation.refusal is None else REFUSED
+
+
+def show(console: Console, options: ExplainOptions, by: AnsweredBy | None, parts: Iterable[RenderableType]) -> None:
+    """Print who has answered, since there may be several pickers on a machine, and then ``parts``."""
+    who = f"pool {by.pool}, pid {by.pid}, at " if by is not None else ""
+    for part in (Text(f"{who}{options.url}"), *parts):
+        console.print(part)
 
 
 def request_body(options: ExplainOptions) -> bytes | None:

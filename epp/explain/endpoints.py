@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from epp.config.plan import Plan
+from epp.explain.explanation import AnsweredBy
 from epp.ledger import Ledger
 from epp.pool import Pool
 from epp.scrape.state import ScrapeState
@@ -55,6 +56,7 @@ class PoolState(msgspec.Struct, frozen=True):
     in_flight: int
     """Requests, those of removed endpoints included."""
     endpoints: tuple[EndpointState, ...]
+    answered_by: AnsweredBy | None = None
 
 
 def pool_state(

@@ -34,7 +34,7 @@ class Explainer:
             with plan.rewrites.uncounted(), undrawn([plan.rewrites]):
                 request = self._director.understand(head, body).request
         except EppError as error:
-            return Explanation(reason=f"The request is refused: {error}", refusal=refusal_of(error))
+            return Explanation(reason=refused(error), refusal=refusal_of(error))
         asked = Asked(
             path=head.path[:MAX_NAME],
             model=request.model[:MAX_NAME],
@@ -49,10 +49,14 @@ class Explainer:
             candidates = self._director.candidates(head)
         except NoEndpoints as error:
             outside = tuple(considered(candidate, request, "subset") for candidate in everyone)
-            reason = f"The request is refused: {error}"
-            return Explanation(reason=reason, refusal=refusal_of(error), request=asked, candidates=outside)
+            return Explanation(reason=refused(error), refusal=refusal_of(error), request=asked, candidates=outside)
         trial = rehearse(plan.profile, request, candidates)
         return explanation(asked, request, trial, left_out(everyone, candidates, head.subset), plan)
+
+
+def refused(error: EppError) -> str:
+    """A sentence."""
+    return f"The request is refused: {str(error).removesuffix('.')}."
 
 
 def left_out(

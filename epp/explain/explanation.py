@@ -6,8 +6,17 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from epp.logs import counted
+
 MAX_NAME = 256
 """Characters of a name that a client chose."""
+
+
+class AnsweredBy(msgspec.Struct, frozen=True):
+    """Which picker says so: there may be several on a machine."""
+
+    pool: str
+    pid: int
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -85,6 +94,7 @@ class Explanation(msgspec.Struct, frozen=True):
     picker: str = ""
     failed_plugins: tuple[str, ...] = ()
     """Those that raised, and were skipped."""
+    answered_by: AnsweredBy | None = None
 
 
 def why(scored: Sequence[Considered], picker: str, *, by_score: bool) -> str:
@@ -99,7 +109,7 @@ def why(scored: Sequence[Considered], picker: str, *, by_score: bool) -> str:
     if len(equals) > 1:
         return (
             f"{len(equals)} of {len(scored)} candidates share the highest total, {total:.3f}; {pick.address} has "
-            f"{pick.in_flight} requests of ours in flight, and no other of them fewer."
+            f"{counted(pick.in_flight, 'request')} of ours in flight, and no other of them fewer."
         )
     second = max((c for c in scored if c is not pick), key=lambda c: c.total or 0.0)
     gains = {name: part.product - second.scores[name].product for name, part in pick.scores.items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -19,8 +20,9 @@ from aiohttp import web
 from epp.config.plan import Plan
 from epp.decision import RequestHead
 from epp.explain.effective import effective, plugin_states
-from epp.explain.endpoints import pool_state
+from epp.explain.endpoints import PoolState, pool_state
 from epp.explain.explainer import Explainer
+from epp.explain.explanation import AnsweredBy, Explanation
 from epp.ledger import Ledger
 from epp.options import DEBUG_PORT, DebugOptions
 from epp.pool import Pool
@@ -60,7 +62,13 @@ class DebugServer:
         """Listen where ``debug`` says; returns the port. Raises: ConfigError."""
         port = await self._open(debug)
         host = f"[{debug.host}]" if ":" in debug.host else debug.host
-        log.info("internals are on port %d: tierwise explain --url http://%s:%d", port, host, port)
+        if debug.port is None and port != DEBUG_PORT:
+            log.warning(
+                "port %d is taken, so internals are on port %d; for this picker: tierwise explain --url http://%s:%d",
+                DEBUG_PORT, port, host, port,
+            )  # fmt: skip
+        else:
+            log.info("internals are on port %d: tierwise explain --url http://%s:%d", port, host, port)
         return port
 
     async def _open(self, debug: DebugOptions) -> int:
@@ -101,7 +109,7 @@ class DebugServer:
             self._runner = None
 
     async def _endpoints(self, _: web.Request) -> web.Response:
-        return _json(pool_state(self._pool, self._ledger, self._plan(), self._scrapes))
+        return self._answer(pool_state(self._pool, self._ledger, self._plan(), self._scrapes))
 
     async def _config(self, _: web.Request) -> web.Response:
         return _json(effective(self._plan(), self._options))
@@ -115,7 +123,10 @@ class DebugServer:
         headers[":path"] = request.query.get("path", "/v1/completions")
         subset = request.query.get("subset")
         allowed = None if subset is None else frozenset(entry.strip() for entry in subset.split(",") if entry.strip())
-        return _json(self._explainer.explain(RequestHead(headers, allowed), body))
+        return self._answer(self._explainer.explain(RequestHead(headers, allowed), body))
+
+    def _answer(self, said: PoolState | Explanation) -> web.Response:
+        return _json(msgspec.structs.replace(said, answered_by=AnsweredBy(self._pool.name, os.getpid())))
 
 
 async def _how(_: web.Request) -> web.Response:

@@ -267,9 +267,10 @@ class Scraper:
             if target.fails is None:
                 target.told.add("timeout")  # that is what the line below says
             log.warning(
-                "endpoint %s: no metrics for %.1f s, so others are preferred: %s",
+                "endpoint %s: no metrics for %.1f s%s: %s",
                 target.address,
                 limit_s,
+                ", so others are preferred" if len(self._targets) > 1 else "",
                 target.fails or "the last reading is still under way",
             )
         target.stale_timer = asyncio.get_running_loop().call_later(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from epp import logs
@@ -29,17 +30,29 @@ def run_standalone(options: StandaloneOptions) -> int:
     """Run the command; the process's exit status."""
     repeats = logs.set_up(options.log)
 
-    async def start(options: StandaloneOptions) -> App:
-        app = await start_picker(options)
-        app.expose(repeats.readings)
-        collect_rarely()
-        return app
+    async def work(stop: asyncio.Event) -> None:
+        app = prepare(options)  # what it is to do comes before the question of ports
 
-    return run("tierwise standalone", lambda: until_signalled(lambda stop: standalone(options, start, stop)))
+        async def start(_: StandaloneOptions) -> App:
+            await app.start()
+            app.expose(repeats.readings)
+            collect_rarely()
+            return app
+
+        await standalone(options, start, stop)
+
+    return run("tierwise standalone", lambda: until_signalled(work))
 
 
 async def start_picker(options: StandaloneOptions) -> App:
     """The picker, serving. Raises: ConfigError."""
+    app = prepare(options)
+    await app.start()
+    return app
+
+
+def prepare(options: StandaloneOptions) -> App:
+    """The picker, before it serves. Raises: ConfigError, also where nothing says what to route to."""
     watched = followed(options.config_file if options.watch_config else None)
 
     def read(before: Plan | None = None) -> Plan:
@@ -50,9 +63,7 @@ async def start_picker(options: StandaloneOptions) -> App:
     announce(plan, options.notices, options.endpoints)
     if not options.endpoints and options.endpoints_file is None and plan.discovery is None:
         raise ConfigError("nothing says where the endpoints are: pass --endpoint HOST:PORT, or --endpoints-file FILE")
-    app = App(plan, replace(settings(options), config_file=watched, reread=read))
-    await app.start()
-    return app
+    return App(plan, replace(settings(options), config_file=watched, reread=read))
 
 
 def settings(options: StandaloneOptions) -> Settings:

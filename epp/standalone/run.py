@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
-import os
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +15,7 @@ from epp.ports import claim
 from epp.resolve import resolve
 from epp.standalone.binary import find_envoy
 from epp.standalone.endpoints import EndpointsFile
+from epp.standalone.leftovers import PREFIX, kept_from_tidying, remove_leftovers
 from epp.standalone.proxy import Proxy
 from epp.standalone.settings import ProxySettings
 from epp.telemetry.gauges import Reading, Source
@@ -67,7 +65,8 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
     host = address.rpartition(":")[0].strip("[]")
     port = claim(host, options.port, "--port")
     admin_port = claim(LOOPBACK, options.admin_port, "--admin-port")
-    with tempfile.TemporaryDirectory(prefix="tierwise-") as name, kept_from_tidying(Path(name)):
+    remove_leftovers(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as name, kept_from_tidying(Path(name)):
         folder = Path(name)
         picker = await start_picker(options)
         try:
@@ -101,18 +100,6 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
                 await endpoints.close()
         finally:
             await picker.stop(options.drain_timeout_s)
-
-
-@contextmanager
-def kept_from_tidying(folder: Path) -> Iterator[None]:
-    """Hold a lock on ``folder``: cleaners of temporary folders pass over locked ones. Envoy watches the folder, and
-    would not notice one that was made again."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def readings(proxy: Proxy, endpoints: EndpointsFile) -> list[Reading]:

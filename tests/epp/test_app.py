@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from epp.config.build import build
 from epp.config.load import load_text
 from epp.errors import ConfigError
 from epp.exchange import ExchangeSettings
+from epp.pb.ext_proc_pb2 import ProcessingRequest
 
 LOOPBACK = "127.0.0.1"
 SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
@@ -97,3 +99,24 @@ def test_the_first_rewrite_rule_takes_a_restart_where_the_proxy_keeps_response_h
             asyncio.run(use())
     else:
         asyncio.run(use())
+
+
+@pytest.mark.parametrize(("open_streams", "said"), [(0, "0 streams were cut"), (1, "1 stream was cut")])
+def test_the_last_line_says_how_many_streams_were_cut(
+    open_streams: int, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "epp")
+
+    async def scenario() -> None:
+        async with running() as app, grpc.aio.insecure_channel(f"{LOOPBACK}:{app.grpc_port}") as channel:
+            method = channel.stream_stream("/envoy.service.ext_proc.v3.ExternalProcessor/Process")
+            calls = [method() for _ in range(open_streams)]
+            for call in calls:
+                await call.write(ProcessingRequest(request_headers={}).SerializeToString())
+            assert await health(channel) == SERVING, "what is older on the connection has arrived"
+            await app.stop(0.05)
+            for call in calls:
+                call.cancel()
+
+    asyncio.run(scenario())
+    assert f"stopped; {said}" in [record.getMessage() for record in caplog.records]

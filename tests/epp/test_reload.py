@@ -112,6 +112,28 @@ def test_weights_change_without_a_restart(tmp_path: Path) -> None:
     run(path, scenario)
 
 
+def test_the_log_tells_what_a_change_has_changed_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "picker.yaml"
+    caplog.set_level(logging.INFO, "epp.reload")
+
+    async def scenario(s: Stage) -> None:
+        path.write_text(tiered(weight=7))
+        await s.until(lambda: s.metric("tierwise_config_reloads") == 1)
+        path.write_text(tiered(weight=7) + "# the same\n")
+        await s.until(lambda: s.metric("tierwise_config_reloads") == 2)
+
+    run(path, scenario)
+    records = [record for record in caplog.records if record.name == "epp.reload"]
+    assert [(record.levelname, record.getMessage()) for record in records] == [
+        ("INFO", f"{path}: no longer: scorer queue-scorer: weight 2"),
+        ("INFO", f"{path}: scorer queue-scorer: weight 7"),
+        ("INFO", f"{path} has changed, and is in use from now on"),
+        ("INFO", f"{path} has changed, and is in use from now on"),
+    ]
+
+
 def test_what_is_known_of_the_caches_stays_and_fits_into_the_new_capacity(tmp_path: Path) -> None:
     path = tmp_path / "picker.yaml"
     prompt = "hello " * 2000  # 46 blocks of 64 tokens

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 import socket
 import sys
 import threading
@@ -39,14 +40,16 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True)
-def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
+def narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is piped has no width."""
+    monkeypatch.setenv("COLUMNS", "20")
 
 
 def test_without_a_body_it_shows_the_endpoints(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["explain", f"--url={url}"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "pool epp, endpoints: 3, requests in flight: 1"
+    assert lines[0] == f"pool epp, pid {os.getpid()}, at {url}"
+    assert lines[1] == "endpoints: 3, requests in flight: 1"
     assert sum("512 of 64,000" in line for line in lines) == 1
     assert [line.split()[0] for line in lines if line.startswith("10.") and " ago" in line] == list(ENDPOINTS)
 
@@ -60,7 +63,7 @@ def test_a_body_becomes_a_table_with_the_pick_marked_and_one_sentence(
     printed = capsys.readouterr().out
     lines = printed.splitlines()
     for title in ("queue-", "scorer ×2", "gpu-prefix", "×1", "cpu-prefix", "×0.5", "total"):
-        assert title in " ".join(lines[1:4])
+        assert title in " ".join(lines[2:5])
     rows = [line.split()[0] for line in lines if line.startswith(("→", "2.", " ")) and "8000 " in line]
     assert rows == ["→", "2.", rows[2]], "the pick, the fallback, the rest"
     (picked,) = [line for line in lines if line.startswith("→")]
@@ -74,19 +77,23 @@ def test_a_body_becomes_a_table_with_the_pick_marked_and_one_sentence(
 
 def test_a_prompt_will_do(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["explain", f"--url={url}", "--model=m", "--prompt", "hello"]) == 0
-    assert "/v1/completions, model m, about" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"pool epp, pid {os.getpid()}, at {url}"
+    assert lines[1].startswith("/v1/completions, model m, about")
 
 
 def test_messages_are_asked_about_as_chat(url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "body.json"
     file.write_text(json.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}]}))
     assert cli.main(["explain", f"--url={url}", "--body", str(file)]) == 0
-    assert capsys.readouterr().out.startswith("/v1/chat/completions, ")
+    assert capsys.readouterr().out.splitlines()[1].startswith("/v1/chat/completions, ")
 
 
 def test_a_request_that_would_be_refused_is_exit_code_1(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["explain", f"--url={url}", "--prompt=x", "--subset=10.9.9.9"]) == 1
-    assert "A client would get status 503 ServiceUnavailable." in capsys.readouterr().out
+    *_, reason, status = capsys.readouterr().out.splitlines()
+    assert reason.endswith("serving the request.")
+    assert status == "A client would get status 503 ServiceUnavailable."
 
 
 def test_a_closed_port_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

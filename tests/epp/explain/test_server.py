@@ -242,7 +242,7 @@ def test_a_body_beyond_the_limit_is_refused() -> None:
     scenario(work, exchange=ExchangeSettings(max_request_bytes=4096))
 
 
-def test_the_default_port_may_be_taken_and_a_chosen_one_may_not() -> None:
+def test_the_default_port_may_be_taken_and_a_chosen_one_may_not(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         with socket.socket() as taken:
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -253,6 +253,10 @@ def test_the_default_port_may_be_taken_and_a_chosen_one_may_not() -> None:
                 pass  # somebody else has taken it, which will do
             async with running(debug=DebugOptions()) as (app, http):
                 assert app.debug_port not in (0, DEBUG_PORT)
+                [warning] = [
+                    r.getMessage() for r in caplog.records if r.levelname == "WARNING" and "9091" in r.msg % r.args
+                ]
+                assert warning.endswith(f"tierwise explain --url http://{LOOPBACK}:{app.debug_port}")
                 async with http.get("/") as response:
                     assert "POST /debug/explain" in await response.text()
         with socket.create_server((LOOPBACK, 0)) as taken:

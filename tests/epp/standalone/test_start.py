@@ -283,6 +283,15 @@ def test_one_command_starts_both_and_a_signal_stops_both(caplog: pytest.LogCaptu
     assert picker.exposed == {"tierwise_envoy_restarts": [((), 0)], "tierwise_endpoints_file_errors": [((), 0)]}
 
 
+def test_that_nothing_says_what_to_route_to_comes_before_a_port_that_is_taken() -> None:
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        command = [sys.executable, "-m", "epp.cli", "standalone", f"--host={LOOPBACK}"]
+        port = f"--port={taken.getsockname()[1]}"
+        done = subprocess.run([*command, port], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "nothing says where the endpoints are: pass --endpoint HOST:PORT" in done.stderr
+
+
 @pytest.mark.e2e
 def test_what_cannot_start_leaves_nothing_running() -> None:
     picker = Picker()
