@@ -1,8 +1,8 @@
-"""Does reading a body cost in proportion to its size, whatever it is made of?
+"""Does any body stop the picker for long, whatever it is made of?
 
-Bodies that a client made to cost much, at three sizes, with a model to be rewritten: a row whose cost for a MiB grows
-with the size would be a way to stop the picker. A dash is a refusal before the body was decoded. CPU time of this
-thread, best of three. Run: ``python -m benchmarks.body_shapes [--json]``.
+Bodies that a client made to cost much, with a model to be rewritten: three sizes, and the largest that is read (up to
+31 MiB), where a limit stands just above. An ``r`` is a refusal, which costs, too. CPU time of this thread, best of
+three. Run: ``python -m benchmarks.body_shapes [--json]``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ import time
 
 from epp.errors import BadRequest
 from epp.parsers import PARSERS, ByPath
+from epp.parsers.grpc_body import frame
+from epp.parsers.vllmgrpc import GENERATE
 
 MIB = 1 << 20
-SIZES = (1, 4, 16)
+SIZES = (1, 4, 31)
 CHAT, COMPLETION, MESSAGES = "/v1/chat/completions", "/v1/completions", "/v1/messages"
+RESPONSES = "/v1/responses"
 
 SHAPES: dict[str, tuple[str, bytes, bytes, bytes]] = {
     "one text": (COMPLETION, b'{"model":"m","prompt":"', b"lorem ipsum ", b'"}'),
@@ -40,25 +43,64 @@ SHAPES: dict[str, tuple[str, bytes, bytes, bytes]] = {
     "unknown keys": (COMPLETION, b'{"prompt":"x",', b'"a":1,', b'"model":"m"}'),
     "whitespace": (COMPLETION, b'{"prompt":"x",', b"\n\t ", b'"model":"m"}'),
     "whitespace after keys": (COMPLETION, b'{"prompt":"x",', b'"a"    :    1,', b'"model":"m"}'),
+    "four media a part": (
+        CHAT, b'{"model":"m","messages":[{"content":[', b'{"uuid":1,"file":1,"thinking":1,"file_id":1},', b'""]}]}',
+    ),
+    "an image a part": (CHAT, b'{"model":"m","messages":[{"content":[', b'{"image_url":"a"},', b'""]}]}'),
+    "text parts": (CHAT, b'{"model":"m","messages":[{"content":[', b'{"text":"a"},', b'""]}]}'),
+    "unknown parts": (CHAT, b'{"model":"m","messages":[{"content":[', b'{"a":1},', b'{}]}]}'),
+    "items": (RESPONSES, b'{"model":"m","input":[', b'{"type":"x","call_id":"a","output":1},', b"{}]}"),
+    "text blocks": (
+        MESSAGES, b'{"model":"m","messages":[{"role":"user","content":[', b'{"type":"text","text":"a"},', b"{}]}]}",
+    ),
+    "tools": (CHAT, b'{"model":"m","messages":[{"content":"x"}],"tools":[', b'{"a":["b"]},', b"{}]}"),
+    "models deeper": (COMPLETION, b'{"model":"m","prompt":"x","z":[', b'{"model":1},', b"1]}"),
+    "minified code": (COMPLETION, b'{"model":"m","prompt":"', b'if(a){b[c]=\\"x\\";d(e,f)}\\n', b'"}'),
+    "code, and models deeper": (
+        COMPLETION, b'{"model":"m","z":{"model":1},"prompt":"', b'if(a){b[c]=\\"x\\";d(e,f)}', b'"}',
+    ),
+    "backslashes": (COMPLETION, b'{"model":"m","prompt":"', b"\\\\", b'"}'),
+    "one image": (CHAT, b'{"model":"m","messages":[{"content":[{"image_url":"', b"iVBORw0KGgo", b'"}]}]}'),
+    "hashes by gRPC": (GENERATE, b"\x1a\x02\x08\x01", b"\x32\x02\x1a\x00", b""),
+    "token ids by gRPC": (GENERATE, b"", b"\x1a\x06\x12\x04\1\1\1\1", b""),
     "deep, unknown": (COMPLETION, b'{"model":"m","prompt":"x","z":', b"[", b""),
 }  # fmt: skip
 
 
-def cost_ms(parsers: ByPath, shape: str, mib: int) -> float | None:
-    """CPU milliseconds for one MiB; None when the body is refused before it is decoded."""
+def body_of(shape: str, count: int) -> tuple[str, bytes]:
+    """Path and body, with the filler so many times."""
     path, before, filler, after = SHAPES[shape]
-    body = before + filler * (mib * MIB // len(filler)) + after
-    best = float("inf")
+    body = before + filler * count + after
+    return path, frame(body) if path == GENERATE else body
+
+
+def cost(parsers: ByPath, shape: str, count: int) -> tuple[float, bool]:
+    """CPU milliseconds, and whether the body is read."""
+    path, body = body_of(shape, count)
+    best, is_read = float("inf"), True
     for _ in range(3):
         gc.collect()
         began = time.thread_time()
         try:
             parsers.parse(path, body, "another")
-        except BadRequest as error:
-            if "at most" in str(error):
-                return None
+        except BadRequest:
+            is_read = False
         best = min(best, time.thread_time() - began)
-    return best * 1000 / mib
+    return best * 1000, is_read
+
+
+def largest(parsers: ByPath, shape: str) -> int:
+    """How many fillers the largest body has that is read."""
+    path, filler = SHAPES[shape][0], SHAPES[shape][2]
+    read, refused = 0, SIZES[-1] * MIB // len(filler) + 1
+    while refused - read > 1:
+        middle = (read + refused) // 2
+        try:
+            parsers.parse(path, body_of(shape, middle)[1], "another")
+            read = middle
+        except BadRequest:
+            refused = middle
+    return read
 
 
 def main() -> None:
@@ -67,14 +109,19 @@ def main() -> None:
     arguments.add_argument("--json", action="store_true")
     as_json = arguments.parse_args().json
     parsers = ByPath([parser() for parser in PARSERS])
-    rows = {shape: [cost_ms(parsers, shape, mib) for mib in SIZES] for shape in SHAPES}
+    rows: dict[str, list[tuple[float, float, bool]]] = {}
+    for shape, (_, _, filler, _) in SHAPES.items():
+        counts = [mib * MIB // len(filler) for mib in SIZES] + [largest(parsers, shape)]
+        rows[shape] = [(count * len(filler) / MIB, *cost(parsers, shape, count)) for count in counts]
     if as_json:
-        print(json.dumps({"sizes_mib": SIZES, "ms_per_mib": rows, "python": platform.python_version()}))
+        print(json.dumps({"mib_ms_read": rows, "python": platform.python_version()}))
         return
-    print(f"CPU ms for a MiB of body; CPython {platform.python_version()}")
-    print(f"{'made of':24s}" + "".join(f"{mib:>6d} MiB" for mib in SIZES))
+    print(f"CPU ms for a body; r: refused; CPython {platform.python_version()}")
+    print(f"{'made of':24s}" + "".join(f"{mib:>6d} MiB" for mib in SIZES) + "   the largest that is read")
     for shape, costs in rows.items():
-        print(f"{shape:24s}" + "".join(f"{'-' if cost is None else format(cost, '.2f'):>10s}" for cost in costs))
+        cells = [f"{ms:.1f}{' ' if is_read else 'r'}" for _, ms, is_read in costs]
+        print(f"{shape:24s}" + "".join(f"{cell:>10s}" for cell in cells) + f" {costs[-1][0]:>10.2f} MiB")
+    print(f"the most of all: {max(ms for costs in rows.values() for _, ms, _ in costs):.1f} ms")
 
 
 if __name__ == "__main__":

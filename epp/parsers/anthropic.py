@@ -21,19 +21,19 @@ from epp.parsers.canonical import (
     ABSENT,
     FIELD,
     MESSAGE,
+    MOST_PIECES,
+    Out,
     Rendered,
     add_raw,
     add_stranger,
-    digest_of,
     encoded,
     is_given,
+    too_many_pieces,
 )
 from epp.parsers.json_body import Body, JsonParser
 
 BILLING = "x-anthropic-billing-header"
 """Begins a system text that Claude Code sends with another value each time; engines take it out."""
-
-Out = list["bytes | msgspec.Raw"]
 
 
 class Block(msgspec.Struct, gc=False):
@@ -75,7 +75,8 @@ class CountTokens(Body):
     def prompts(self, stranger: bytes = b"") -> list[Rendered]:
         if not self.messages:
             raise BadRequest("`messages` must hold at least one message")
-        out: Out = []
+        check_blocks(self.messages)
+        out = Out()
         add_raw(out, b"K", self.chat_template_kwargs)
         if self.tools:
             add_tools(out, self.tools)
@@ -90,6 +91,14 @@ class Messages(CountTokens):
     """POST /v1/messages."""
 
     computes: ClassVar[bool] = True
+
+
+def check_blocks(messages: list[Turn]) -> None:
+    """Raises: BadRequest when a request has too many messages and blocks, those in results of tools too."""
+    blocks = [block for turn in messages if type(turn.content) is list for block in turn.content]
+    nested = sum([len(block.content) for block in blocks if type(block.content) is list])
+    if (count := len(messages) + len(blocks) + nested) > MOST_PIECES:
+        raise too_many_pieces(count)
 
 
 def joined_text(system: str | list[Block] | None) -> str:
@@ -173,7 +182,7 @@ def add_block(out: Out, block: Block, stranger: bytes) -> None:
     elif kind == "thinking" and block.thinking is not None:
         out += (FIELD, b"r", encoded(block.thinking))
     elif kind == "redacted_thinking" and block.data is not None:
-        out += (FIELD, b"q", digest_of(encoded(block.data)))
+        out.add_media(b"q", encoded(block.data))
     elif is_call(block) and block.name is not None:
         out += (FIELD, b"u", encoded(block.id or ""), FIELD, b"m", encoded(block.name))
         add_raw(out, b"j", block.input)
@@ -182,7 +191,7 @@ def add_block(out: Out, block: Block, stranger: bytes) -> None:
         add_result(out, block, stranger)
         out += (FIELD, b"y")
     elif kind in ("image", "document") and is_given(block.source):
-        out += (FIELD, b"M" if kind == "image" else b"N", digest_of(block.source))
+        out.add_media(b"M" if kind == "image" else b"N", block.source)
         for tag, text in titles(block):
             out += (FIELD, tag, encoded(text))
     else:

@@ -17,11 +17,13 @@ import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
 
 from epp.errors import BadRequest
+from epp.parsers.structure import MOST_VALUES
 
 MESSAGE = b"\xff"
 FIELD = b"\xfe"
@@ -49,6 +51,21 @@ class Rendered(NamedTuple):
         return -(-len(self.data) // BYTES_PER_TOKEN) + self.more_tokens
 
 
+class Out(list["bytes | msgspec.Raw"]):
+    """A prompt's bytes in pieces, few of which may be digests."""
+
+    media = 0
+
+    def add_media(self, tag: bytes, content: bytes | msgspec.Raw) -> None:
+        """Append what names media. Raises: BadRequest when there are too many."""
+        self.media += 1
+        if self.media > MOST_MEDIA:
+            raise BadRequest(
+                f"the request holds too many images, files, thoughts or ids of such: at most {MOST_MEDIA:,} are read"
+            )
+        self.extend((FIELD, tag, digest_of(content)))
+
+
 class Part(msgspec.Struct, gc=False):
     """One piece of a message's content; which fields are set depends on ``type``."""
 
@@ -68,7 +85,7 @@ class Part(msgspec.Struct, gc=False):
     file_id: msgspec.Raw = ABSENT
 
 
-MEDIA = (
+TAGGED = (
     ("image_url", b"I"),
     ("input_audio", b"A"),
     ("audio_url", b"U"),
@@ -82,6 +99,14 @@ MEDIA = (
     ("file_url", b"L"),
     ("file_id", b"J"),
 )
+media_of = attrgetter(*(field for field, _ in TAGGED))
+MEDIA = tuple(tag for _, tag in TAGGED)
+NO_MEDIA = (ABSENT,) * len(MEDIA)
+
+MOST_PIECES = 20_000
+"""Messages of a request and the parts of their contents, together. Guess: ten times what the longest agents send."""
+MOST_MEDIA = 10_000
+"""Images, files, thoughts and names of such: each costs a digest. Guess: more than any engine takes."""
 
 
 ITEMS = frozenset(("message", "function_call", "function_call_output", "reasoning"))
@@ -116,7 +141,11 @@ def render_text(text: str) -> Rendered:
 
 
 def render_tokens(ids: Sequence[int], field: str) -> Rendered:
-    """A prompt of token ids. Raises: BadRequest naming ``field`` when one is not an unsigned 32-bit number."""
+    """A prompt of token ids. Raises: BadRequest naming ``field`` when one is not an unsigned 32-bit number, or
+    they are too many.
+    """
+    if len(ids) > MOST_VALUES:
+        raise BadRequest(f"`{field}` holds {len(ids):,} token ids; at most {MOST_VALUES:,} are read")
     try:
         packed = array("I", ids)
     except OverflowError as error:
@@ -139,14 +168,15 @@ def apart(kind: bytes, *values: msgspec.Raw) -> bytes:
 
 
 def render_chat(
-    head: Iterable[tuple[bytes, msgspec.Raw]], messages: Iterable[Message], stranger: bytes = b""
+    head: Iterable[tuple[bytes, msgspec.Raw]], messages: Sequence[Message], stranger: bytes = b""
 ) -> Rendered:
     """A conversation: what holds for the whole of it, then its messages; ``stranger`` in place of what is unknown.
 
     Raises: UnicodeDecodeError when a raw value is not UTF-8 (it could contain a separator). Unfamiliar when
-    ``stranger`` is needed and empty.
+    ``stranger`` is needed and empty. BadRequest when there is too much of it.
     """
-    out: list[bytes | msgspec.Raw] = []
+    check_pieces(messages)
+    out = Out()
     for tag, raw in head:
         if raw is not ABSENT:
             add_raw(out, tag, raw)
@@ -155,7 +185,19 @@ def render_chat(
     return Rendered(b"chat", b"".join(out))
 
 
-def add_message(out: list[bytes | msgspec.Raw], message: Message, stranger: bytes) -> None:
+def check_pieces(messages: Sequence[Message]) -> None:
+    """Raises: BadRequest when a request has too many messages and parts."""
+    count = len(messages) + sum([len(message.content) for message in messages if type(message.content) is list])
+    if count > MOST_PIECES:
+        raise too_many_pieces(count)
+
+
+def too_many_pieces(count: int) -> BadRequest:
+    """The refusal of a request of ``count`` messages and parts."""
+    return BadRequest(f"the request has {count:,} messages and parts of messages; at most {MOST_PIECES:,} are read")
+
+
+def add_message(out: Out, message: Message, stranger: bytes) -> None:
     """Append one message. (Fields are tried one by one, not in a loop: a conversation has hundreds of messages.)"""
     out += (MESSAGE, (message.role or message.type or "").encode())
     if message.name:
@@ -184,7 +226,7 @@ def add_message(out: list[bytes | msgspec.Raw], message: Message, stranger: byte
         add_item(out, message, stranger)
 
 
-def add_item(out: list[bytes | msgspec.Raw], item: Message, stranger: bytes) -> None:
+def add_item(out: Out, item: Message, stranger: bytes) -> None:
     """Append what only the items of a Responses request have."""
     if item.type not in ITEMS:
         add_stranger(out, stranger)
@@ -196,7 +238,7 @@ def add_item(out: list[bytes | msgspec.Raw], item: Message, stranger: bytes) -> 
     add_raw(out, b"s", item.summary)
 
 
-def add_part(out: list[bytes | msgspec.Raw], part: str | Part, stranger: bytes) -> None:
+def add_part(out: Out, part: str | Part, stranger: bytes) -> None:
     """Append one content part. A lone text part is the same prompt as a plain string, and gives the same bytes."""
     text = part if isinstance(part, str) else part.text
     if text is not None:
@@ -206,15 +248,16 @@ def add_part(out: list[bytes | msgspec.Raw], part: str | Part, stranger: bytes) 
     before = len(out)
     if part.refusal is not None:
         out += (FIELD, b"x", encoded(part.refusal))
-    for field, tag in MEDIA:
-        raw = getattr(part, field)
-        if is_given(raw):
-            out += (FIELD, tag, digest_of(raw))
+    media = media_of(part)
+    if media != NO_MEDIA:
+        for tag, raw in zip(MEDIA, media, strict=True):
+            if raw is not ABSENT and is_given(raw):
+                out.add_media(tag, raw)
     if text is None and len(out) == before:
         add_stranger(out, stranger)
 
 
-def add_stranger(out: list[bytes | msgspec.Raw], stranger: bytes) -> None:
+def add_stranger(out: Out, stranger: bytes) -> None:
     """Append what stands for something unknown. Raises: Unfamiliar when there is nothing to stand for it."""
     if not stranger:
         raise Unfamiliar
@@ -226,7 +269,7 @@ def digest_of(raw: bytes | msgspec.Raw) -> bytes:
     return blake2b(raw, digest_size=16).hexdigest().encode()
 
 
-def add_raw(out: list[bytes | msgspec.Raw], tag: bytes, raw: msgspec.Raw) -> None:
+def add_raw(out: Out, tag: bytes, raw: msgspec.Raw) -> None:
     """Append a JSON value as the client wrote it."""
     if is_given(raw):
         str(raw, "utf-8")  # raises when it is not

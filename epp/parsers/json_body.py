@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
-from random import randrange
 from typing import ClassVar
 
 import msgspec
@@ -17,20 +16,11 @@ from epp.parsers.by_path import LONGEST_SHOWN, longest_suffix
 from epp.parsers.canonical import Rendered, Unfamiliar, digest_of
 from epp.parsers.identity import identity
 from epp.parsers.rewrite import with_model
+from epp.parsers.structure import check_structure
 from scorers.base import NoParameters, Prompt
 
 LONGEST_MODEL = 1024
 """Characters."""
-
-LARGE_BYTES = 1 << 20
-"""Smaller bodies cannot hold enough to matter, and are not looked at before they are decoded."""
-
-SAMPLE_EVERY = 61
-"""Bytes. A prime, and no sampled place is known beforehand: what is dense cannot hide between them."""
-
-MOST_BRACKETS, MOST_QUOTES = 500_000, 2_000_000
-"""In a large body, those in texts too: an empty message of 3 bytes becomes an object of 200, and an empty text of 3 one
-of 50. Guess: a hundred times what today's longest contexts hold."""
 
 
 class Body(msgspec.Struct):
@@ -85,7 +75,7 @@ class JsonParser(Parser[NoParameters]):
             tuple(prompts),
             max(1, sum([one.tokens for one in rendered])) if prompts else 1,
             bool(read.stream),
-            with_model(body, target) if target != model else None,
+            with_model(body, target, named=True) if target != model else None,
         )
 
     def _find(self, path: str) -> msgspec.json.Decoder[Body]:
@@ -100,8 +90,7 @@ class JsonParser(Parser[NoParameters]):
 
 def decode(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
     """Decode ``body``. Raises: BadRequest for whatever is wrong with it."""
-    if len(body) > LARGE_BYTES:
-        check_size(body)
+    check_structure(body)
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -112,19 +101,6 @@ def decode(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
         raise BadRequest(f"the request body is not UTF-8: {error}") from error
     except RecursionError as error:
         raise BadRequest("the request body is nested too deeply") from error
-
-
-def check_size(body: bytes) -> None:
-    """Raises: BadRequest when ``body`` would take many times its size to hold decoded."""
-    sample = body[randrange(SAMPLE_EVERY) :: SAMPLE_EVERY]
-    sampled_brackets, sampled_quotes = sample.count(b"{") + sample.count(b"["), sample.count(b'"')
-    if 2 * SAMPLE_EVERY * sampled_brackets < MOST_BRACKETS and 2 * SAMPLE_EVERY * sampled_quotes < MOST_QUOTES:
-        return  # far from it: to count them all would take longer than to decode the body
-    brackets, quotes = body.count(b"{") + body.count(b"["), body.count(b'"')
-    if brackets > MOST_BRACKETS:
-        raise BadRequest(f"the request body has {brackets:,} opening brackets; at most {MOST_BRACKETS:,} are read")
-    if quotes > MOST_QUOTES:
-        raise BadRequest(f"the request body has {quotes:,} quotation marks; at most {MOST_QUOTES:,} are read")
 
 
 def models(read: Body, target_model: str | None, *, required: bool) -> tuple[str, str]:

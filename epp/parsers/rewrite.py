@@ -6,43 +6,72 @@ import re
 
 import msgspec
 
-# A string, or a bracket. Everything between them (numbers, literals, commas, colons) says nothing about nesting.
-TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[{}\[\]]', re.DOTALL)
-COLON = re.compile(rb"\s*:\s*")
+from epp.errors import BadRequest
+from epp.parsers.structure import pieces, without_escapes
+
+TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 NULL = b"null"
-SPELLINGS = (b'"model"', b"\\u006")
+PLAIN, ESCAPED = b'"model"', b"u006"
+"""A key that is ``model`` has one of these. (The backslash is left out: texts may be full of them, which slows a
+search.)"""
+LONGEST_KEY = len(r"\u006d\u006f\u0064\u0065\u006c")
+"""Bytes of the longest way to spell ``model``."""
+MOST_MODELS = 100
+"""Times that a body may name its model."""
+BETWEEN = frozenset((b":", b",", b": ", b", "))
+"""What mostly stands between two texts, and opens and closes nothing."""
 
 
-def with_model(body: bytes, model: str) -> bytes:
+def with_model(body: bytes, model: str, *, named: bool = False) -> bytes:
     """Replace the value of every ``model`` key of the top-level object (of a repeated key, readers use the last), or
-    add one.
+    add one. ``named``: it is known to have one that is a text.
 
     ``body`` must be valid JSON, an object, whose ``model`` is a string, null or absent: the caller has parsed it.
+    Raises: BadRequest when it names its model very often, or has too many texts.
     """
     value = msgspec.json.encode(model)
-    # Where the key may stand again, in plain letters and with escapes; each looked for once between two finds.
-    again = [(spelling, 0) for spelling in SPELLINGS]
     out: list[bytes] = []
-    copied = depth = 0
-    tokens = TOKEN.finditer(body)
-    for token in tokens:
-        first = body[token.start()]
-        if first in b"{[":
-            depth += 1
-        elif first in b"}]":
-            depth -= 1
-        elif depth == 1 and (colon := COLON.match(body, token.end())) and names_model(token.group()):
-            at = colon.end()
-            end = at + len(NULL) if body.startswith(NULL, at) else next(tokens).end()
-            out += (body[copied:at], value)
-            copied = end
-            again = [(spelled, at if at >= copied else body.find(spelled, copied)) for spelled, at in again]
-            again = [(spelled, at) for spelled, at in again if at >= 0]
-            if not again:
-                break
+    copied = 0
+    for at, end in values_of_model(body, named=named):
+        out += (body[copied:at], value)
+        copied = end
     if not out:
         return with_first_key(body, value)
     return b"".join((*out, body[copied:]))
+
+
+def values_of_model(body: bytes, *, named: bool) -> list[tuple[int, int]]:
+    """Where the values of the top-level object's ``model`` keys begin and end. Raises: BadRequest."""
+    first = body.find(PLAIN)
+    again = body.find(PLAIN, first + 1) if first >= 0 else -1
+    escaped = ESCAPED in body
+    if first < 0 and not escaped:
+        return []
+    if named and again < 0 and not escaped:  # there is one, and nothing else that it could be
+        colon = body.index(b":", first)
+        began = body.index(b'"', colon)
+        text_there = TEXT.match(body, began)
+        return [(began, text_there.end())] if text_there else []
+    found: list[tuple[int, int]] = []
+    split = pieces(without_escapes(body))
+    ended = depth = 0
+    for index in range(0, len(split) - 1, 2):
+        between, text = split[index : index + 2]
+        if between not in BETWEEN:
+            depth += between.count(b"{") + between.count(b"[") - between.count(b"}") - between.count(b"]")
+        began = ended + len(between)
+        ended = began + len(text) + 2
+        if depth != 1 or not names_model(text, body, began, ended):
+            continue
+        after = split[index + 2].lstrip()
+        if not after.startswith(b":"):
+            continue  # a value
+        if len(found) == MOST_MODELS:
+            raise BadRequest(f"the request body names `model` too often: {MOST_MODELS} times at most; name it once")
+        rest = after[1:].lstrip()
+        value = ended + len(split[index + 2]) - len(rest)
+        found.append((value, value + (len(NULL) if rest else len(split[index + 3]) + 2)))
+    return found
 
 
 def with_first_key(body: bytes, value: bytes) -> bytes:
@@ -53,6 +82,11 @@ def with_first_key(body: bytes, value: bytes) -> bytes:
     return b"".join((body[:at], b'"model":', value, comma, rest))
 
 
-def names_model(key: bytes) -> bool:
-    """Whether a JSON string spells ``model``, in plain letters or with escapes."""
-    return key == b'"model"' or (b"\\" in key and msgspec.json.decode(key, type=str) == "model")
+def names_model(bare: bytes, body: bytes, began: int, ended: int) -> bool:
+    """Whether the JSON string ``body[began:ended]`` spells ``model``, in plain letters or with escapes."""
+    if bare == b"model":
+        return True
+    if b"\\u" not in bare or len(bare) > LONGEST_KEY:
+        return False
+    key: str = msgspec.json.decode(body[began:ended], type=str)
+    return key == "model"
