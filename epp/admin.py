@@ -7,15 +7,15 @@ import asyncio
 import gzip
 import ssl
 from collections.abc import Callable
-from typing import cast
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
+from epp.http_port import HttpPort
 from epp.readiness import Readiness
 from epp.telemetry import Exposition, Frozen
-from epp.wire.door import Door, Factory, Report, nobody, open_door
+from epp.wire.door import Report, nobody
 
 COMPRESS_FROM_BYTES = 4096
 """Shorter answers cost more to compress than to send. A guess."""
@@ -27,13 +27,11 @@ class Admin:
 
     def __init__(self, exposition: Exposition, readiness: Callable[[], Readiness], *, report: Report = nobody) -> None:
         """``report`` hears of the connections that fail before they are any."""
-        self._report = report
         self._exposition = exposition
         of_process = CollectorRegistry()
         self._of_process = [make(registry=of_process) for make in (ProcessCollector, PlatformCollector, GCCollector)]
         self._readiness = readiness
-        self._runner: web.AppRunner | None = None
-        self._door: Door | None = None
+        self._port = HttpPort(report)
         self._tls: ssl.SSLContext | None = None
 
     def encrypt(self, context: ssl.SSLContext) -> None:
@@ -50,25 +48,11 @@ class Admin:
                 web.get("/readyz", self._readyz),
             ]
         )
-        runner = web.AppRunner(app, access_log=None, handle_signals=False)
-        await runner.setup()
-        try:
-            factory = cast("Factory", runner.server)
-            self._door = await open_door(factory, host, port, tls=self._tls, report=self._report, http1=True)
-        except BaseException:
-            await runner.cleanup()
-            raise
-        self._runner = runner
-        return self._door.port
+        return await self._port.open(app, host, port, self._tls)
 
     async def stop(self) -> None:
         """Close the port and every connection."""
-        if self._door is not None:
-            self._door.close()
-            self._door.abandon()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        await self._port.close()
 
     async def _metrics(self, request: web.Request) -> web.Response:
         accept, encodings = request.headers.get("Accept", ""), request.headers.get("Accept-Encoding", "")

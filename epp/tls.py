@@ -64,10 +64,14 @@ def metrics_context(options: MetricsTlsOptions, certificate: Certificate) -> ssl
     Raises: ConfigError naming the flag, or the file that cannot be used.
     """
 
+    # Read once: that it is gone when a certificate is renewed must not keep the new one out.
+    authorities = None if options.client_ca_file is None else _authorities(options.client_ca_file)
+
     def make(pair: Pair) -> ssl.SSLContext:
         context = _context(options.tls, pair, "http/1.1")
-        if options.client_ca_file is not None:
-            _ask_for_certificates(context, options.client_ca_file)
+        if authorities is not None:
+            context.load_verify_locations(cadata=authorities)
+            context.verify_mode = ssl.CERT_REQUIRED
         return context
 
     return _following(certificate, make)
@@ -156,13 +160,14 @@ def _context(options: TlsOptions, pair: Pair, protocol: str) -> ssl.SSLContext:
     return context
 
 
-def _ask_for_certificates(context: ssl.SSLContext, client_ca_file: Path) -> None:
-    """Let only clients in that have a certificate of ``client_ca_file``."""
+def _authorities(file: Path) -> str:
+    """The certificates in ``file``, of which a client must have one. Raises: ConfigError when there are none."""
     try:
-        context.load_verify_locations(client_ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"--metrics-client-ca-file={client_ca_file}: cannot be used: {error}") from error
-    context.verify_mode = ssl.CERT_REQUIRED
+        text = file.read_bytes().decode("ascii", "ignore")  # comments may have any bytes, certificates have not
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=text)
+    except (OSError, ValueError, ssl.SSLError) as error:
+        raise ConfigError(f"--metrics-client-ca-file={file}: cannot be used: {error}") from error
+    return text
 
 
 def _openssl(name: str) -> str:

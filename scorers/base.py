@@ -90,7 +90,7 @@ class CachedPrefix(msgspec.Struct):
     """Contiguous tokens held from the start of each prompt, summed; endpoints that hold nothing are absent."""
 
 
-class Request(msgspec.Struct):
+class Request(msgspec.Struct, weakref=True):
     """One inference request as the plugins see it. Only the director and the producers write to it."""
 
     id: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Annotated
+from weakref import ref
 
 import msgspec
 
@@ -36,14 +37,15 @@ class NoHitLruScorer(Scorer[NoHitLruParameters]):
         super().__init__(parameters, name)
         self._served: OrderedDict[str, int] = OrderedDict()
         self._picks = 0
-        self._cold: Request | None = None  # the request scored last, if it was cold: its pick follows in the same step
+        # The request scored last, if it was cold. Its pick follows in the same step, or it is gone: it is not kept.
+        self._cold: ref[Request] | None = None
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
         """One score per candidate, by how long ago it was given a cold request."""
         if self._has_hit(request, candidates):
             self._cold = None
             return [0.5] * len(candidates)
-        self._cold = request
+        self._cold = ref(request)
         last = len(candidates) - 1
         if last < 1:
             return [1.0] * len(candidates)
@@ -56,7 +58,7 @@ class NoHitLruScorer(Scorer[NoHitLruParameters]):
 
     def picked(self, request: Request, candidate: Candidate) -> None:
         """Remember the endpoint of a cold request as the most recent."""
-        if request is not self._cold:
+        if self._cold is None or self._cold() is not request:
             return
         self._cold = None
         self._picks += 1

@@ -23,13 +23,9 @@ class PickerParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """The choice and its fallbacks, which a proxy walks when the choice does not answer."""
 
 
-class MaxScorePicker(Picker[PickerParameters]):
-    """The highest total score; of equals the one with the fewest requests of ours in flight, then a random one.
+class DrawingPicker(Picker[PickerParameters]):
+    """A picker that draws lots, from its own generator unless it is given one."""
 
-    A random tie-break alone sends bursts of cold requests to the same endpoint too often.
-    """
-
-    type_name = "max-score-picker"
     Parameters = PickerParameters
 
     def __init__(
@@ -37,6 +33,15 @@ class MaxScorePicker(Picker[PickerParameters]):
     ) -> None:
         super().__init__(parameters, name)
         self._random = random or Random()
+
+
+class MaxScorePicker(DrawingPicker):
+    """The highest total score; of equals the one with the fewest requests of ours in flight, then a random one.
+
+    A random tie-break alone sends bursts of cold requests to the same endpoint too often.
+    """
+
+    type_name = "max-score-picker"
 
     def pick(self, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:
         """Positions of the best ``max_num_of_endpoints`` candidates, best first."""
@@ -68,24 +73,17 @@ class MaxScorePicker(Picker[PickerParameters]):
         return self._random.choice([i for i, load in enumerate(loads) if load == fewest])
 
 
-class RandomPicker(Picker[PickerParameters]):
+class RandomPicker(DrawingPicker):
     """A random choice and random fallbacks, whatever the scores: the baseline to compare with."""
 
     type_name = "random-picker"
-    Parameters = PickerParameters
-
-    def __init__(
-        self, parameters: PickerParameters | None = None, name: str = "", random: Random | None = None
-    ) -> None:
-        super().__init__(parameters, name)
-        self._random = random or Random()
 
     def pick(self, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:  # noqa: ARG002
         """Distinct positions in random order."""
         return self._random.sample(range(len(candidates)), min(self.parameters.max_num_of_endpoints, len(candidates)))
 
 
-class WeightedRandomPicker(Picker[PickerParameters]):
+class WeightedRandomPicker(DrawingPicker):
     """A random choice, each endpoint as likely as its share of all scores; fallbacks in the same way of those left.
 
     Endpoints that score 0 or less come after all others, in random order.
@@ -95,13 +93,6 @@ class WeightedRandomPicker(Picker[PickerParameters]):
     """
 
     type_name = "weighted-random-picker"
-    Parameters = PickerParameters
-
-    def __init__(
-        self, parameters: PickerParameters | None = None, name: str = "", random: Random | None = None
-    ) -> None:
-        super().__init__(parameters, name)
-        self._random = random or Random()
 
     def pick(self, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:
         """Distinct positions, drawn by score."""

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Protocol
+from weakref import ref
 
 from scorers.base import Candidate, Request
 
@@ -125,14 +126,15 @@ class RememberedHere:
     def __init__(self, headers: Sequence[str], table: SessionTable) -> None:
         self._headers = tuple([header.lower() for header in headers])
         self.table = table
-        self._placed: Request | None = None  # its endpoint was among the candidates; its pick follows in the same step
+        # Its endpoint was among the candidates. Its pick follows in the same step, or it is gone: it is not kept.
+        self._placed: ref[Request] | None = None
 
     def position(self, request: Request, candidates: Sequence[Candidate]) -> int | None:
         """As the protocol says."""
         session = self._session(request)
         endpoint = None if session is None else self.table.endpoint(session, request.received_s)
         place = None if endpoint is None else find(endpoint, candidates)
-        self._placed = None if place is None else request
+        self._placed = None if place is None else ref(request)
         return place
 
     def picked(self, request: Request, candidate: Candidate) -> None:
@@ -141,7 +143,8 @@ class RememberedHere:
         if session is None:
             return
         now = request.received_s
-        endpoint = self.table.endpoint(session, now) if request is self._placed else None
+        placed = self._placed is not None and self._placed() is request
+        endpoint = self.table.endpoint(session, now) if placed else None
         self._placed = None
         self.table.bind(session, endpoint or identity_of(candidate), now)
 

@@ -7,7 +7,7 @@ from enum import Enum
 
 import msgspec
 
-from scorers.base import Candidate, Filter, Request, Scorer
+from scorers.base import Candidate, Filter, Plugin, Request, Scorer
 from scorers.ranges import check_range, check_written
 from scorers.session import Affinity, CarriedByClients, RememberedHere, SessionTable
 
@@ -81,18 +81,36 @@ def affinity_of(parameters: SessionAffinityParameters) -> Affinity:
     return RememberedHere([source.header for source in ids.sources], table)
 
 
-class SessionAffinityScorer(Scorer[SessionAffinityParameters]):
+class _Affine(Plugin[SessionAffinityParameters]):
+    """What is common to the wish and the rule: the strategy, which is told of picks and has its say in responses."""
+
+    Parameters = SessionAffinityParameters
+
+    def __init__(self, parameters: SessionAffinityParameters | None = None, name: str = "") -> None:
+        super().__init__(parameters, name)
+        self.affinity = affinity_of(self.parameters)
+
+    def picked(self, request: Request, candidate: Candidate) -> None:
+        """Note the pick."""
+        self.affinity.picked(request, candidate)
+
+    @property
+    def sets_response_headers(self) -> bool:
+        """Only where clients carry the session."""
+        return self.affinity.tells_clients
+
+    def response_headers(self, request: Request, candidate: Candidate) -> Mapping[str, str]:  # noqa: ARG002
+        """The session's header, where clients carry it."""
+        return self.affinity.response_headers(candidate)
+
+
+class SessionAffinityScorer(_Affine, Scorer[SessionAffinityParameters]):
     """Score the session's endpoint 1 and the others 0; 0 for all where there is no session, or its endpoint is gone.
 
     Reads: Request.headers, received_s; Candidate.name, address.
     """
 
     type_name = "session-affinity-scorer"
-    Parameters = SessionAffinityParameters
-
-    def __init__(self, parameters: SessionAffinityParameters | None = None, name: str = "") -> None:
-        super().__init__(parameters, name)
-        self.affinity = affinity_of(self.parameters)
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
         """One score per candidate."""
@@ -102,47 +120,16 @@ class SessionAffinityScorer(Scorer[SessionAffinityParameters]):
             scores[position] = 1.0
         return scores
 
-    def picked(self, request: Request, candidate: Candidate) -> None:
-        """Note the pick."""
-        self.affinity.picked(request, candidate)
 
-    @property
-    def sets_response_headers(self) -> bool:
-        """Only where clients carry the session."""
-        return self.affinity.tells_clients
-
-    def response_headers(self, request: Request, candidate: Candidate) -> Mapping[str, str]:  # noqa: ARG002
-        """The session's header, where clients carry it."""
-        return self.affinity.response_headers(candidate)
-
-
-class SessionAffinityFilter(Filter[SessionAffinityParameters]):
+class SessionAffinityFilter(_Affine, Filter[SessionAffinityParameters]):
     """Keep the session's endpoint only; everything where there is no session, or its endpoint is gone.
 
     Reads: Request.headers, received_s; Candidate.name, address.
     """
 
     type_name = "session-affinity-filter"
-    Parameters = SessionAffinityParameters
-
-    def __init__(self, parameters: SessionAffinityParameters | None = None, name: str = "") -> None:
-        super().__init__(parameters, name)
-        self.affinity = affinity_of(self.parameters)
 
     def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
         """The session's endpoint, or everything."""
         position = self.affinity.position(request, candidates)
         return candidates if position is None else [candidates[position]]
-
-    def picked(self, request: Request, candidate: Candidate) -> None:
-        """Note the pick."""
-        self.affinity.picked(request, candidate)
-
-    @property
-    def sets_response_headers(self) -> bool:
-        """Only where clients carry the session."""
-        return self.affinity.tells_clients
-
-    def response_headers(self, request: Request, candidate: Candidate) -> Mapping[str, str]:  # noqa: ARG002
-        """The session's header, where clients carry it."""
-        return self.affinity.response_headers(candidate)

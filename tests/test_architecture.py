@@ -15,7 +15,7 @@ PACKAGES = ("epp", "scorers", "kvengine")
 
 # Each heavy library and the one module or folder that may import it.
 HOME = {
-    "aiohttp": ("epp/scrape/", "epp/admin.py", "epp/explain/", "epp/sim/", "epp/demo/"),
+    "aiohttp": ("epp/scrape/", "epp/admin.py", "epp/http_port.py", "epp/explain/", "epp/sim/", "epp/demo/"),
     "betterproto2": ("epp/standalone/",),
     "cel": ("epp/expressions.py",),
     "click": ("epp/cli.py",),

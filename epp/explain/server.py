@@ -23,6 +23,7 @@ from epp.explain.effective import effective, plugin_states
 from epp.explain.endpoints import PoolState, pool_state
 from epp.explain.explainer import Explainer
 from epp.explain.explanation import AnsweredBy, Explanation
+from epp.http_port import HttpPort
 from epp.ledger import Ledger
 from epp.options import DEBUG_PORT, DebugOptions
 from epp.pool import Pool
@@ -56,7 +57,7 @@ class DebugServer:
         self._options = options
         self._scrapes = scrapes
         self._max_request_bytes = max_request_bytes
-        self._runner: web.AppRunner | None = None
+        self._port = HttpPort()
 
     async def open(self, debug: DebugOptions) -> int:
         """Listen where ``debug`` says; returns the port. Raises: ConfigError."""
@@ -92,21 +93,11 @@ class DebugServer:
                 web.get("/", _how),
             ]
         )
-        runner = web.AppRunner(app, access_log=None, handle_signals=False)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, host, port).start()
-        except BaseException:
-            await runner.cleanup()
-            raise
-        self._runner = runner
-        return int(runner.addresses[0][1])
+        return await self._port.open(app, host, port)
 
     async def stop(self) -> None:
         """Close the port and every connection."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        await self._port.close()
 
     async def _endpoints(self, _: web.Request) -> web.Response:
         return self._answer(pool_state(self._pool, self._ledger, self._plan(), self._scrapes))

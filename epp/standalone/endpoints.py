@@ -52,11 +52,14 @@ class EndpointsFile:
     endpoint, requests for it go to the others in turn.
     """
 
-    def __init__(self, path: Path, addresses: Sequence[str]) -> None:
+    def __init__(
+        self, path: Path, addresses: Sequence[str], *, retry_s: float = RETRY_S, look_every_s: float = LOOK_EVERY_S
+    ) -> None:
         """Write the file with the endpoints that the pool has already."""
         self.failures = 0
         """Times the file could not be written."""
         self._path = path
+        self._retry_s, self._look_every_s = retry_s, look_every_s
         self._addresses = dict.fromkeys(addresses)
         self._changed = asyncio.Event()
         write_endpoints(path, list(self._addresses))
@@ -82,7 +85,7 @@ class EndpointsFile:
     async def _write_changes(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY_S):
+                async with asyncio.timeout(self._look_every_s):
                     await self._changed.wait()
             if not self._changed.is_set() and self._path.exists():
                 continue
@@ -95,8 +98,8 @@ class EndpointsFile:
                 await asyncio.to_thread(write_endpoints, self._path, list(self._addresses))
             except OSError as error:  # a full disk, perhaps; until then the proxy knows the endpoints as they were
                 self.failures += 1
-                log.error("%s: %s; trying again in %g s", self._path, error.strerror or error, RETRY_S)  # noqa: TRY400
-                await asyncio.sleep(RETRY_S)
+                log.error("%s: %s; trying again in %g s", self._path, error.strerror or error, self._retry_s)  # noqa: TRY400
+                await asyncio.sleep(self._retry_s)
                 self._changed.set()
             except Exception:
                 self._changed.set()  # the chore begins again, with what was to be written

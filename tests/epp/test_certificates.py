@@ -26,7 +26,7 @@ from epp.certificates import Certificate
 from epp.config.build import build
 from epp.errors import ConfigError
 from epp.options import MetricsTlsOptions, TlsOptions, Transport
-from epp.tls import write_self_signed
+from epp.tls import metrics_certificate, metrics_context, write_self_signed
 
 LOOPBACK = "127.0.0.1"
 PATIENCE_S = 20.0
@@ -238,6 +238,45 @@ def test_the_metrics_port_lets_in_only_clients_of_the_named_authorities(
             for wrong in (stranger, None):
                 with pytest.raises((aiohttp.ClientError, ssl.SSLError, ConnectionError)):
                     await metrics(app, server / "tls.crt", wrong)
+
+    asyncio.run(scenario())
+
+
+def test_a_renewed_certificate_is_shown_though_the_authorities_file_is_gone(
+    issued: list[Path], clients: tuple[Path, Path], mounted: Path
+) -> None:
+    client, stranger = clients
+    authorities = mounted.parent / "ca.crt"
+    authorities.write_bytes("# Straße\n".encode("latin-1") + (client / "tls.crt").read_bytes())
+    in_place(mounted, issued[0])
+    options = MetricsTlsOptions(cert_dir=mounted, client_ca_file=authorities)
+    certificate = metrics_certificate(options)
+    context = metrics_context(options, certificate)
+    authorities.unlink()
+    in_place(mounted, issued[1])
+    assert certificate.look()
+    assert context.verify_mode is ssl.CERT_REQUIRED
+
+    async def ask(port: int, folder: Path) -> bytes:
+        trusting = ssl.create_default_context(cafile=str(issued[1] / "tls.crt"))
+        trusting.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+        reader, writer = await asyncio.open_connection("localhost", port, ssl=trusting)
+        try:
+            return await reader.read(2)
+        except (ssl.SSLError, ConnectionError):
+            return b""
+        finally:
+            writer.close()
+
+    def answer(_: object, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"ok")
+        writer.close()
+
+    async def scenario() -> None:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context) as server:
+            port = server.sockets[0].getsockname()[1]
+            assert await ask(port, client) == b"ok"
+            assert await ask(port, stranger) == b""
 
     asyncio.run(scenario())
 

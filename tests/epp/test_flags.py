@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from epp import arguments, cli, flags
-from epp.errors import ConfigError
 from epp.options import (
     CheckOptions,
     DebugOptions,
@@ -421,12 +420,14 @@ def test_what_follows_two_dashes_is_no_flag() -> None:
     assert arguments.normalise(["-v=1", "--", "-v=2"], flags.SERVE) == ["--v=1", "--", "-v=2"]
 
 
-def test_a_refusal_by_the_program_is_one_sentence(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(options: ServeOptions) -> int:
-        raise ConfigError("picker.yaml: plugins[0].type: missing")
-
-    monkeypatch.setattr(sys.modules["epp.serve"], "run_serve", refuse)
-    assert refused("serve") == "tierwise serve: picker.yaml: plugins[0].type: missing"
+def test_a_refusal_by_the_program_is_one_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    missing = tmp_path / "request.json"
+    assert cli.main(["explain", f"--body={missing}"]) == cli.USAGE_ERROR
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("tierwise explain: ")
+    assert str(missing) in printed.err
+    assert printed.err.count("\n") == 1
 
 
 def test_a_missing_extra_is_one_sentence(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -445,9 +446,13 @@ def test_a_missing_extra_is_one_sentence(refused: Callable[..., str], monkeypatc
     )
 
 
-def test_the_exit_code_is_the_programs_own(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["epp.sim.cli"], "run_sim", lambda options: 3)
-    assert cli.main(["sim"]) == 3
+def test_the_exit_code_is_the_programs_own(tmp_path: Path) -> None:
+    deprecated = tmp_path / "picker.yaml"
+    deprecated.write_text(
+        "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: EndpointPickerConfig\nplugins: []\n"
+    )
+    assert cli.main(["check", f"--config-file={deprecated}"]) == 0
+    assert cli.main(["check", f"--config-file={deprecated}", "--strict"]) == 1
 
 
 @pytest.mark.parametrize("program", cli.PROGRAMS, ids=lambda program: program.name)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from inspect import signature
 from random import Random
 from typing import Any
+from weakref import ref
 
 import msgspec
 import pytest
@@ -17,9 +19,11 @@ from epp.config.kinds import known_kinds
 from epp.explain.trial import rehearse
 from epp.pool import Endpoint, EngineMetrics, Pool
 from epp.scheduler import Profile
-from scorers.base import Candidate, Filter, Picker, Prompt, Request, Scorer
+from scorers.base import Candidate, Filter, Picker, Prompt, Request, Scorer, Slot
+from scorers.no_hit_lru import NoHitLruScorer
 from scorers.pickers import MaxScorePicker
 from scorers.queue import QueueScorer
+from scorers.session_affinity import SessionAffinityFilter, SessionAffinityParameters, SessionAffinityScorer, Strategy
 from tests.epp.doubles import Only
 
 
@@ -141,3 +145,22 @@ def test_a_struct_of_plain_data_comes_out_of_every_plugins_state() -> None:
     plugins = (*stage.profile.producers, *stage.profile.filters, *(s for s, _ in stage.profile.scorers))
     for plugin in plugins:
         msgspec.json.encode(plugin.state())
+
+
+def test_what_was_asked_about_is_not_kept() -> None:
+    ids = SessionAffinityParameters(strategy=Strategy.SESSION_ID)
+    scorers = [NoHitLruScorer(), SessionAffinityScorer(ids)]
+    profile = Profile([SessionAffinityFilter(ids)], [], [(scorer, 1.0) for scorer in scorers], MaxScorePicker())
+    candidates = [Candidate(Slot(n), f"10.0.0.{n}:8000") for n in range(3)]
+
+    def asked() -> Request:
+        return msgspec.structs.replace(request(1), headers={"x-session-id": "s"})
+
+    first = asked()
+    profile.picked(first, profile.schedule(first, candidates).chosen[0])
+    about = asked()
+    gone = ref(about)
+    assert rehearse(profile, about, candidates).schedule is not None
+    del about
+    gc.collect()
+    assert gone() is None

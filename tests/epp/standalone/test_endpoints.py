@@ -7,8 +7,6 @@ import json
 import shutil
 from pathlib import Path
 
-import pytest
-
 from epp.pool import Endpoint, Pool
 from epp.standalone.endpoints import EndpointsFile, write_endpoints
 from tests.e2e.background import until
@@ -57,12 +55,10 @@ def test_it_follows_the_pool(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_write_that_fails_is_counted_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epp.standalone.endpoints.RETRY_S", 0.01)
-
+def test_a_write_that_fails_is_counted_and_tried_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         folder, pool = tmp_path / "here", Pool()
-        file = EndpointsFile(folder / "e.json", [])
+        file = EndpointsFile(folder / "e.json", [], retry_s=0.01)
         pool.listeners.append(file)
         shutil.rmtree(folder)
         folder.touch()  # now no file can be made in it
@@ -76,12 +72,10 @@ def test_a_write_that_fails_is_counted_and_tried_again(tmp_path: Path, monkeypat
     asyncio.run(scenario())
 
 
-def test_a_file_that_was_tidied_up_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epp.standalone.endpoints.LOOK_EVERY_S", 0.01)
-
+def test_a_file_that_was_tidied_up_comes_back(tmp_path: Path) -> None:
     async def scenario() -> None:
         path = tmp_path / "here" / "e.json"
-        file = EndpointsFile(path, ["10.0.0.7:8000"])
+        file = EndpointsFile(path, ["10.0.0.7:8000"], look_every_s=0.01)
         shutil.rmtree(path.parent)
         await until(path.exists)
         assert listed(path) == [("10.0.0.7", 8000)]
