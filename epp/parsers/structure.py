@@ -92,7 +92,7 @@ def without_escapes(body: bytes) -> bytes:
     """
     if b"\\" not in body:
         return body
-    if counted(body, (b"\\",), MOST_ESCAPES) > MOST_ESCAPES:
+    if len(body) > MOST_ESCAPES and counted(body, (b"\\",), MOST_ESCAPES) > MOST_ESCAPES:
         raise too_many(f"{MOST_ESCAPES:,} backslashes beside much structure")
     # In a run of backslashes each second one is what the one before it names; after these, only others name quotes.
     return body.replace(b"\\\\", b"__").replace(b'\\"', b"__")
