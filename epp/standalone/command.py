@@ -30,29 +30,22 @@ def run_standalone(options: StandaloneOptions) -> int:
     """Run the command; the process's exit status."""
     repeats = logs.set_up(options.log)
 
+    async def start(options: StandaloneOptions) -> App:
+        app = await start_picker(options)
+        app.expose(repeats.readings)
+        collect_rarely()
+        return app
+
     async def work(stop: asyncio.Event) -> None:
-        app = prepare(options)  # what it is to do comes before the question of ports
-
-        async def start(_: StandaloneOptions) -> App:
-            await app.start()
-            app.expose(repeats.readings)
-            collect_rarely()
-            return app
-
+        if options.config_file is None and options.config_text is None:
+            refuse_nowhere(options, None)  # what it is to do comes before the question of ports
         await standalone(options, start, stop)
 
     return run("tierwise standalone", lambda: until_signalled(work))
 
 
 async def start_picker(options: StandaloneOptions) -> App:
-    """The picker, serving. Raises: ConfigError."""
-    app = prepare(options)
-    await app.start()
-    return app
-
-
-def prepare(options: StandaloneOptions) -> App:
-    """The picker, before it serves. Raises: ConfigError, also where nothing says what to route to."""
+    """The picker, serving. Raises: ConfigError, also where nothing says what to route to."""
     watched = followed(options.config_file if options.watch_config else None)
 
     def read(before: Plan | None = None) -> Plan:
@@ -61,9 +54,17 @@ def prepare(options: StandaloneOptions) -> App:
 
     plan = read()
     announce(plan, options.notices, options.endpoints)
-    if not options.endpoints and options.endpoints_file is None and plan.discovery is None:
+    refuse_nowhere(options, plan)
+    app = App(plan, replace(settings(options), config_file=watched, reread=read))
+    await app.start()
+    return app
+
+
+def refuse_nowhere(options: StandaloneOptions, plan: Plan | None) -> None:
+    """Raises: ConfigError when neither the flags nor ``plan`` say where the endpoints are."""
+    discovered = plan is not None and plan.discovery is not None
+    if not options.endpoints and options.endpoints_file is None and not discovered:
         raise ConfigError("nothing says where the endpoints are: pass --endpoint HOST:PORT, or --endpoints-file FILE")
-    return App(plan, replace(settings(options), config_file=watched, reread=read))
 
 
 def settings(options: StandaloneOptions) -> Settings:
