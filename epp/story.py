@@ -10,12 +10,12 @@ import logging
 
 from epp.decision import Outcome, RequestHead
 from epp.errors import EppError
+from epp.request import REQUEST_ID
 from epp.scheduler import Schedule
 from scorers.base import Candidate, Request
 
 log = logging.getLogger(__name__)
 
-REQUEST_ID = "x-request-id"
 MAX_NAME = 128
 """Characters of a name that a client chose."""
 
