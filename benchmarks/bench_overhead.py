@@ -30,6 +30,7 @@ import psutil
 
 from benchmarks import step_cost
 from benchmarks.interval import median_interval
+from benchmarks.kvengine_transfer import transfer
 from benchmarks.two_pass import CPU_ENVIRONMENT
 from tests.vllm.model import Shape, make_model
 
@@ -71,17 +72,10 @@ class Engine:
 
 def start(model: Path, *, offload: bool) -> LLM:
     from vllm import LLM
-    from vllm.config import KVTransferConfig
 
     options: dict[str, Any] = {}
     if offload:
-        options["kv_transfer_config"] = KVTransferConfig(
-            kv_connector="KVEngineConnector",
-            kv_connector_module_path="kvengine.connector",
-            kv_role="kv_both",
-            kv_load_failure_policy="recompute",
-            kv_connector_extra_config={"max_local_cpu_size": 0.5, "chunk_size": CHUNK_TOKENS},
-        )
+        options["kv_transfer_config"] = transfer(max_local_cpu_size=0.5, chunk_size=CHUNK_TOKENS)
     return LLM(
         model=str(model), dtype="float32", enforce_eager=True, skip_tokenizer_init=True, block_size=32,
         max_model_len=2048, max_num_batched_tokens=2048, enable_prefix_caching=True, disable_log_stats=False, **options,

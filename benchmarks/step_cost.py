@@ -24,6 +24,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from benchmarks.kvengine_transfer import transfer
+
 BLOCK_TOKENS = 16
 CHUNK_TOKENS = 256
 PROMPT_TOKENS = 1024
@@ -55,18 +57,11 @@ class Row(NamedTuple):
 
 
 def config_of(model: Path, *, offload: bool, prefix_caching: bool = True) -> Any:
-    from vllm.config import KVTransferConfig
     from vllm.engine.arg_utils import EngineArgs
 
     options: dict[str, Any] = {}
     if offload:
-        options["kv_transfer_config"] = KVTransferConfig(
-            kv_connector="KVEngineConnector",
-            kv_connector_module_path="kvengine.connector",
-            kv_role="kv_both",
-            kv_load_failure_policy="recompute",
-            kv_connector_extra_config={"cpu_bytes_to_use": 1 << 30, "chunk_size": CHUNK_TOKENS},
-        )
+        options["kv_transfer_config"] = transfer(cpu_bytes_to_use=1 << 30, chunk_size=CHUNK_TOKENS)
     return EngineArgs(
         model=str(model), dtype="float32", enforce_eager=True, skip_tokenizer_init=True, block_size=BLOCK_TOKENS,
         max_model_len=4096, max_num_seqs=max(RUNNING), max_num_batched_tokens=max(RUNNING) * PROMPT_TOKENS,

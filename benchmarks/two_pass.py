@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from benchmarks.kvengine_transfer import transfer
 from kvengine.limits import GIB, grant
 
 if TYPE_CHECKING:
@@ -99,17 +100,10 @@ def texts(prompts: int, tokens: int) -> list[str]:
 def start(choice: Choice, gib: float | None) -> LLM:
     """The engine; with kvengine when it may have ``gib`` of host memory."""
     from vllm import LLM
-    from vllm.config import KVTransferConfig
 
     options = dict(choice.options)
     if gib is not None:
-        options["kv_transfer_config"] = KVTransferConfig(
-            kv_connector="KVEngineConnector",
-            kv_connector_module_path="kvengine.connector",
-            kv_role="kv_both",
-            kv_load_failure_policy="recompute",
-            kv_connector_extra_config={"max_local_cpu_size": gib, "chunk_size": 256},
-        )
+        options["kv_transfer_config"] = transfer(max_local_cpu_size=gib, chunk_size=256)
     return LLM(model=choice.model, max_model_len=MAX_MODEL_TOKENS, enable_prefix_caching=False, **options)
 
 
