@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from scorers.base import Candidate, Request
+from scorers.base import Candidate, Request, Tier
 
 if TYPE_CHECKING:
     from epp.telemetry.histogram import Histogram
@@ -95,7 +95,10 @@ class Usage(msgspec.Struct, frozen=True):
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    cached_tokens: int = 0
+    cached_tokens: int | None = None
+    """None for an engine that keeps it to itself, as vLLM does unless told otherwise."""
+    cached_by_tier: Mapping[Tier, int] = {}
+    """The same by tier, where the engine tells them apart."""
 
 
 @dataclass(slots=True)

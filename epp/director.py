@@ -22,6 +22,7 @@ from epp.decision import Decision, Outcome, RequestHead, RequestLabels, Usage
 from epp.eligible import allowed, fresh
 from epp.errors import EppError
 from epp.held import HeldBytes
+from epp.hindsight import observed, predicted, uncached_tokens
 from epp.ledger import Ledger
 from epp.parsers.base import Reader
 from epp.pool import Pool
@@ -30,7 +31,7 @@ from epp.request import MODEL_REWRITE, REQUEST_ID, fairness_id_of, first, reques
 from epp.scheduler import Profile, Timer
 from epp.tracing.trace import Trace
 from epp.tracing.tracer import Tracer
-from scorers.base import Candidate, Request
+from scorers.base import Candidate, Observation, Prediction, Request
 
 UNKNOWN = RequestLabels()
 """Of a request that was not understood."""
@@ -82,7 +83,9 @@ class Director:
         clock: Callable[[], float] = time.monotonic,
         choose: Callable[[Sequence[Candidate]], Candidate] = random.choice,
         held: HeldBytes | None = None,
+        learners: Sequence[Callable[[Observation], None]] = (),
     ) -> None:
+        """``learners`` are told of every request whose response was seen, as plugins that want it are."""
         self.telemetry = telemetry
         self.served_elsewhere = 0
         """Requests that another endpoint answered than the one picked: a fallback, or the proxy's own choice."""
@@ -95,6 +98,7 @@ class Director:
         self._tracer = tracer
         self._clock = clock
         self._choose = choose
+        self._learners = tuple(learners)
         self.use(parser, profile, admission, objectives or {})
 
     def use(self, parser: Reader, profile: Profile, admission: Admission | None, objectives: Mapping[str, int]) -> None:
@@ -103,6 +107,7 @@ class Director:
         self._objectives = objectives
         self._parser = parser
         self._profile = profile
+        self._observing = (*self._learners, profile.observed) if profile.observes else self._learners
         timers = self.telemetry.plugin
         profile.time_with(timers if self._tracer is None else self._tracer.timing(timers))
 
@@ -207,6 +212,8 @@ class Director:
             self._admission.ended(pick_id, labels, outcome)
         if self._tracer is not None:
             self._tracer.ended(pick_id, outcome)
+        if ticket.prediction is not None and outcome.served_by in (None, ticket.address):
+            self._observe(ticket.prediction, outcome)
         story.ended(pick_id, ticket.address, outcome)
         return True
 
@@ -232,6 +239,12 @@ class Director:
         """A request is over, and the access log is to say how it ended."""
         self._ledger.leave(pick_id, now)
 
+    def _observe(self, prediction: Prediction, outcome: Outcome) -> None:
+        observation = observed(prediction, outcome)
+        if observation is not None:
+            for learn in self._observing:
+                learn(observation)
+
     def _begun(self, head: RequestHead) -> tuple[str, Trace | None]:
         """What the engine is to be told of the trace, and the trace, if this request is traced."""
         return UNTRACED if self._tracer is None else self._tracer.begin(head, self._clock())
@@ -250,7 +263,11 @@ class Director:
         schedule = self._profile.schedule(request, candidates)
         chosen = schedule.chosen[0]
         now = self._clock()
-        pick_id = self._ledger.open(chosen, uncached_tokens(request, chosen), now, story=labels)
+        if self._observing:
+            prediction = predicted(request, chosen, now - (arrival.head.received_s or now))
+            pick_id = self._ledger.open(chosen, prediction.uncached_tokens, now, labels, prediction)
+        else:
+            pick_id = self._ledger.open(chosen, uncached_tokens(request, chosen), now, story=labels)
         self._profile.picked(request, chosen)
         seconds = self._clock() - began
         self.telemetry.decided(labels, request, chosen, seconds)
@@ -269,13 +286,3 @@ class Director:
         if tracer is not None and arrival.trace is not None:
             tracer.placed(arrival.trace, decision, began, len(candidates))
         return decision
-
-
-def uncached_tokens(request: Request, chosen: Candidate) -> int:
-    """Prompt tokens that ``chosen`` holds in no tier and must compute."""
-    held, slot = 0, chosen.slot
-    for cached in request.cached.values():
-        tokens = cached.tokens.get(slot, 0)
-        if tokens > held:  # a third of what ``max`` takes
-            held = tokens
-    return max(0, request.prompt_tokens - held)

@@ -18,7 +18,7 @@ import msgspec
 
 from epp.decision import Cause
 from epp.pool import Pool
-from scorers.base import Candidate, Slot
+from scorers.base import Candidate, Prediction, Slot
 
 LEASE_S = 3600.0
 """A guess: longer than any answer takes that somebody still waits for."""
@@ -46,6 +46,8 @@ class Ticket(msgspec.Struct, frozen=True):
     uncached_tokens: int
     story: object
     """What the opener wants back at the end."""
+    prediction: Prediction | None = None
+    """What was known of the endpoint at the pick; None once another one answers, or when nobody wants to learn."""
 
 
 _NONE: OrderedDict[int, Ticket] = OrderedDict()
@@ -104,12 +106,19 @@ class Ledger:
         """Addresses with picks that have not ended."""
         return len(self._by_address)
 
-    def open(self, candidate: Candidate, uncached_tokens: int, now: float, story: object = None) -> int:
-        """Count a pick of ``candidate``; returns its id."""
+    def open(
+        self,
+        candidate: Candidate,
+        uncached_tokens: int,
+        now: float,
+        story: object = None,
+        prediction: Prediction | None = None,
+    ) -> int:
+        """Count a pick of ``candidate``; returns its id. Its ticket has ``story`` and ``prediction`` at the end."""
         pick_id = self._next_id
         self._next_id += 1
         address = candidate.address
-        self._count(pick_id, Ticket(candidate.slot, address, now, uncached_tokens, story))
+        self._count(pick_id, Ticket(candidate.slot, address, now, uncached_tokens, story, prediction))
         return pick_id
 
     def answering(self, pick_id: int) -> None:

@@ -96,7 +96,7 @@ def located(text: str, field: str) -> Expression:
 def fields_of(usage: Usage) -> dict[str, object]:
     """``usage`` as expressions see it: under the names of OpenAI's API, whoever reported it."""
     prompt, completion = float(usage.prompt_tokens), float(usage.completion_tokens)
-    details = {"cached_tokens": float(usage.cached_tokens)}
+    details = {"cached_tokens": float(usage.cached_tokens or 0)}
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,

@@ -21,7 +21,7 @@ import msgspec
 from epp.decision import Usage
 from epp.errors import Saturated
 from epp.reporting import Report, RequestAttributeReporter
-from scorers.base import Candidate, Filter, Picker, Plugin, Producer, Request, Scorer
+from scorers.base import Candidate, Filter, Observation, Picker, Plugin, Producer, Request, Scorer
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +98,7 @@ class Profile:
         self._scoring = [(s, weight, timers("Scorer", s.type_name, s.name)) for s, weight in self.scorers]
         self._picking = timers("Picker", self.picker.type_name, self.picker.name)
         self._learning = timed("PreRequest", learners)
+        self._observing = [plugin for plugin in plugins if type(plugin).observed is not Plugin.observed]
         self._heading = [plugin for plugin in plugins if plugin.sets_response_headers]
 
     def schedule(self, request: Request, candidates: Sequence[Candidate]) -> Schedule:
@@ -120,6 +121,19 @@ class Profile:
             now = clock()
             took(now - began)
             began = now
+
+    @property
+    def observes(self) -> bool:
+        """Whether any plugin learns from what was seen of responses."""
+        return bool(self._observing)
+
+    def observed(self, observation: Observation) -> None:
+        """Tell every plugin that learns of a request that has ended."""
+        for plugin in self._observing:
+            try:
+                plugin.observed(observation)
+            except Exception:
+                self._failed(plugin)
 
     @property
     def sets_response_headers(self) -> bool:

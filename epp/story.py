@@ -69,7 +69,7 @@ def ended(pick_id: int, address: str, outcome: Outcome) -> None:
         fields |= {
             "prompt_tokens": outcome.usage.prompt_tokens,
             "completion_tokens": outcome.usage.completion_tokens,
-            "cached_tokens": outcome.usage.cached_tokens,
+            "cached_tokens": outcome.usage.cached_tokens or 0,
         }
     if outcome.errors:
         fields["errors"] = ",".join(outcome.errors)

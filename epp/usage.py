@@ -41,14 +41,15 @@ class Reported(msgspec.Struct):
     cached_tokens: int | None = None
 
     def usage(self) -> Usage:
-        """The same, under one name each; what was not said is 0."""
+        """The same, under one name each; what was not said is 0, or None for what was cached."""
         details = self.prompt_tokens_details or self.input_tokens_details or Details()
         # Anthropic counts apart what was read from a cache and what was written to one.
-        read, written = self.cache_read_input_tokens or 0, self.cache_creation_input_tokens or 0
+        read, written = self.cache_read_input_tokens, self.cache_creation_input_tokens
+        cached = (said for said in (details.cached_tokens, self.cached_tokens, read) if said is not None)
         return Usage(
-            prompt_tokens=(self.prompt_tokens or self.input_tokens or 0) + read + written,
+            prompt_tokens=(self.prompt_tokens or self.input_tokens or 0) + (read or 0) + (written or 0),
             completion_tokens=self.completion_tokens or self.output_tokens or 0,
-            cached_tokens=details.cached_tokens or self.cached_tokens or read,
+            cached_tokens=next(cached, None),
         )
 
     def after(self, earlier: Reported | None) -> Reported:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import ClassVar, Generic, NewType, TypeVar
+from typing import ClassVar, Generic, NamedTuple, NewType, TypeVar
 
 import msgspec
 
@@ -28,6 +28,19 @@ class Tier(Enum):
     STORAGE = "storage"
 
     __hash__ = object.__hash__  # members are equal only to themselves; Enum's own is Python code, three times as slow
+
+
+class Mode(Enum):
+    """How it is known what an endpoint holds, the best first."""
+
+    PRECISE = "precise"
+    """The engine tells each block that it keeps or drops."""
+    HORIZON = "horizon"
+    """The engine tells how far eviction has come, and we remember what we sent when."""
+    APPROXIMATE = "approximate"
+    """We keep our own LRU of what we sent, as large as the tier."""
+
+    __hash__ = object.__hash__
 
 
 class LoraState(msgspec.Struct, frozen=True):
@@ -88,6 +101,8 @@ class CachedPrefix(msgspec.Struct):
     """Tokens in the full blocks of all prompts: what could be held at most."""
     tokens: Mapping[Slot, int]
     """Contiguous tokens held from the start of each prompt, summed; endpoints that hold nothing are absent."""
+    modes: Mapping[Slot, Mode] = {}
+    """How that is known; of endpoints that are absent it is ``Mode.APPROXIMATE``."""
 
 
 class Request(msgspec.Struct, weakref=True):
@@ -117,6 +132,59 @@ class Request(msgspec.Struct, weakref=True):
     """What the prefix cache found, kept until the pick is recorded. Nobody else's."""
 
 
+class Held(NamedTuple):
+    """What was believed, at the pick, of one tier of the endpoint chosen."""
+
+    tier: Tier
+    tokens: int
+    """Contiguous tokens of the request's prompts, from their start; also those that a faster tier holds, too."""
+    mode: Mode
+
+
+class Prediction(msgspec.Struct, frozen=True):
+    """What was known at the pick of a request and of the endpoint chosen, kept until the request ends."""
+
+    candidate: Candidate
+    """The endpoint as it was just before the pick: what was in flight there was ahead of this request."""
+    held: tuple[Held, ...]
+    """One for each tier that a producer speaks of, fastest first."""
+    prompt_tokens: int
+    """``Request.prompt_tokens``: at least 1, perhaps an estimate."""
+    waited_s: float = 0.0
+    """From the request's arrival to the pick."""
+
+    @property
+    def held_tokens(self) -> int:
+        """What the endpoint holds in any tier."""
+        return max([held.tokens for held in self.held], default=0)
+
+    @property
+    def uncached_tokens(self) -> int:
+        """What the endpoint must compute."""
+        return max(0, self.prompt_tokens - self.held_tokens)
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """What was seen of a finished request, beside what was predicted of it. Whatever nobody saw is None."""
+
+    prediction: Prediction
+    status: int | None = None
+    """Of HTTP."""
+    streaming: bool = False
+    """Whether the response was streamed: else ``ttft_s`` is the time to the whole answer."""
+    ttft_s: float | None = None
+    """From the pick to the first byte of the response's body."""
+    duration_s: float | None = None
+    """From the pick to the end."""
+    prompt_tokens: int | None = None
+    """As the engine counts them."""
+    cached_tokens: int | None = None
+    """Of those, what the engine had cached; None too for an engine that does not say."""
+    cached_by_tier: Mapping[Tier, int] = {}
+    """The same by the tier that it was taken from, each token once; empty for an engine that does not say."""
+    output_tokens: int | None = None
+
+
 class NoParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """For plugins that take none."""
 
@@ -140,6 +208,13 @@ class Plugin(Generic[P]):
     def picked(self, request: Request, candidate: Candidate) -> None:
         """Note that ``request`` goes to ``candidate``; called once, in the same step as the pick. For those that
         remember."""
+
+    def observed(self, observation: Observation) -> None:
+        """Learn from a request that has ended and whose response was seen; called once, for those that learn.
+
+        All responses are seen where they pass the picker, else a sample of them; never one that another endpoint
+        answered than the one picked.
+        """
 
     @property
     def sets_response_headers(self) -> bool:

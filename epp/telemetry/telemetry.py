@@ -111,7 +111,7 @@ class Telemetry:
             return
         observe = series.observe
         observe(tables.INPUT_TOKENS, usage.prompt_tokens)
-        observe(tables.CACHED_TOKENS, usage.cached_tokens)
+        observe(tables.CACHED_TOKENS, usage.cached_tokens or 0)
         observe(tables.OUTPUT_TOKENS, usage.completion_tokens)
         if usage.completion_tokens > 0 and outcome.duration_s is not None:
             observe(tables.NTPOT, outcome.duration_s / usage.completion_tokens)

@@ -19,7 +19,7 @@ from epp.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
 from epp.pb.processing_mode_pb2 import ProcessingMode
 from epp.pool import Endpoint, EngineMetrics, Pool
 from epp.scheduler import Profile
-from scorers.base import Candidate, Filter, NoParameters, Request, Slot
+from scorers.base import Candidate, Filter, NoParameters, Observation, Prediction, Request, Slot
 from scorers.pickers import MaxScorePicker
 from scorers.queue import QueueScorer
 
@@ -43,8 +43,15 @@ class RecordingLedger(Ledger):
         self.closed: list[tuple[int, Cause]] = []
 
     @override
-    def open(self, candidate: Candidate, uncached_tokens: int, now: float, story: object = None) -> int:
-        pick_id = super().open(candidate, uncached_tokens, now, story)
+    def open(
+        self,
+        candidate: Candidate,
+        uncached_tokens: int,
+        now: float,
+        story: object = None,
+        prediction: Prediction | None = None,
+    ) -> int:
+        pick_id = super().open(candidate, uncached_tokens, now, story, prediction)
         self.picks.append(uncached_tokens)
         return pick_id
 
@@ -155,7 +162,13 @@ class Gate:
 class World:
     """A director over endpoints of which the first has no queue and each other one a longer one."""
 
-    def __init__(self, endpoints: int = 2, profile: Profile | None = None, admission: Admission | None = None) -> None:
+    def __init__(
+        self,
+        endpoints: int = 2,
+        profile: Profile | None = None,
+        admission: Admission | None = None,
+        learners: Sequence[Callable[[Observation], None]] = (),
+    ) -> None:
         self.pool = Pool()
         self.ledger = RecordingLedger(self.pool)
         self.telemetry = Telemetry()
@@ -163,7 +176,9 @@ class World:
         for c in self.pool.candidates():
             self.pool.observe(c.slot, EngineMetrics(waiting=1000 * c.slot), began_at=0)
         profile = profile or Profile([], [], [(QueueScorer(), 1.0)], MaxScorePicker())
-        self.director = Director(OpenAIParser(), profile, self.pool, self.ledger, self.telemetry, admission=admission)
+        self.director = Director(
+            OpenAIParser(), profile, self.pool, self.ledger, self.telemetry, admission=admission, learners=learners
+        )
 
 
 def completion(prompt: str = "hello", **more: object) -> bytes:

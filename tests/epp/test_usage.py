@@ -131,3 +131,19 @@ def test_what_usage_does_not_say_is_zero() -> None:
     reader.feed(json.dumps({"usage": {"prompt_tokens": 3, "prompt_tokens_details": None}}).encode())
     reader.end()
     assert reader.usage == Usage(prompt_tokens=3)
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        (b'{"usage": {"prompt_tokens": 3}}', None),
+        (b'{"usage": {"prompt_tokens": 3, "prompt_tokens_details": null}}', None),
+        (b'{"usage": {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 0}}}', 0),
+        (b'{"usage": {"input_tokens": 3, "cache_read_input_tokens": 0}}', 0),
+    ],
+)
+def test_no_cached_tokens_are_something_else_than_none_that_were_told(said: bytes, meant: int | None) -> None:
+    reader = DocumentUsage()
+    reader.feed(said)
+    reader.end()
+    assert reader.usage == Usage(prompt_tokens=3, cached_tokens=meant)

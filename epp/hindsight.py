@@ -1,0 +1,50 @@
+"""What was predicted of a request at its pick, and what was seen of it at its end: for those who learn."""
+
+from __future__ import annotations
+
+from epp.decision import Outcome
+from scorers.base import Candidate, Held, Mode, Observation, Prediction, Request, Tier
+
+_FASTEST_FIRST = tuple(Tier)
+
+
+def predicted(request: Request, chosen: Candidate, waited_s: float) -> Prediction:
+    """What ``request``'s producers say of ``chosen``; of two that speak of one tier, the one that says more."""
+    slot = chosen.slot
+    found: dict[Tier, Held] = {}
+    for cached in request.cached.values():
+        tier, tokens = cached.tier, cached.tokens.get(slot, 0)
+        known = found.get(tier)
+        if known is None or tokens > known.tokens:
+            found[tier] = Held(tier, tokens, cached.modes.get(slot, Mode.APPROXIMATE))
+    held = tuple([found[tier] for tier in _FASTEST_FIRST if tier in found])
+    return Prediction(chosen, held, request.prompt_tokens, waited_s)
+
+
+def observed(prediction: Prediction, outcome: Outcome) -> Observation | None:
+    """What is known in the end; None where nothing of the response was seen."""
+    usage, ttft_s, duration_s = outcome.usage, outcome.ttft_s, outcome.duration_s
+    if usage is None and ttft_s is None:
+        return None
+    waited_s = prediction.waited_s
+    return Observation(
+        prediction,
+        outcome.status,
+        outcome.streaming,
+        None if ttft_s is None else max(0.0, ttft_s - waited_s),
+        None if duration_s is None else max(0.0, duration_s - waited_s),
+        None if usage is None else usage.prompt_tokens or None,
+        None if usage is None else usage.cached_tokens,
+        {} if usage is None else usage.cached_by_tier,
+        None if usage is None else usage.completion_tokens,
+    )
+
+
+def uncached_tokens(request: Request, chosen: Candidate) -> int:
+    """Prompt tokens that ``chosen`` holds in no tier and must compute."""
+    held, slot = 0, chosen.slot
+    for cached in request.cached.values():
+        tokens = cached.tokens.get(slot, 0)
+        if tokens > held:  # a third of what ``max`` takes
+            held = tokens
+    return max(0, request.prompt_tokens - held)
