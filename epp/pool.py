@@ -33,7 +33,7 @@ class PoolListener(Protocol):
         """Everything kept for ``slot`` is to be dropped: it may be reused at once."""
 
     def engine_reported(self, candidate: Candidate) -> None:
-        """The engine's block size or count became known, or changed."""
+        """The engine's block size or count, or what it says of its tiers, became known or changed."""
 
 
 class Pool:
@@ -102,12 +102,12 @@ class Pool:
         seat = self._seat(slot)
         if seat is None or began_at < seat.began_at:
             return
-        before = (seat.engine.block_tokens, seat.engine.gpu_blocks)
+        before = (seat.engine.block_tokens, seat.engine.gpu_blocks, seat.engine.tiers)
         if not seat.observe(engine, began_at):
             return
         candidate = self._changed(seat)
         self._eased()
-        if before != (engine.block_tokens, engine.gpu_blocks):
+        if before != (engine.block_tokens, engine.gpu_blocks, engine.tiers):
             for listener in self.listeners:
                 listener.engine_reported(candidate)
 

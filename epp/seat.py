@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from scorers.base import Candidate, LoraState, Slot
+from scorers.base import Candidate, LoraState, Slot, Tier, TierReport
 
 STEP_TOKENS = 8192
 """Prompt tokens that an engine computes in one step. Source: vLLM's default ``max_num_batched_tokens`` for online
@@ -46,6 +46,8 @@ class EngineMetrics(msgspec.Struct, frozen=True):
     lora: LoraState = LoraState()
     attributes: Mapping[str, float] = {}
     """Other numbers by name, as the configuration's ``customMetrics`` read them."""
+    tiers: Mapping[Tier, TierReport] = {}
+    """What it says of its tiers."""
     partial: bool = False
     """Whether ``waiting`` or ``running`` is not known, so that their sum is not how many requests the engine has."""
 
@@ -110,6 +112,7 @@ class Seat:
             engine.gpu_blocks,
             engine.lora,
             engine.attributes,
+            engine.tiers,
         )
 
     def pick(self, pick_id: int, uncached_tokens: int, now: float) -> None:

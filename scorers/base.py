@@ -43,6 +43,24 @@ class Mode(Enum):
     __hash__ = object.__hash__
 
 
+class TierReport(msgspec.Struct, frozen=True):
+    """What an engine says of one of its tiers; None for what it does not say. Units: its own tokens."""
+
+    capacity_tokens: int | None = None
+    """What the tier can hold; 0 where nothing is looked up in it."""
+    resident_tokens: int | None = None
+    """What it holds and can be found."""
+    horizon_s: float | None = None
+    """The latest last use of anything that was evicted, on the clock that picks are timed by, not on the engine's.
+    Minus infinity before the first eviction: everything that entered is there."""
+    store_after: int | None = None
+    """A prompt's tokens enter when computed for the so-manieth time; 0: nothing enters."""
+    stores_decoded: bool | None = None
+    """Whether generated tokens enter, too."""
+    block_tokens: int | None = None
+    """Kept or dropped together: a hit is a whole number of these."""
+
+
 class LoraState(msgspec.Struct, frozen=True):
     """Which LoRA adapters an engine has loaded or has requests waiting for."""
 
@@ -79,6 +97,8 @@ class Candidate(msgspec.Struct, frozen=True):
     lora: LoraState = LoraState()
     attributes: Mapping[str, float] = {}
     """Numbers of the endpoint by name, as the configuration's ``customMetrics`` read them."""
+    tiers: Mapping[Tier, TierReport] = {}
+    """What the engine says of its tiers; those that it does not speak of are absent."""
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -102,7 +122,8 @@ class CachedPrefix(msgspec.Struct):
     tokens: Mapping[Slot, int]
     """Contiguous tokens held from the start of each prompt, summed; endpoints that hold nothing are absent."""
     modes: Mapping[Slot, Mode] = {}
-    """How that is known; of endpoints that are absent it is ``Mode.APPROXIMATE``."""
+    """How that is known; of endpoints that are absent it is ``Mode.APPROXIMATE``. Nobody may change it: many requests
+    share it."""
 
 
 class Request(msgspec.Struct, weakref=True):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from epp.errors import ConfigError
 from epp.pool import Endpoint, EngineMetrics, Pool
-from scorers.base import Candidate, Slot
+from scorers.base import Candidate, Slot, Tier, TierReport
 
 
 def pool_of(*addresses: str) -> Pool:
@@ -124,6 +124,16 @@ def test_listeners_hear_of_cache_sizes_when_they_become_known_and_when_they_chan
     for blocks in (None, 100, 100, 200):
         pool.observe(Slot(0), EngineMetrics(gpu_blocks=blocks), began_at=1)
     assert listener.heard == [("reported", 0, "100"), ("reported", 0, "200")]
+
+
+def test_what_an_engine_says_of_its_tiers_reaches_decisions_and_listeners_when_it_changes() -> None:
+    pool, listener = pool_of("a:1"), Listener()
+    pool.listeners.append(listener)
+    for horizon_s in (1.0, 1.0, 2.0):
+        tiers = {Tier.CPU: TierReport(capacity_tokens=4096, horizon_s=horizon_s)}
+        pool.observe(Slot(0), EngineMetrics(tiers=tiers), began_at=horizon_s)
+        assert pool.candidates()[0].tiers == tiers
+    assert listener.heard == [("reported", 0, "None")] * 2
 
 
 def test_new_labels_reach_the_candidate_and_its_numbers_stay() -> None:
