@@ -1,7 +1,9 @@
 """Whether a request that was understood may go on now, must wait, or is refused.
 
-read ─► admit ─► place
-          └─► waits ─► resumed once: placed, or refused
+read ─► (token ids) ─► admit ─► place
+             └─► waits ─►└─► waits ─► resumed once: placed, or refused
+
+The step before, ``epp.tokens``, has the same kind of wait.
 """
 
 from __future__ import annotations
@@ -59,6 +61,9 @@ class Admission(Protocol):
 
         Raises: EppError when it is refused; nothing waits then.
         """
+
+    def patience_s(self) -> float:
+        """The longest that a request which comes now may ask a proxy to wait with it; 0 where nobody waits."""
 
     def placed(self, arrival: Arrival, pick_id: int, resume: Resume) -> None:
         """A request is in flight, and may be ended for others by calling ``resume`` with an error."""

@@ -1,7 +1,7 @@
 """From a request to a decision, and from its end back to the ledger.
 
     read: parse ─► Arrival
-    admit: now, later (``epp.admission``), or never
+    admit: tokenized if need be (``epp.tokens``), then now, later (``epp.admission``), or never
     place: candidates (pool, subset) ─► schedule ─► ledger.open ─► producers and scorers learn ─► Decision
 
 ``place`` is one call, so that no other request sees the same numbers before this one is counted.
@@ -29,6 +29,7 @@ from epp.pool import Pool
 from epp.reporting import Report
 from epp.request import MODEL_REWRITE, REQUEST_ID, fairness_id_of, first, request_of
 from epp.scheduler import Profile, Timer
+from epp.tokens.step import TokenStep
 from epp.tracing.trace import Trace
 from epp.tracing.tracer import Tracer
 from scorers.base import Candidate, Observation, Prediction, Request
@@ -84,6 +85,7 @@ class Director:
         choose: Callable[[Sequence[Candidate]], Candidate] = random.choice,
         held: HeldBytes | None = None,
         learners: Sequence[Callable[[Observation], None]] = (),
+        tokens: TokenStep | None = None,
     ) -> None:
         """``learners`` are told of every request whose response was seen, as plugins that want it are."""
         self.telemetry = telemetry
@@ -99,11 +101,22 @@ class Director:
         self._clock = clock
         self._choose = choose
         self._learners = tuple(learners)
-        self.use(parser, profile, admission, objectives or {})
+        self.use(parser, profile, admission, objectives or {}, tokens)
 
-    def use(self, parser: Reader, profile: Profile, admission: Admission | None, objectives: Mapping[str, int]) -> None:
-        """Read, admit and schedule by these, from the next request on; ``objectives`` are priorities by name."""
+    def use(
+        self,
+        parser: Reader,
+        profile: Profile,
+        admission: Admission | None,
+        objectives: Mapping[str, int],
+        tokens: TokenStep | None = None,
+    ) -> None:
+        """Read, tokenize, admit and schedule by these, from the next request on; ``objectives`` are priorities by name,
+        and what ``tokens`` lets through goes to ``admission``."""
         self._admission = admission
+        self._tokens = tokens
+        if tokens is not None:
+            tokens.admission = admission
         self._objectives = objectives
         self._parser = parser
         self._profile = profile
@@ -135,15 +148,18 @@ class Director:
         """Among whom a request may be placed now. Raises: NoEndpoints."""
         return fresh(allowed(self._pool.candidates(), head.subset))
 
-    def admit(self, arrival: Arrival, resume: Resume) -> Wait | None:
+    def admit(self, arrival: Arrival, body: bytes, resume: Resume) -> Wait | None:
         """None when ``arrival`` is to be placed now; else ``resume`` is called once, unless the wait is cancelled.
+        ``body`` is the client's.
 
         Raises: EppError when it is refused.
         """
-        if self._admission is None:
+        if self._tokens is None and self._admission is None:
             return None
         try:
-            return self._admission.admit(arrival, resume)
+            if self._tokens is not None:
+                return self._tokens.admit(arrival, body, resume)
+            return self._admission.admit(arrival, resume) if self._admission is not None else None
         except EppError as error:
             self.refused(arrival, error)
             raise

@@ -246,7 +246,7 @@ class Exchange:
         arrival = self._director.read(head, body)
         if arrival.body is not None and asked.forward is not None:
             asked.forward = arrival.body
-        wait = self._director.admit(arrival, self._resume)
+        wait = self._director.admit(arrival, body, self._resume)
         if wait is None:
             return self._answers(self._place(arrival), asked)
         self._waiting = _Waiting(wait, arrival, asked)

@@ -135,8 +135,11 @@ class Request(msgspec.Struct, weakref=True):
     target_model: str
     """The model sent to the engine, after a rewrite."""
     prompts: tuple[Prompt, ...] = ()
+    tokens: tuple[Prompt, ...] | None = None
+    """The same prompts as the engine's token ids, with the identities of prompts that were sent so; None when nobody
+    tokenized them."""
     prompt_tokens: int = 1
-    """At least 1. An estimate (4 bytes a token) unless the client sent token ids."""
+    """At least 1. An estimate (4 bytes a token) unless the client sent token ids or ``tokens`` are known."""
     streaming: bool = False
     headers: Mapping[str, str] = {}
     """Lower-case names; the last of repeated ones."""

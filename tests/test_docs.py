@@ -276,7 +276,7 @@ async def metrics_page(folder: Path) -> str:
     await app.start()
     try:
         arrival = app.director.read(RequestHead({":path": "/v1/completions"}), b'{"model": "m", "prompt": "hello"}')
-        assert app.director.admit(arrival, lambda error: None) is not None, "no endpoint was read yet"
+        assert app.director.admit(arrival, b"", lambda error: None) is not None, "no endpoint was read yet"
         decision = app.director.place(arrival)
         usage = Usage(prompt_tokens=2, completion_tokens=3)
         outcome = Outcome(Cause.COMPLETED, 200, duration_s=1.0, ttft_s=0.5, response_bytes=9, usage=usage)

@@ -9,11 +9,19 @@ from epp.admission import MOST_PATIENCE_S, Arrival, Resume
 
 if TYPE_CHECKING:
     from epp.flow.controller import FlowController
+    from epp.flow.settings import FlowSettings
 
 LATE_S = 1.0
 """How late an answer may be. A guess: four looks."""
 FEW = 64
 """Entries that are gone are left in place while there are fewer. A guess."""
+
+
+def patience_s(settings: FlowSettings) -> float:
+    """The longest that anybody waits, and a little more."""
+    if settings.ttl_s is None:
+        return MOST_PATIENCE_S
+    return min(MOST_PATIENCE_S, max(settings.ttl_s, settings.no_endpoint_ttl_s) + LATE_S)
 
 
 class Waiting:
@@ -41,10 +49,7 @@ class Waiting:
     def patience_s(self) -> float:
         """What to ask of a proxy that waits with it, which asks once; it is sent away before that is over, even if the
         settings let others wait for longer."""
-        settings = self.controller.settings
-        asked_s = MOST_PATIENCE_S
-        if settings.ttl_s is not None:
-            asked_s = min(asked_s, max(settings.ttl_s, settings.no_endpoint_ttl_s) + LATE_S)
+        asked_s = patience_s(self.controller.settings)
         if self.resume is not None and self.until_s is None:
             self.controller.bound(self, self.enqueued_s + asked_s - LATE_S)
         return asked_s

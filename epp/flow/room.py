@@ -14,7 +14,7 @@ from epp.decision import Outcome, RequestLabels
 from epp.flow.concurrency import ConcurrencyDetector
 from epp.flow.controller import FlowController
 from epp.flow.outcome import QueueOutcome
-from epp.flow.queue import Waiting
+from epp.flow.queue import Waiting, patience_s
 from epp.flow.reclaim import MOST, SETTLE_S, SETTLE_SCRAPED_S, InFlight
 from epp.flow.settings import FlowSettings
 from epp.telemetry.flow import WAITS, FlowCounts
@@ -53,6 +53,10 @@ class WaitingRoom:
         """Something has happened after which somebody may go on."""
         if self._pass is None and self.controller.size:
             self._pass = asyncio.get_running_loop().call_soon(self._run)
+
+    def patience_s(self) -> float:
+        """As the settings say."""
+        return patience_s(self.controller.settings)
 
     def placed(self, arrival: Arrival, pick_id: int, resume: Resume) -> None:
         """A request is in flight."""

@@ -19,6 +19,10 @@ class Shedding:
         if arrival.request.priority < 0 and self.gauge.read().effective >= 1.0 and not self.gauge.empty:
             raise Shed("system saturated, sheddable request dropped")
 
+    def patience_s(self) -> float:
+        """Nobody waits here."""
+        return 0.0
+
     def placed(self, arrival: Arrival, pick_id: int, resume: Resume) -> None:
         """Not our business."""
 

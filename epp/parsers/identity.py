@@ -28,3 +28,19 @@ def joined(kind: bytes, model: str, salt: str, salt_digest: bytes) -> bytes:
     """Each part after its length, so that no two lists of parts collide."""
     parts: Sequence[bytes] = (kind, encoded(model), encoded(salt), salt_digest)
     return b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+
+
+TOKENS = b"tokens"
+"""The kind of prompts that are token ids, and nothing but."""
+
+
+def kind_of(identity: bytes) -> bytes:
+    """The kind of prompt that ``identity`` was made with."""
+    return identity[4 : 4 + int.from_bytes(identity[:4], "little")]
+
+
+@lru_cache(maxsize=1024)
+def as_tokens(identity: bytes) -> bytes:
+    """The identity of the same prompt sent as token ids."""
+    rest = identity[4 + int.from_bytes(identity[:4], "little") :]
+    return len(TOKENS).to_bytes(4, "little") + TOKENS + rest

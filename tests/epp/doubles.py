@@ -19,6 +19,7 @@ from epp.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
 from epp.pb.processing_mode_pb2 import ProcessingMode
 from epp.pool import Endpoint, EngineMetrics, Pool
 from epp.scheduler import Profile
+from epp.tokens.step import TokenStep
 from scorers.base import Candidate, Filter, NoParameters, Observation, Prediction, Request, Slot
 from scorers.pickers import MaxScorePicker
 from scorers.queue import QueueScorer
@@ -147,6 +148,9 @@ class Gate:
         self.waiting.append(held)
         return held
 
+    def patience_s(self) -> float:
+        return 61.0
+
     def placed(self, arrival: Arrival, pick_id: int, resume: Resume) -> None:
         self.flights[pick_id] = resume
 
@@ -168,6 +172,7 @@ class World:
         profile: Profile | None = None,
         admission: Admission | None = None,
         learners: Sequence[Callable[[Observation], None]] = (),
+        tokens: TokenStep | None = None,
     ) -> None:
         self.pool = Pool()
         self.ledger = RecordingLedger(self.pool)
@@ -177,7 +182,14 @@ class World:
             self.pool.observe(c.slot, EngineMetrics(waiting=1000 * c.slot), began_at=0)
         profile = profile or Profile([], [], [(QueueScorer(), 1.0)], MaxScorePicker())
         self.director = Director(
-            OpenAIParser(), profile, self.pool, self.ledger, self.telemetry, admission=admission, learners=learners
+            OpenAIParser(),
+            profile,
+            self.pool,
+            self.ledger,
+            self.telemetry,
+            admission=admission,
+            learners=learners,
+            tokens=tokens,
         )
 
 

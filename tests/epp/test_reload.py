@@ -277,7 +277,7 @@ def test_requests_that_wait_stay_while_the_configuration_changes_until_there_is_
 
             def ask() -> None:
                 arrival = director.read(RequestHead({":path": "/v1/completions"}), completion())
-                if director.admit(arrival, resumed.append) is None:
+                if director.admit(arrival, b"", resumed.append) is None:
                     director.place(arrival)
 
             for _ in range(3):

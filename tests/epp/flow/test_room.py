@@ -59,7 +59,7 @@ class Stage:
             self.errors[name] = error
             self.end(name)
 
-        if self.director.admit(arrival, resume) is None:
+        if self.director.admit(arrival, b"", resume) is None:
             self.picks[name] = self.director.place(arrival, evict).pick_id
         else:
             self.waiting.add(name)

@@ -1,0 +1,1 @@
+"""Prompts as the engines' token ids, for whoever must know the engines' own blocks."""

@@ -1,0 +1,178 @@
+"""The step between reading a request and admitting it: its prompts become token ids, or it goes on without.
+
+    read ─► tokens ─► admit ─► place
+               └─► waits, at most ``timeout_s`` ─► admit ─► …
+
+One wait for both: what holds a request here may hold it there, and its exchange hears once that it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from epp.admission import MOST_PATIENCE_S, Admission, Arrival, Resume, Wait
+from epp.errors import EppError, WaitedTooLong
+from epp.parsers.identity import TOKENS, as_tokens, kind_of
+from epp.tokens.counts import GONE, SENT, TOKENIZED, TokenCounts
+from epp.tokens.source import Answer, Asked, Job, TokenSource, Untold
+from scorers.base import Prompt, Request
+
+LATE_S = 1.0
+"""How late an answer may be. A guess."""
+
+
+class TokenLimits(msgspec.Struct, frozen=True):
+    """How much may be waited for."""
+
+    timeout_s: float = 5.0
+    max_waiting: int = 1000
+
+
+class TokenStep:
+    """Owner: the event loop. One for all requests, whatever the source and the admission behind it become."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.counts = TokenCounts()
+        self.limits = TokenLimits()
+        self.source: TokenSource | None = None
+        """None: only what clients send as token ids is known."""
+        self.admission: Admission | None = None
+        self._clock = clock
+
+    def admit(self, arrival: Arrival, body: bytes, resume: Resume) -> Wait | None:
+        """As ``Admission.admit``; ``body`` is the client's, and kept only while a source needs it.
+
+        Raises: EppError when it is refused.
+        """
+        request = arrival.request
+        if not request.prompts:
+            return self.onward(arrival, resume)
+        kinds = {kind_of(prompt.identity) for prompt in request.prompts}
+        if kinds == {TOKENS}:
+            self.counts.results[SENT] += 1
+            request.tokens = request.prompts
+            return self.onward(arrival, resume)
+        source = self.source
+        if source is None or any(kind.startswith(TOKENS) for kind in kinds):
+            self.counts.results[Untold.NO_MODEL if source is None else Untold.MEDIA] += 1
+            return self.onward(arrival, resume)
+        began = self._clock()
+        asked = Asked(arrival.head.path, body, request.target_model, len(request.prompts))
+        answer = source.now(asked)
+        if answer is None and self.counts.waiting >= self.limits.max_waiting:
+            answer = Untold.BUSY
+        if answer is None:
+            return TokenWait(self, source, asked, arrival, resume, began)
+        self.take(request, answer, began)
+        return self.onward(arrival, resume)
+
+    def take(self, request: Request, answer: Answer, began: float) -> None:
+        """Write into ``request`` what is known, and count it."""
+        self.counts.seconds.observe(self._clock() - began)
+        if isinstance(answer, Untold):
+            self.counts.results[answer] += 1
+            return
+        self.counts.results[TOKENIZED] += 1
+        request.tokens = tuple(
+            [Prompt(as_tokens(prompt.identity), ids) for prompt, ids in zip(request.prompts, answer, strict=True)]
+        )
+        request.prompt_tokens = max(1, sum(map(len, answer)) // 4)
+
+    def onward(self, arrival: Arrival, resume: Resume) -> Wait | None:
+        """To the admission in use. Raises: EppError."""
+        return None if self.admission is None else self.admission.admit(arrival, resume)
+
+
+class TokenWait:
+    """A request that waits for its tokens, then perhaps for its admission.
+
+    Invariant: ``resume`` is called once, or never after ``cancel``.
+    """
+
+    __slots__ = ("_arrival", "_began", "_behind", "_job", "_resume", "_step", "_timer", "_until_s")
+
+    def __init__(
+        self, step: TokenStep, source: TokenSource, asked: Asked, arrival: Arrival, resume: Resume, began: float
+    ) -> None:
+        self._step = step
+        self._arrival = arrival
+        self._resume: Resume | None = resume
+        self._began = began
+        self._behind: Wait | None = None
+        self._until_s: float | None = None
+        """When a proxy that waits with it loses patience, by the loop's clock."""
+        step.counts.waiting += 1
+        self._timer: asyncio.TimerHandle | None = asyncio.get_running_loop().call_later(
+            step.limits.timeout_s, self._late
+        )
+        self._job: Job | None = source.later(asked, self._told)
+
+    def patience_s(self) -> float:
+        """For both waits together."""
+        admission = self._step.admission
+        behind_s = 0.0 if admission is None else admission.patience_s()
+        mine_s = self._step.limits.timeout_s + LATE_S
+        asked_s = min(MOST_PATIENCE_S, mine_s + behind_s)
+        self._until_s = asyncio.get_running_loop().time() + asked_s
+        return asked_s
+
+    def cancel(self) -> None:
+        """Nobody waits any more."""
+        if self._resume is None:
+            return
+        self._resume = None
+        self._stop()
+        if self._job is not None:
+            self._job.cancel()
+            self._leave()
+            self._step.counts.results[GONE] += 1
+        if self._behind is not None:
+            self._behind.cancel()
+            self._behind = None
+
+    def _late(self) -> None:
+        if self._job is not None:
+            self._job.cancel()
+        self._told(Untold.TIMEOUT)
+
+    def _told(self, answer: Answer) -> None:
+        """The tokens are there, or will not be."""
+        self._leave()
+        self._stop()
+        self._step.take(self._arrival.request, answer, self._began)
+        try:
+            self._behind = self._step.onward(self._arrival, self._go)
+        except EppError as error:
+            self._go(error)
+            return
+        if self._behind is None:
+            self._go(None)
+        elif self._until_s is not None:
+            loop = asyncio.get_running_loop()
+            if loop.time() + self._behind.patience_s() > self._until_s:
+                # The proxy was asked for less before the settings changed, and cannot be asked again.
+                self._timer = loop.call_at(self._until_s - LATE_S, self._too_late)
+
+    def _too_late(self) -> None:
+        if self._behind is not None:
+            self._behind.cancel()
+        self._go(WaitedTooLong("the request has waited for as long as its proxy was asked to wait"))
+
+    def _go(self, error: EppError | None) -> None:
+        self._stop()
+        self._behind = None
+        resume, self._resume = self._resume, None
+        if resume is not None:
+            resume(error)
+
+    def _leave(self) -> None:
+        self._job = None
+        self._step.counts.waiting -= 1
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

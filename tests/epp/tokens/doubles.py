@@ -1,0 +1,49 @@
+"""A token source that answers when the test says so."""
+
+from __future__ import annotations
+
+from epp.tokens.source import Answer, Asked, Done, Untold
+
+
+class SlowJob:
+    def __init__(self, source: SlowSource, asked: Asked, done: Done) -> None:
+        self.source = source
+        self.asked = asked
+        self._done: Done | None = done
+
+    def cancel(self) -> None:
+        if self in self.source.jobs:
+            self.source.jobs.remove(self)
+            self.source.cancelled += 1
+        self._done = None
+
+    def finish(self, answer: Answer) -> None:
+        self.source.jobs.remove(self)
+        done, self._done = self._done, None
+        assert done is not None
+        done(answer)
+
+
+class SlowSource:
+    """``at_once`` is what it says without waiting, if anything."""
+
+    def __init__(self, at_once: Answer | None = None) -> None:
+        self.at_once = at_once
+        self.jobs: list[SlowJob] = []
+        self.cancelled = 0
+
+    def now(self, asked: Asked) -> Answer | None:
+        return self.at_once
+
+    def later(self, asked: Asked, done: Done) -> SlowJob:
+        job = SlowJob(self, asked, done)
+        self.jobs.append(job)
+        return job
+
+    def finish(self, answer: Answer) -> None:
+        """For the one that has waited longest."""
+        self.jobs[0].finish(answer)
+
+    async def close(self) -> None:
+        for job in list(self.jobs):
+            job.finish(Untold.CLOSED)
