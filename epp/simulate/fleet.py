@@ -1,0 +1,227 @@
+"""Engines and the real picker in virtual time: one event after the other, the clock jumping between them.
+
+    arrival ─► Director.place ─► (network) ─► Engine.submit ─► Started, Finished ─► Director.ended ─► the next arrivals
+
+Everything that happens follows from the seed: the workload, the picker's own lots, the order of equal times.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from epp.admission import Arrival
+from epp.config.plan import Plan
+from epp.core import Core
+from epp.decision import Cause, Outcome, RequestHead, RequestLabels, Usage
+from epp.pool import Endpoint
+from epp.scrape.pace import Pace
+from epp.settings import Settings
+from epp.sim.engine import Engine
+from epp.sim.job import NO_HITS, Finished, Hits, Job, RefusedError, Started
+from epp.sim.preset import Preset
+from epp.simulate.arrivals import Source
+from epp.simulate.prompts import Ask, Prompts
+from epp.simulate.scraped import ScrapedEngine, Scraping
+from scorers.base import Prompt, Request
+
+IDENTITY = b"simulated"
+_ENGINE, _SUBMIT, _ARRIVAL = range(3)
+"""Of things that happen at the same time, what engines do comes first."""
+
+
+@dataclass(slots=True)
+class Record:
+    """One request, from its arrival to its end. Units: virtual seconds, tokens."""
+
+    ask: Ask
+    arrived_at: float
+    endpoint: int
+    pick_id: int
+    predicted_tokens: int
+    """What the picker took to be cached there."""
+    admitted_at: float = 0.0
+    first_at: float = 0.0
+    ended_at: float = 0.0
+    hits: Hits = NO_HITS
+    refused: str = ""
+    """Why the engine cannot serve it; empty for one that was served."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageRun:
+    """What came of one stage."""
+
+    began_at: float
+    records: list[Record]
+    """In order of arrival."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSettings:
+    """What is around the engines. Units: seconds."""
+
+    endpoints: int
+    network_s: float = 0.001
+    """From the picker's answer to the engine. A guess."""
+    scraping: Scraping | None = None
+    """None: at the picker's own pace for as many endpoints."""
+    response_seen: bool = True
+    """Whether the picker sees responses begin, as it does in a gateway; in the lean mode it does not."""
+
+
+@dataclass(slots=True)
+class DecisionTimes:
+    """Wall time that the picker took for each decision. Units: seconds."""
+
+    seconds: list[float] = field(default_factory=list)
+
+
+class Fleet:
+    """A picker and its endpoints. ``run`` may be called again: caches, indices and the clock go on.
+
+    Owner: one caller.
+    """
+
+    def __init__(self, preset: Preset, plan: Plan, settings: FleetSettings, seed: int = 0) -> None:
+        self.now = 0.0
+        self.settings = settings
+        self.decisions = DecisionTimes()
+        self.core = Core(plan, Settings(pool_name="simulated"), lambda: self.now)
+        self.engines = [Engine(preset) for _ in range(settings.endpoints)]
+        self.prompts = Prompts(preset.block_tokens, seed)
+        self._model = preset.model
+        self._labels = RequestLabels(model_name=preset.model, target_model_name=preset.model)
+        self.core.pool.replace(
+            [Endpoint(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}:8000") for n in range(len(self.engines))]
+        )
+        self._slots = [candidate.slot for candidate in self.core.pool.candidates()]
+        self._position = {slot: n for n, slot in enumerate(self._slots)}
+        scraping = settings.scraping or Scraping(Pace().at_pick(settings.endpoints))
+        random = Random(seed)
+        phases = [random.random() * scraping.interval_s for _ in self.engines]
+        self._scraped = [ScrapedEngine(engine, scraping, p) for engine, p in zip(self.engines, phases, strict=True)]
+        self._seen = [-1.0] * len(self.engines)  # when the scrape began that the pool has
+        self._due: list[float | None] = [None] * len(self.engines)
+        self._heap: list[tuple[float, int, int, int | Ask | tuple[Record, Job]]] = []
+        self._pushed = 0
+        self._in_engine: dict[str, Record] = {}
+        self._requests = 0
+
+    def run(self, source: Source, progress: Callable[[Record], None] | None = None) -> StageRun:
+        """Serve a stage to its end."""
+        began, records, heap = self.now, list[Record](), self._heap
+        for arriving in source.begin():
+            self._push(began + arriving.delay_s, _ARRIVAL, arriving.ask)
+        while heap:
+            at, kind, _, what = heapq.heappop(heap)
+            if kind == _ENGINE and self._due[what] != at:  # type: ignore[index]
+                continue  # it was told something since
+            self.now = at
+            if kind == _ENGINE:
+                for record in self._advance(what):  # type: ignore[arg-type]
+                    if progress is not None:
+                        progress(record)
+                    for arriving in source.ended(record.ask):
+                        self._push(at + arriving.delay_s, _ARRIVAL, arriving.ask)
+            elif kind == _ARRIVAL:
+                records.append(self._arrive(what))  # type: ignore[arg-type]
+            else:
+                record, job = what  # type: ignore[misc]
+                self._submit(record, job)
+                if record.refused:
+                    if progress is not None:
+                        progress(record)
+                    for arriving in source.ended(record.ask):
+                        self._push(at + arriving.delay_s, _ARRIVAL, arriving.ask)
+        return StageRun(began, records)
+
+    def rest(self, seconds: float) -> None:
+        """Let nothing arrive for ``seconds``."""
+        self.now += seconds
+
+    def _push(self, at: float, kind: int, what: int | Ask | tuple[Record, Job]) -> None:
+        self._pushed += 1
+        heapq.heappush(self._heap, (at, kind, self._pushed, what))
+
+    def _arrive(self, ask: Ask) -> Record:
+        self._observe()
+        self._requests += 1
+        data, tokens = self.prompts.data(ask), ask.prompt_tokens
+        name = str(self._requests)
+        headers = {"x-session-id": ask.session} if ask.session else {}
+        request = Request(
+            name, self._model, self._model, (Prompt(IDENTITY, data),), tokens, True, headers, received_s=self.now
+        )
+        arrival = Arrival(RequestHead(headers), request, self._labels, len(data))
+        began = time.perf_counter()
+        decision = self.core.director.place(arrival)
+        self.decisions.seconds.append(time.perf_counter() - began)
+        chosen = decision.chosen[0]
+        predicted = max([cached.tokens.get(chosen.slot, 0) for cached in request.cached.values()], default=0)
+        record = Record(ask, self.now, self._position[chosen.slot], decision.pick_id, predicted)
+        job = Job(name, self.prompts.keys(ask), tokens, ask.output_tokens)
+        self._push(self.now + self.settings.network_s, _SUBMIT, (record, job))
+        return record
+
+    def _submit(self, record: Record, job: Job) -> None:
+        n = record.endpoint
+        self._scraped[n].before(self.now)
+        try:
+            self.engines[n].submit(job, self.now)
+        except RefusedError as error:
+            record.refused, record.ended_at = str(error), self.now
+            self.core.director.ended(record.pick_id, Outcome(Cause.COMPLETED, status=400))
+            return
+        self._in_engine[job.id] = record
+        self._schedule(n)
+
+    def _advance(self, n: int) -> list[Record]:
+        """Let engine ``n`` do what is due; returns the requests that ended."""
+        self._scraped[n].before(self.now)
+        ended = []
+        for event in self.engines[n].advance(self.now):
+            if isinstance(event, Started):
+                self._started(self._in_engine[event.job.id], event)
+            else:
+                ended.append(self._finished(self._in_engine.pop(event.job.id), event))
+        self._due[n] = None
+        self._schedule(n)
+        return ended
+
+    def _started(self, record: Record, event: Started) -> None:
+        record.first_at, record.admitted_at, record.hits = event.at, event.admitted_at, event.hits
+        if self.settings.response_seen:
+            self.core.director.answering(record.pick_id)
+
+    def _finished(self, record: Record, event: Finished) -> Record:
+        record.ended_at = event.at
+        outcome = Outcome(
+            Cause.COMPLETED,
+            status=200,
+            duration_s=event.at - record.arrived_at,
+            ttft_s=record.first_at - record.arrived_at,
+            streaming=True,
+            usage=Usage(event.job.prompt_tokens, event.job.output_tokens, record.hits.gpu + record.hits.cpu),
+        )
+        self.core.director.ended(record.pick_id, outcome)
+        return record
+
+    def _schedule(self, n: int) -> None:
+        at = self.engines[n].next_at()
+        if at != self._due[n]:
+            self._due[n] = at
+            if at is not None:
+                self._push(at, _ENGINE, n)
+
+    def _observe(self) -> None:
+        """Tell the pool of the scrapes since the last decision."""
+        pool = self.core.pool
+        for n, scraped in enumerate(self._scraped):
+            scrape = scraped.visible(self.now)
+            if scrape.began_at > self._seen[n]:
+                self._seen[n] = scrape.began_at
+                pool.observe(self._slots[n], scrape.metrics, scrape.began_at)

@@ -1,0 +1,134 @@
+"""The ways to choose that are compared, each as the configuration that an operator would write.
+
+Where a capacity of the CPU tier is written, it is ``CPU_BLOCKS`` of 16 tokens: as much as the simulated engine has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from epp.config.build import build
+from epp.config.kinds import known_kinds
+from epp.config.load import load_file, load_text
+from epp.config.plan import Plan
+from epp.config.strict import nearest
+from epp.errors import ConfigError
+from epp.sim.preset import Preset
+from epp.simulate.baselines import LMetricScorer, RoundRobinPicker
+
+CONFIG_BLOCK_TOKENS = 16
+"""What ``lruCapacityPerServer`` counts where ``blockSizeTokens`` is not written."""
+
+_HEAD = """\
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+"""
+_GPU = "- {type: approx-prefix-cache-producer, name: gpu-prefix-cache-producer}\n"
+_CPU = """\
+- type: approx-prefix-cache-producer
+  name: cpu-prefix-cache-producer
+  parameters: {autoTune: false, lruCapacityPerServer: CPU_BLOCKS}
+"""
+_GPU_SCORER = """\
+- {type: prefix-cache-scorer, name: gpu-prefix, parameters: {prefixMatchInfoProducerName: gpu-prefix-cache-producer}}
+"""
+_CPU_SCORER = """\
+- {type: prefix-cache-scorer, name: cpu-prefix, parameters: {prefixMatchInfoProducerName: cpu-prefix-cache-producer}}
+"""
+_LOAD = "- type: queue-scorer\n- type: kv-cache-utilization-scorer\n"
+
+
+def _profile(*weighted: str) -> str:
+    lines = ["schedulingProfiles:\n- name: default\n  plugins:\n"]
+    for reference in weighted:
+        name, _, weight = reference.partition(" ")
+        lines.append(f"  - {{pluginRef: {name}, weight: {weight}}}\n" if weight else f"  - {{pluginRef: {name}}}\n")
+    return "".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One way to choose."""
+
+    name: str
+    title: str
+    config: str
+    """An ``EndpointPickerConfig``; ``CPU_BLOCKS`` stands for the engine's CPU tier in blocks of 16 tokens."""
+    tier_aware: bool = True
+    """Whether it knows of the CPU tier."""
+
+
+_TIERED = _HEAD + _LOAD + _GPU + _CPU + _GPU_SCORER + _CPU_SCORER
+
+POLICIES = (
+    Policy("round-robin", "round robin", _HEAD + "- type: round-robin-picker\n", tier_aware=False),
+    Policy("random", "random", _HEAD + "- type: random-picker\n", tier_aware=False),
+    Policy("least-requests", "least requests in flight", _HEAD + "- type: active-request-scorer\n", tier_aware=False),
+    Policy(
+        "gpu-only", "GPU-only prefix 2:2:2",
+        _HEAD + _LOAD + _GPU + _GPU_SCORER
+        + _profile("queue-scorer 2", "kv-cache-utilization-scorer 2", "gpu-prefix 2"),
+        tier_aware=False,
+    ),
+    Policy(
+        "tiered", "tier-aware 2:2:1:1",
+        _TIERED + _profile("queue-scorer 2", "kv-cache-utilization-scorer 2", "gpu-prefix 1", "cpu-prefix 1"),
+    ),
+    Policy(
+        "seeds", "llm-d v0.4, 2:2:1:1, the first 256 blocks of a prompt",
+        _HEAD.replace("llm-d.ai", "inference.networking.x-k8s.io") + _LOAD + """\
+- type: prefix-cache-scorer
+  name: gpu-prefix-cache-scorer
+  parameters: {blockSizeTokens: 16, maxPrefixBlocksToMatch: 256}
+- type: prefix-cache-scorer
+  name: cpu-prefix-cache-scorer
+  parameters: {autoTune: false, lruCapacityPerServer: 41000, blockSizeTokens: 16, maxPrefixBlocksToMatch: 256}
+"""
+        + _profile(
+            "queue-scorer 2", "kv-cache-utilization-scorer 2", "gpu-prefix-cache-scorer 1", "cpu-prefix-cache-scorer 1"
+        ),
+    ),
+    Policy(
+        "guide", "llm-d guide of June 2026, 1:1:1:1:1, 82,000 blocks of 64 tokens",
+        _TIERED.replace("CPU_BLOCKS", "82000, blockSizeTokens: 64") + "- type: no-hit-lru-scorer\n"
+        + _profile("queue-scorer", "kv-cache-utilization-scorer", "gpu-prefix", "cpu-prefix", "no-hit-lru-scorer"),
+    ),
+    Policy(
+        "affinity", "affinity filter, then tokens in flight",
+        _HEAD + _GPU + _CPU + "- type: prefix-cache-affinity-filter\n- type: token-load-scorer\n"
+        + _profile("prefix-cache-affinity-filter", "token-load-scorer"),
+    ),
+    Policy("lmetric", "LMetric: new tokens × batch", _HEAD + _GPU + _CPU + "- type: lmetric-scorer\n"),
+)  # fmt: skip
+BY_NAME = {policy.name: policy for policy in POLICIES}
+
+
+def choose(name: str) -> Policy:
+    """The policy called ``name``, or the configuration in the file of that name.
+
+    Raises: ConfigError naming the known ones, or the file's fault.
+    """
+    if name in BY_NAME:
+        return BY_NAME[name]
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml", ".json"):
+        load_file(path)
+        return Policy(path.stem, path.name, path.read_text())
+    raise ConfigError(f"unknown policy {name!r}{nearest(name, BY_NAME)}; or a file: my.yaml")
+
+
+def plan_of(policy: Policy, preset: Preset, seed: int) -> Plan:
+    """A fresh plan of ``policy`` for engines of ``preset``, drawing its lots by ``seed``.
+
+    Raises: ConfigError naming the key.
+    """
+    cpu_blocks = max(1, preset.cpu_blocks * preset.block_tokens // CONFIG_BLOCK_TOKENS)
+    text = policy.config.replace("CPU_BLOCKS", str(cpu_blocks))
+    own = {kind.type_name: kind for kind in (RoundRobinPicker, LMetricScorer)}
+    try:
+        return build(load_text(text), random=Random(seed), kinds={**known_kinds(), **own})
+    except ConfigError as error:
+        raise ConfigError(f"policy {policy.name}: {error}") from error

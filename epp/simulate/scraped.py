@@ -1,0 +1,72 @@
+"""What the picker knows of an engine: its numbers as of the last scrape, not as of now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor, inf
+
+from epp.seat import EngineMetrics
+from epp.sim.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Scraping:
+    """How often endpoints are scraped, and how long a scrape takes. Units: seconds."""
+
+    interval_s: float = 0.05
+    lag_s: float = 0.005
+    """From its begin until the picker has read it. A guess: a page of 100 KB within one cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """One read of one engine."""
+
+    began_at: float
+    metrics: EngineMetrics
+
+
+class ScrapedEngine:
+    """The scrapes of one engine, each made only when the engine is about to change or somebody looks.
+
+    Between two changes all scrapes say the same, so the last of them stands for all. ``before`` must be called before
+    every change. Owner: the fleet.
+    """
+
+    def __init__(self, engine: Engine, scraping: Scraping, phase_s: float) -> None:
+        """Scrapes begin at ``phase_s``, and at every interval from there."""
+        self._engine = engine
+        self._scraping = scraping
+        self._phase_s = phase_s
+        self._older = self._last = Scrape(-inf, EngineMetrics())
+
+    def before(self, now: float) -> None:
+        """The engine changes at ``now``: what was scraped before is fixed."""
+        self._scrape(self._begun_by(now))
+
+    def visible(self, now: float) -> Scrape:
+        """What the picker has read by ``now``."""
+        begun = self._begun_by(now - self._scraping.lag_s)
+        self._scrape(begun)
+        return self._last if self._last.began_at <= begun else self._older
+
+    def _begun_by(self, now: float) -> float:
+        """When the last scrape before ``now`` began; none does before the first."""
+        interval_s = self._scraping.interval_s
+        return max(0.0, self._phase_s + floor((now - self._phase_s) / interval_s) * interval_s)
+
+    def _scrape(self, at: float) -> None:
+        if at > self._last.began_at:
+            self._older, self._last = self._last, Scrape(at, metrics_of(self._engine))
+
+
+def metrics_of(engine: Engine) -> EngineMetrics:
+    """What the engine's page says now, as the scraper reads it."""
+    preset = engine.preset
+    return EngineMetrics(
+        waiting=engine.waiting,
+        running=engine.running,
+        kv_usage=engine.gpu.used / engine.gpu.capacity,
+        block_tokens=preset.block_tokens,
+        gpu_blocks=preset.gpu_blocks,
+    )
