@@ -30,7 +30,8 @@ class LMetricScorer(Scorer[NoParameters]):
 
     product[i] = (in_flight_tokens[i] + uncached[i]) × (in_flight[i] + 1): the prompt tokens that the endpoint would
     have to compute, those already ahead included, times the requests that it would have.
-    score[i] = (largest - product[i]) / (largest - smallest), or 1 for all when they are equal. A prompt that is held by several tiers counts as held.
+    score[i] = (largest - product[i]) / (largest - smallest), or 1 for all when
+    they are equal. A prompt that is held by several tiers counts as held.
 
     Reads: Candidate.in_flight, in_flight_tokens; Request.cached of all producers.
     Source: LMetric, arXiv 2603.15202, by its description: "new prefill tokens × batch size".
