@@ -154,7 +154,14 @@ class Fleet:
         name = str(self._requests)
         headers = {"x-session-id": ask.session} if ask.session else {}
         request = Request(
-            name, self._model, self._model, (Prompt(IDENTITY, data),), tokens, True, headers, received_s=self.now
+            id=name,
+            model=self._model,
+            target_model=self._model,
+            prompts=(Prompt(IDENTITY, data),),
+            prompt_tokens=tokens,
+            streaming=True,
+            headers=headers,
+            received_s=self.now,
         )
         arrival = Arrival(RequestHead(headers), request, self._labels, len(data))
         began = time.perf_counter()
