@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from epp.accesslog import AccessLog
+from epp.accuracy import Accuracy
 from epp.config.plan import Plan
 from epp.decision import Cause, Outcome
 from epp.director import Director
@@ -47,6 +48,7 @@ class Core:
         )
         self.traces: TraceQueue | None = None
         self.gate = Gate(self.pool, lambda labels: self.telemetry.requests(labels).labels, clock)
+        self.accuracy = Accuracy(clock)
         self.director = Director(
             plan.parser,
             plan.profile,
@@ -58,6 +60,7 @@ class Core:
             tracer=self._tracer(settings.tracing),
             clock=clock,
             held=HeldBytes(settings.max_held_bytes),
+            learners=(self.accuracy.observed,),
         )
         self.access_log = AccessLog(self.director)
         self._asks_for_responses = settings.exchange.may_ask
@@ -131,6 +134,7 @@ class Core:
             access_log_readings(self.access_log),
             profile_readings(lambda: self.plan.profile),
             rewrite_readings(lambda: self.plan.rewrites),
+            self.accuracy.readings,
             prefix_readings(lambda: self.plan.prefix_cache, self.pool),
         ):
             self.telemetry.gauge_source(source)

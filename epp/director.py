@@ -164,13 +164,14 @@ class Director:
             self.refused(arrival, error)
             raise
 
-    def place(self, arrival: Arrival, resume: Resume | None = None) -> Decision:
+    def place(self, arrival: Arrival, resume: Resume | None = None, *, seen: bool = True) -> Decision:
         """Pick an endpoint for ``arrival``, and count it there. With ``resume``, it may be ended later for others.
+        Unless its response will be ``seen``, nothing is kept to learn from.
 
         Raises: NoEndpoints, Saturated; nothing is counted then.
         """
         try:
-            decision = self._schedule(arrival)
+            decision = self._schedule(arrival, seen=seen)
         except EppError as error:
             self.refused(arrival, error)
             raise
@@ -270,7 +271,7 @@ class Director:
         if self._tracer is not None:
             self._tracer.refused(trace, labels, error)
 
-    def _schedule(self, arrival: Arrival) -> Decision:
+    def _schedule(self, arrival: Arrival, *, seen: bool) -> Decision:
         request, labels, tracer = arrival.request, arrival.labels, self._tracer
         if tracer is not None:
             tracer.placing(arrival.trace)
@@ -279,7 +280,7 @@ class Director:
         schedule = self._profile.schedule(request, candidates)
         chosen = schedule.chosen[0]
         now = self._clock()
-        if self._observing:
+        if seen and self._observing:
             prediction = predicted(request, chosen, now - (arrival.head.received_s or now))
             pick_id = self._ledger.open(chosen, prediction.uncached_tokens, now, labels, prediction)
         else:

@@ -254,9 +254,10 @@ class Exchange:
         return [messages.more_time(wait.patience_s())] if self._request_mode in BUFFERED else []
 
     def _place(self, arrival: Arrival) -> Decision:
+        seen = self._response.mode != ProcessingMode.NONE
         # Where the answer's beginning is not seen, it may only be ended if it comes as a whole.
-        seen = self._response.mode != ProcessingMode.NONE or not arrival.request.streaming
-        return self._director.place(arrival, self._resume if seen else None)
+        ends = seen or not arrival.request.streaming
+        return self._director.place(arrival, self._resume if ends else None, seen=seen)
 
     def _answers(self, decision: Decision, asked: Asked) -> list[bytes]:
         self._let_go()

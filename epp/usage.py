@@ -2,8 +2,9 @@
 
 Source: the API references of OpenAI and Anthropic, vLLM's and SGLang's answers: a JSON object with ``usage`` (SGLang:
 ``meta_info``), or server-sent events, of which some carry it: the last chunk, ``response.completed``, ``message_start``
-and ``message_delta``. What a later event says replaces what an earlier one said, field by field. Memory is bounded;
-bytes that make no sense are skipped.
+and ``message_delta``. What a later event says replaces what an earlier one said, field by field. In whole answers,
+kvengine's report of the cached tokens by tier stands beside it. Memory is bounded; bytes that make no sense are
+skipped.
 """
 
 from __future__ import annotations
@@ -11,14 +12,19 @@ from __future__ import annotations
 from typing import Protocol
 
 import msgspec
+from msgspec import structs
 
 from epp.decision import Usage
+from scorers.base import Tier
 
 LINE_BYTES = 256 * 1024
 """The longest event line that is looked at; ``response.completed`` repeats the whole answer. Guess."""
 
 DOCUMENT_BYTES = 4 * 1024 * 1024
 """The largest JSON answer that is looked at; embeddings of many inputs are large. Guess."""
+
+
+NOTHING = msgspec.Raw()
 
 
 class Details(msgspec.Struct):
@@ -67,6 +73,13 @@ class Inner(msgspec.Struct):
     usage: Reported | None = None
 
 
+class Report(msgspec.Struct):
+    """kvengine's ``kv_transfer_params``: of the one prompt that it is about."""
+
+    prompt_tokens: int
+    cached_tokens_by_tier: dict[str, int]
+
+
 class Answer(msgspec.Struct):
     """A whole answer, or one event of a stream."""
 
@@ -74,9 +87,13 @@ class Answer(msgspec.Struct):
     response: Inner | None = None
     message: Inner | None = None
     meta_info: Reported | None = None
+    kv_transfer_params: msgspec.Raw = NOTHING
+    """Other connectors answer in it, too."""
 
 
 ANSWER = msgspec.json.Decoder(Answer)
+REPORT = msgspec.json.Decoder(Report)
+TIERS = {tier.value: tier for tier in Tier}
 
 
 class UsageReader(Protocol):
@@ -137,7 +154,7 @@ class EventUsage:
 
     def _read(self, line: bytes) -> None:
         if line.startswith(b"data:") and names_usage(line) and len(line) <= LINE_BYTES:
-            reported = reported_in(line[5:])
+            reported = reported_in(answer_in(line[5:]))
             if reported is not None:
                 self._reported = reported.after(self._reported)
 
@@ -161,8 +178,10 @@ class DocumentUsage:
     def end(self) -> None:
         """Read what was kept."""
         if self._pieces:
-            reported = reported_in(b"".join(self._pieces))
-            self.usage = reported.usage() if reported else None
+            answer = answer_in(b"".join(self._pieces))
+            reported = reported_in(answer)
+            if answer is not None and reported is not None:
+                self.usage = with_report(reported.usage(), answer.kv_transfer_params)
         self._pieces.clear()
 
 
@@ -171,11 +190,34 @@ def names_usage(line: bytes) -> bool:
     return b'"usage"' in line or b'"meta_info"' in line
 
 
-def reported_in(document: bytes) -> Reported | None:
-    """The usage that one JSON object reports, if it is one and does."""
+def answer_in(document: bytes) -> Answer | None:
+    """One JSON object, if it is one."""
     try:
-        answer = ANSWER.decode(document)
+        return ANSWER.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def reported_in(answer: Answer | None) -> Reported | None:
+    """The usage that ``answer`` reports, if it does."""
+    if answer is None:
         return None
     inner = answer.response or answer.message
     return answer.usage or (inner and inner.usage) or answer.meta_info
+
+
+def with_report(usage: Usage, report: msgspec.Raw) -> Usage:
+    """``usage`` with the tiers that kvengine reports, if it does, and of the same tokens: it reports of one prompt, and
+    an answer may be to several."""
+    if not report:
+        return usage
+    try:
+        said = REPORT.decode(report)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return usage
+    by_tier = {TIERS[name]: tokens for name, tokens in said.cached_tokens_by_tier.items() if name in TIERS}
+    total = sum(by_tier.values())
+    if said.prompt_tokens != usage.prompt_tokens or min(by_tier.values(), default=-1) < 0 or total > said.prompt_tokens:
+        return usage
+    cached = total if usage.cached_tokens is None else usage.cached_tokens
+    return structs.replace(usage, cached_tokens=cached, cached_by_tier=by_tier)

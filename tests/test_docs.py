@@ -48,9 +48,10 @@ NOT_OURS = frozenset({"flag", "help"})
 """Words that look like flags of ours and are none: a placeholder, and what every command has."""
 
 OTHERS = frozenset(
-    {"kv-transfer-config", "kv-events-config", "block-size", "base-url", "enable-kvengine", "fresh-prefix"}
+    {"kv-transfer-config", "kv-events-config", "block-size", "enable-prompt-tokens-details", "enable-cache-report"}
+    | {"base-url", "enable-kvengine", "fresh-prefix"}
 )
-"""Flags of vLLM's command and of the benchmarks."""
+"""Flags of the engines' commands and of the benchmarks."""
 
 
 def named(path: Path) -> str:

@@ -40,6 +40,12 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool = False
 
 
+class KvTransfer(msgspec.Struct):
+    """What kvengine reads of a request; another connector's parameters mean nothing here."""
+
+    kvengine_report: bool = False
+
+
 class Common(msgspec.Struct, kw_only=True):
     """The fields that both kinds of request share; every other sampling field is accepted and means nothing here."""
 
@@ -49,6 +55,7 @@ class Common(msgspec.Struct, kw_only=True):
     n: int = 1
     max_tokens: int | None = None
     cache_salt: str | None = None
+    kv_transfer_params: KvTransfer | None = None
 
 
 class Completion(Common, kw_only=True):
@@ -98,6 +105,8 @@ class Ask:
     stream: bool
     include_usage: bool
     chat: bool
+    report: bool
+    """Whether the first prompt's cached tokens by tier are wanted, as kvengine tells them."""
 
 
 R = TypeVar("R", bound=Common)
@@ -158,8 +167,9 @@ def _ask(request: Common, prompts: list[bytes], tools: bytes, output: int, reaso
     if output < 1:
         raise bad_request(f"max_tokens must be at least 1, got {output}", "max_tokens")
     options = request.stream_options or StreamOptions()
+    report = request.kv_transfer_params is not None and request.kv_transfer_params.kvengine_report
     identity = b"\0".join((request.model.encode(), (request.cache_salt or "").encode(), tools))
-    return Ask(prompts, identity, output, reason, request.stream, options.include_usage, chat)
+    return Ask(prompts, identity, output, reason, request.stream, options.include_usage, chat, report)
 
 
 # Answers
@@ -216,6 +226,13 @@ class DeltaChoice(msgspec.Struct):
     logprobs: None = None
 
 
+class Report(msgspec.Struct):
+    """kvengine's part of an answer."""
+
+    prompt_tokens: int
+    cached_tokens_by_tier: dict[str, int]
+
+
 class AnswerBody(msgspec.Struct, omit_defaults=True):
     """A whole answer, or one event of a stream."""
 
@@ -225,3 +242,4 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
     model: str
     choices: list[TextChoice] | list[MessageChoice] | list[DeltaChoice]
     usage: UsageBody | None = None
+    kv_transfer_params: Report | None = None

@@ -121,6 +121,7 @@ class Writer:
         else:
             texts = [openai.TextChoice(n, text, ask.finish_reason) for n in indices]
             body = self._body("text_completion", texts, self._usage())
+        body.kv_transfer_params = self._report()
         response = json_response(msgspec.json.encode(body))
         details = self._usage().prompt_tokens_details
         response.headers["x-sim-cached-gpu"] = str(details.gpu_tokens)
@@ -175,6 +176,14 @@ class Writer:
         usage: openai.UsageBody | None = None,
     ) -> openai.AnswerBody:
         return openai.AnswerBody(self._id, kind, self._created, self._model, choices, usage)
+
+    def _report(self) -> openai.Report | None:
+        """As vLLM's answers have it: of the first prompt, and never in a stream."""
+        part = self._answer.parts[0]
+        if not self._ask.report or part.started is None:
+            return None
+        hits = part.started.hits
+        return openai.Report(part.job.prompt_tokens, {"gpu": hits.gpu, "cpu": hits.cpu})
 
     def _usage(self) -> openai.UsageBody:
         parts = self._answer.parts

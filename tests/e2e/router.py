@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import openai
 
@@ -22,11 +22,17 @@ from epp.standalone.proxy import Proxy
 from epp.standalone.run import standalone
 from epp.standalone.settings import ProxySettings, RequestMode
 from tests.e2e.background import PATIENCE_S, Background
-from tests.e2e.engine import Engine
 from tests.e2e.gateway import gateway
 from tests.e2e.picker import starts
 
 LOOPBACK = "127.0.0.1"
+
+
+class Addressed(Protocol):
+    """An engine, as far as a router needs it."""
+
+    @property
+    def address(self) -> str: ...
 
 
 @dataclass
@@ -53,7 +59,7 @@ class Router:
 
 
 @contextmanager
-def router(loop: Background, engines: Sequence[Engine], **options: Any) -> Iterator[Router]:
+def router(loop: Background, engines: Sequence[Addressed], **options: Any) -> Iterator[Router]:
     """A router before ``engines``; ``options`` are those of the command."""
     port = claim(LOOPBACK, 0, "--port")
     chosen = StandaloneOptions(
@@ -79,7 +85,7 @@ def router(loop: Background, engines: Sequence[Engine], **options: Any) -> Itera
 @contextmanager
 def behind_gateway(
     loop: Background,
-    engines: Sequence[Engine],
+    engines: Sequence[Addressed],
     folder: Path,
     response_mode: ResponseMode = ResponseMode.FULL,
     *,

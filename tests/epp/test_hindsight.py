@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from epp.decision import Cause, Outcome, RequestHead, Usage
+from epp.exchange import Exchange, ExchangeSettings
 from epp.scheduler import Profile
 from scorers.base import (
     CachedPrefix,
@@ -23,7 +24,7 @@ from scorers.base import (
 )
 from scorers.pickers import MaxScorePicker
 from scorers.queue import QueueScorer
-from tests.epp.doubles import World, completion
+from tests.epp.doubles import BUFFERED, FULL_DUPLEX, NONE, World, completion, request_body, request_headers
 
 HEAD = RequestHead({":path": "/v1/completions"})
 SEEN = Outcome(Cause.COMPLETED, 200, 3.0, 1.0, 90, usage=Usage(120, 9, 64, {Tier.GPU: 16, Tier.CPU: 48}))
@@ -144,3 +145,16 @@ def test_a_plan_that_replaces_another_has_its_own_plugins_learn(world: World, le
     world.director.use(world.director._parser, profile, None, {})
     world.director.ended(pick_id, SEEN)
     assert (len(learner.told), len(other.told)) == (0, 1)
+
+
+@pytest.mark.parametrize(("response_mode", "kept"), [(NONE, False), (FULL_DUPLEX, True)])
+def test_nothing_is_kept_of_a_request_whose_response_nobody_will_see(
+    world: World, response_mode: int, kept: bool
+) -> None:
+    exchange = Exchange(world.director, ExchangeSettings(access_log=True))
+    exchange.received(request_headers(modes=(BUFFERED, response_mode)), 0.0)
+    exchange.received(request_body(completion()), 0.0)
+    (pick_id,) = world.ledger._tickets
+    ticket = world.ledger.close(pick_id, Cause.COMPLETED)
+    assert ticket is not None
+    assert (ticket.prediction is not None) == kept

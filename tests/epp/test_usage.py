@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from epp.decision import Usage
 from epp.usage import DOCUMENT_BYTES, LINE_BYTES, DocumentUsage, EventUsage
+from scorers.base import Tier
 
 SAID = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16, "prompt_tokens_details": {"cached_tokens": 8}}
 MEANT = Usage(prompt_tokens=11, completion_tokens=5, cached_tokens=8)
@@ -147,3 +148,42 @@ def test_no_cached_tokens_are_something_else_than_none_that_were_told(said: byte
     reader.feed(said)
     reader.end()
     assert reader.usage == Usage(prompt_tokens=3, cached_tokens=meant)
+
+
+REPORT = {"prompt_tokens": 11, "cached_tokens_by_tier": {"gpu": 2, "cpu": 6, "tape": 9}}
+
+
+def read_whole(**answer: object) -> Usage | None:
+    reader = DocumentUsage()
+    reader.feed(json.dumps(answer).encode())
+    reader.end()
+    return reader.usage
+
+
+def test_kvengines_report_says_which_tier_the_cached_tokens_came_from() -> None:
+    told = read_whole(usage=SAID, kv_transfer_params=REPORT)
+    assert told is not None
+    assert (told.cached_tokens, told.cached_by_tier) == (8, {Tier.GPU: 2, Tier.CPU: 6})
+
+
+def test_kvengines_report_tells_the_cached_tokens_where_the_usage_does_not() -> None:
+    told = read_whole(usage={"prompt_tokens": 11}, kv_transfer_params=REPORT)
+    assert told is not None
+    assert told.cached_tokens == 8
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        None,
+        3,
+        {"do_remote_prefill": True, "remote_block_ids": [1, 2]},
+        {"prompt_tokens": "11", "cached_tokens_by_tier": {"gpu": 2}},
+        {"prompt_tokens": 10, "cached_tokens_by_tier": {"gpu": 2}},  # of one of several prompts
+        {"prompt_tokens": 11, "cached_tokens_by_tier": {"gpu": -1}},
+        {"prompt_tokens": 11, "cached_tokens_by_tier": {"gpu": 12}},
+        {"prompt_tokens": 11, "cached_tokens_by_tier": {}},
+    ],
+)
+def test_what_is_no_report_of_the_same_prompt_leaves_the_usage_alone(other: object) -> None:
+    assert read_whole(usage=SAID, kv_transfer_params=other) == MEANT

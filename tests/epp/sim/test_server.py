@@ -327,3 +327,15 @@ def test_many_streams_at_once_all_end() -> None:
         assert server.engine.tally.completed == 50
 
     play(scenario)
+
+
+def test_who_asks_as_kvengines_clients_do_is_told_the_tiers_of_a_whole_answer() -> None:
+    async def scenario(server: Served) -> None:
+        asked: Any = {"prompt": TEN_BLOCKS, "kv_transfer_params": {"kvengine_report": True}}
+        first, second = await server.complete(**asked), await server.complete(**asked)
+        assert first["kv_transfer_params"] == {"prompt_tokens": 40, "cached_tokens_by_tier": {"gpu": 0, "cpu": 0}}
+        by_tier = second["kv_transfer_params"]["cached_tokens_by_tier"]
+        assert sum(by_tier.values()) == second["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+        assert "kv_transfer_params" not in await server.complete(prompt=TEN_BLOCKS)
+
+    play(scenario)

@@ -1,0 +1,181 @@
+"""How right the picker is about what the endpoints hold: predicted against actual cached tokens.
+
+    accuracy = 1 - sum |predicted - actual| / sum of prompt tokens
+
+over prompts of at least ``MIN_BLOCKS`` of the engine's blocks. What is predicted is a share of the prompt, since only
+the engine knows its tokens: share x the engine's count. In total, against ``cached_tokens``; by tier where the engine
+tells them apart: a token that several tiers hold is the fastest one's, as the engine takes it from there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from itertools import accumulate
+from typing import NamedTuple
+
+from epp.telemetry.gauges import Reading
+from scorers.base import Held, Mode, Observation, Tier
+
+log = logging.getLogger(__name__)
+
+MIN_BLOCKS = 16
+"""Shorter prompts are nearly all rounding."""
+DEFAULT_BLOCK_TOKENS = 16
+"""Of an engine that has not said; vLLM's default."""
+WINDOW_S, BUCKETS = 600.0, 10
+"""How long ago is recent, and in how many pieces it is forgotten. A guess: in lean mode only a sample is measured."""
+TOTAL = "total"
+"""The label of all tiers together."""
+BEST_FIRST = {mode: rank for rank, mode in enumerate(Mode)}
+OK = 200
+
+
+class Unmeasured(Enum):
+    """Why a response says nothing about its prediction."""
+
+    FAILED = "failed"
+    """Its status is not 200."""
+    NO_USAGE = "no-usage"
+    SHORT = "short"
+    SILENT = "cached-tokens-unsaid"
+
+
+class Guess(NamedTuple):
+    """Predicted tokens, of one tier or in total."""
+
+    tier: str
+    mode: Mode
+    tokens: float
+
+
+class Account:
+    """What was predicted and found, of one tier in one mode. Units: tokens."""
+
+    __slots__ = ("actual", "error", "predicted", "prompt", "recent")
+
+    def __init__(self) -> None:
+        self.prompt = self.predicted = self.actual = self.error = 0
+        self.recent: deque[list[float]] = deque(maxlen=BUCKETS + 1)
+        """Begin, error and prompt tokens of each piece of the window that has any, oldest first."""
+
+    def add(self, prompt: int, predicted: float, actual: int, piece: float) -> None:
+        """Count one prompt, ended in the ``piece`` that begins then."""
+        error = round(abs(predicted - actual))
+        self.prompt += prompt
+        self.predicted += round(predicted)
+        self.actual += actual
+        self.error += error
+        if not self.recent or self.recent[-1][0] != piece:
+            self.recent.append([piece, 0.0, 0.0])
+        self.recent[-1][1] += error
+        self.recent[-1][2] += prompt
+
+    def accuracy(self, since: float) -> float | None:
+        """Of what ended ``since``; None when nothing has."""
+        recent = [(error, prompt) for piece, error, prompt in self.recent if piece >= since]
+        prompts = sum([prompt for _, prompt in recent])
+        return 1.0 - sum([error for error, _ in recent]) / prompts if prompts else None
+
+
+class Accuracy:
+    """Learns from every response that was seen. O(tiers). Owner: the event loop."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._accounts: dict[tuple[str, Mode], Account] = {}
+        self._unmeasured = dict.fromkeys(Unmeasured, 0)
+
+    def observed(self, observation: Observation) -> None:
+        """Compare what was predicted with what the engine says."""
+        prediction, prompt = observation.prediction, observation.prompt_tokens
+        if not prediction.held:
+            return  # nobody predicts
+        if observation.status not in (OK, None):
+            self._unmeasured[Unmeasured.FAILED] += 1
+            return
+        if prompt is None:
+            self._unmeasured[Unmeasured.NO_USAGE] += 1
+            return
+        if prompt < MIN_BLOCKS * (prediction.candidate.block_tokens or DEFAULT_BLOCK_TOKENS):
+            self._unmeasured[Unmeasured.SHORT] += 1
+            return
+        if observation.cached_tokens is None:
+            self._silent(prediction.candidate.address)
+            return
+        guesses = scaled(prediction.held, prompt / prediction.prompt_tokens, prompt)
+        piece = self._clock() // (WINDOW_S / BUCKETS) * (WINDOW_S / BUCKETS)
+        for guess, actual in found(guesses, observation.cached_tokens, observation.cached_by_tier):
+            account = self._accounts.get((guess.tier, guess.mode))
+            if account is None:
+                account = self._accounts[guess.tier, guess.mode] = Account()
+            account.add(prompt, guess.tokens, actual, piece)
+
+    def readings(self) -> Iterator[Reading]:
+        """All of it, as metrics."""
+        every = [((tier, mode.value), account) for (tier, mode), account in self._accounts.items()]
+        for name, text, of in COUNTERS:
+            yield Reading(name, text, LABELS, [(labels, of(account)) for labels, account in every], counter=True)
+        since = self._clock() - WINDOW_S
+        recent = [(labels, account.accuracy(since)) for labels, account in every]
+        yield Reading(
+            "tierwise_prediction_accuracy",
+            "1 - error tokens / prompt tokens over the last ten minutes, where anything was measured in them.",
+            LABELS,
+            [(labels, accuracy) for labels, accuracy in recent if accuracy is not None],
+        )
+        yield Reading(
+            "tierwise_predictions_unmeasured",
+            "Responses that were seen and say nothing about the prediction, by why.",
+            ("reason",),
+            [((reason.value,), count) for reason, count in self._unmeasured.items()],
+            counter=True,
+        )
+
+    def _silent(self, address: str) -> None:
+        if not self._unmeasured[Unmeasured.SILENT]:
+            log.info(
+                "endpoint %s does not say how many prompt tokens it had cached, so nobody knows how right predictions "
+                "of that are; vLLM says it with --enable-prompt-tokens-details (told once, whatever the endpoint)",
+                address,
+            )
+        self._unmeasured[Unmeasured.SILENT] += 1
+
+
+def scaled(held: tuple[Held, ...], scale: float, prompt: int) -> list[Guess]:
+    """What is predicted of a prompt of so many tokens: in total, with the least good of the tiers' modes, then by tier
+    what no faster tier holds."""
+    deepest = [min(prompt, tokens * scale) for tokens in accumulate([each.tokens for each in held], max)]
+    worst = max([each.mode for each in held], key=BEST_FIRST.__getitem__)
+    beyond = [here - before for here, before in zip(deepest, [0.0, *deepest], strict=False)]
+    by_tier = [Guess(each.tier.value, each.mode, tokens) for each, tokens in zip(held, beyond, strict=True)]
+    return [Guess(TOTAL, worst, deepest[-1]), *by_tier]
+
+
+def found(guesses: list[Guess], cached: int, by_tier: Mapping[Tier, int]) -> Iterator[tuple[Guess, int]]:
+    """Each guess with what was really there; the tiers' only where they are told apart."""
+    actual = {tier.value: tokens for tier, tokens in by_tier.items()}
+    for guess in guesses:
+        if guess.tier == TOTAL:
+            yield guess, cached
+        elif actual:
+            yield guess, actual.get(guess.tier, 0)
+
+
+LABELS = ("tier", "mode")
+COUNTERS: tuple[tuple[str, str, Callable[[Account], int]], ...] = (
+    (
+        "tierwise_prediction_error_tokens",
+        "How far off predictions of cached tokens were: |predicted - actual|, summed.",
+        lambda account: account.error,
+    ),
+    (
+        "tierwise_prediction_prompt_tokens",
+        "Tokens of the prompts that this was measured of.",
+        lambda account: account.prompt,
+    ),
+    ("tierwise_predicted_cached_tokens", "Of those, predicted to be cached.", lambda account: account.predicted),
+    ("tierwise_actual_cached_tokens", "Of those, cached as the engines say.", lambda account: account.actual),
+)

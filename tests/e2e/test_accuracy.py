@@ -1,0 +1,112 @@
+"""The picker's predictions are held against what engines had cached: client, Envoy, picker, simulated engines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from epp.options import ResponseMode
+from epp.sim.cli import bind, endpoints
+from epp.sim.preset import Preset
+from tests.e2e.background import Background
+from tests.e2e.router import LOOPBACK, Router, router
+from tests.epp.sim.bench import tiny
+
+PRESET = tiny(gpu_blocks=512, cpu_blocks=4096, max_model_len=8192, max_batched_tokens=8192, block_tokens=16)
+CONFIG = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+  - type: queue-scorer
+  - {type: approx-prefix-cache-producer, name: gpu-prefix-cache-producer}
+  - {type: approx-prefix-cache-producer, name: cpu-prefix-cache-producer, parameters: {lruCapacityPerServer: 4096}}
+  - {type: prefix-cache-scorer, name: gpu, parameters: {prefixMatchInfoProducerName: gpu-prefix-cache-producer}}
+  - {type: prefix-cache-scorer, name: cpu, parameters: {prefixMatchInfoProducerName: cpu-prefix-cache-producer}}
+schedulingProfiles:
+  - name: default
+    plugins: [{pluginRef: queue-scorer}, {pluginRef: gpu, weight: 2}, {pluginRef: cpu, weight: 2}]
+"""
+PROMPTS = [f"{name:04} " * 1024 for name in range(16)]  # 1280 tokens of four bytes, 20 of the index's blocks
+
+
+@dataclass
+class Address:
+    address: str
+
+
+@contextmanager
+def simulated(loop: Background, count: int, preset: Preset) -> Iterator[list[Address]]:
+    """The addresses of engines that run a thousand times as fast."""
+    sockets = bind(LOOPBACK, 0, count)
+    names = [Address(f"{LOOPBACK}:{sock.getsockname()[1]}") for sock in sockets]
+    stack = AsyncExitStack()
+    loop.run(stack.enter_async_context(endpoints(preset, sockets, speed=1000.0)))
+    try:
+        yield names
+    finally:
+        loop.run(stack.aclose())
+
+
+def metric(running: Router, name: str) -> dict[tuple[str, ...], float]:
+    """The samples of a metric by the values of their labels, in the order of the labels' names."""
+    with urlopen(f"http://{LOOPBACK}:{running.picker.metrics_port}/metrics", timeout=15) as page:
+        families = list(text_string_to_metric_families(page.read().decode()))
+    return {
+        tuple([value for _, value in sorted(sample.labels.items())]): sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def ask(running: Router, prompt: str, **more: Any) -> None:
+    status, text = running.ask(
+        "/completions",
+        json.dumps({"model": "m", "prompt": prompt, "max_tokens": 1, **more}).encode(),
+        {"content-type": "application/json"},
+    )
+    assert status == 200, text
+
+
+@pytest.fixture(params=[ResponseMode.FULL, ResponseMode.LEAN], ids=lambda mode: mode.value)
+def mode(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return {"response_mode": request.param} | ({"sample_rate": 1.0} if request.param is ResponseMode.LEAN else {})
+
+
+def test_what_engines_had_cached_is_what_was_predicted(loop: Background, mode: dict[str, Any]) -> None:
+    with simulated(loop, 2, PRESET) as engines, router(loop, engines, config_text=CONFIG, **mode) as running:
+        asks = {"kv_transfer_params": {"kvengine_report": True}}
+        for _ in range(3):
+            for prompt in PROMPTS:
+                ask(running, prompt, **asks)
+        running.settle()
+        prompts = metric(running, "tierwise_prediction_prompt_tokens_total")
+        assert prompts["approximate", "total"] == prompts["approximate", "gpu"] == 48 * 1280
+        accuracy = metric(running, "tierwise_prediction_accuracy")
+        assert accuracy.keys() == prompts.keys() == {("approximate", t) for t in ("total", "gpu", "cpu")}
+        assert accuracy["approximate", "total"] > 0.95
+        assert accuracy["approximate", "gpu"] > 0.95
+        assert accuracy["approximate", "cpu"] > 0.95
+        assert metric(running, "tierwise_actual_cached_tokens_total")["approximate", "total"] > 31 * 1200
+
+
+def test_a_cache_that_is_lost_behind_the_pickers_back_shows(loop: Background) -> None:
+    with (
+        simulated(loop, 1, replace(PRESET, cpu_blocks=0)) as (engine,),
+        router(loop, [engine], config_text=CONFIG, response_mode=ResponseMode.FULL) as running,
+    ):
+        ask(running, PROMPTS[0])
+        running.settle()
+        with urlopen(f"http://{engine.address}/reset_prefix_cache", data=b"", timeout=15):
+            pass
+        ask(running, PROMPTS[0][:4096] + "!" * 1024)
+        running.settle()
+        assert metric(running, "tierwise_prediction_error_tokens_total") == {("approximate", "total"): 1024}
+        assert metric(running, "tierwise_prediction_accuracy") == {("approximate", "total"): 1 - 1024 / 2560}
