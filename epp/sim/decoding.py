@@ -64,10 +64,17 @@ class Decoding:
         full_at = self.steps + sequence.blocks * self._block_tokens - self.computed(sequence)
         self._full.setdefault(full_at, []).append((sequence, sequence.joined))
 
-    def step(self) -> list[Sequence]:
-        """Give each member a token; returns those for which it was the last."""
-        self.steps += 1
-        self.context += len(self._members)
+    def quiet_steps(self) -> int:
+        """How many steps there are until one of them completes a member, or fills somebody's blocks; at least 1."""
+        return min(min(self._last), min(self._full)) - self.steps
+
+    def step(self, count: int = 1) -> None:
+        """Give each member ``count`` tokens; at most as many as there are quiet steps."""
+        self.steps += count
+        self.context += count * len(self._members)
+
+    def completed(self) -> list[Sequence]:
+        """The members whose last token came with the last step."""
         return self._still_here(self._last.pop(self.steps, []))
 
     def full(self) -> list[Sequence]:

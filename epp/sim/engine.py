@@ -15,27 +15,21 @@ tiers).
 What is simpler here: a prompt's blocks are taken all at once; an aborted sequence is gone at once, not at the end of
 the step; a block under store may be overwritten without delay.
 
-Costs O(prompt blocks) per request and O(prefilling sequences) per step.
+Steps that only decode are one event until something changes: a member ends or fills a block, a request comes, a load is
+done. Costs O(prompt blocks) per request and O(prefilling sequences) per event.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
 
 from epp.sim.cpu import CpuBlocks, Lane
 from epp.sim.decoding import Decoding
 from epp.sim.gpu import GpuBlocks
 from epp.sim.job import Finished, Hits, Job, Load, RefusedError, Sequence, Started, Store
-from epp.sim.preset import Chunk, Preset
+from epp.sim.preset import Preset
+from epp.sim.steps import Steps
 from epp.sim.tally import Tally
-
-
-class Step(NamedTuple):
-    """A batch being computed."""
-
-    ends_at: float
-    chunks: list[tuple[Sequence, int]]
 
 
 class Engine:
@@ -59,7 +53,7 @@ class Engine:
         self._loads: deque[Load] = deque()  # in order of completion, as one lane carries them
         self._loading: dict[object, Load] = {}  # by block key
         self._stores: deque[Store] = deque()
-        self._step: Step | None = None
+        self._steps: Steps | None = None  # under way
         self._events: list[Started | Finished] = []
 
     @property
@@ -82,16 +76,18 @@ class Engine:
             )
         if job.id in self._sequences:
             raise RefusedError(f"request id {job.id!r} is in use")
+        self._interrupt(now)
         sequence = Sequence(job, now)
         self._sequences[job.id] = sequence
         self._waiting.append(sequence)
-        self._begin_step(now)
+        self._begin_steps(now)
 
     def abort(self, job_id: str, now: float) -> bool:
         """Forget a job and free what it holds; False if it is not here (any more)."""
         sequence = self._sequences.pop(job_id, None)
         if sequence is None:
             return False
+        self._interrupt(now)
         sequence.aborted = True
         if sequence in self._decoding:
             self._decoding.leave(sequence)
@@ -102,7 +98,7 @@ class Engine:
         elif sequence.blocks == 0:
             self._forget_waiting(sequence)
         # Else it is loading: its blocks are the target of a copy, and are freed when that is done.
-        self._begin_step(now)
+        self._begin_steps(now)
         return True
 
     def output_tokens(self, job_id: str) -> int:
@@ -113,9 +109,13 @@ class Engine:
     def next_at(self) -> float | None:
         """When ``advance`` next has something to do; None while nothing is under way."""
         times = [queue[0].done_at for queue in (self._loads, self._stores) if queue]
-        if self._step is not None:
-            times.append(self._step.ends_at)
+        if self._steps is not None:
+            times.append(self._steps.ends_at)
         return min(times, default=None)
+
+    def next_token_at(self) -> float | None:
+        """When the step under way ends; None while nothing is computed. For those who stream."""
+        return None if self._steps is None else self._steps.end_of(self._steps.done + 1)
 
     def advance(self, now: float) -> list[Started | Finished]:
         """Let everything up to ``now`` happen; returns what began and ended, in order."""
@@ -123,10 +123,12 @@ class Engine:
             while self._stores and self._stores[0].done_at <= at:
                 self._complete_store(self._stores.popleft())
             while self._loads and self._loads[0].done_at <= at:
+                self._interrupt(at)
                 self._complete_load(self._loads.popleft())
-            if self._step is not None and self._step.ends_at <= at:
-                self._end_step(self._step)
-            self._begin_step(at)
+            if self._steps is not None and self._steps.ends_at <= at:
+                self._end_steps(self._steps)
+            self._begin_steps(at)
+        self._account(now)
         events, self._events = self._events, []
         return events
 
@@ -136,12 +138,13 @@ class Engine:
 
     # Steps
 
-    def _begin_step(self, now: float) -> None:
-        """Schedule and start a step unless one is running or there is nothing to compute."""
-        if self._step is not None:
+    def _begin_steps(self, now: float) -> None:
+        """Schedule and start what is computed next, unless something is or there is nothing to compute."""
+        if self._steps is not None:
             return
         preempted = self._grow_decoding()
-        budget = self.preset.max_batched_tokens - len(self._decoding)
+        decodes = len(self._decoding)
+        budget = self.preset.max_batched_tokens - decodes
         batch: list[tuple[Sequence, int]] = []
         for sequence in self._prefilling:
             if budget <= 0:
@@ -155,25 +158,44 @@ class Engine:
                 n = min(budget, sequence.target - sequence.computed)
                 batch.append((sequence, n))
                 budget -= n
-        if batch or self._decoding:
-            chunks = [Chunk(sequence.computed, n) for sequence, n in batch]
-            duration = self.preset.timing.step_s(chunks, len(self._decoding), self._decoding.context)
-            self._step = Step(now + duration, batch)
+        if batch or decodes:
+            count = 1 if batch or preempted else self._decoding.quiet_steps()
+            self._steps = Steps(self.preset.timing, now, batch, decodes, self._decoding.context, count)
 
-    def _end_step(self, step: Step) -> None:
-        self._step = None
-        self.tally.generated_tokens += len(self._decoding)
-        for sequence in self._decoding.step():
+    def _account(self, now: float) -> None:
+        """Give out the tokens of the steps that have ended by ``now``; the last one's are left to ``advance``."""
+        steps = self._steps
+        if steps is None or steps.count == 1:
+            return
+        ended = min(steps.ended_by(now), steps.count - 1) - steps.done
+        if ended > 0:
+            steps.done += ended
+            self._decoding.step(ended)
+            self.tally.generated_tokens += ended * len(self._decoding)
+
+    def _interrupt(self, now: float) -> None:
+        """Something changes at ``now``: the step under way is the last before the batch is made anew."""
+        if self._steps is not None and self._steps.count > 1:
+            self._account(now)
+            self._steps.count = self._steps.done + 1
+
+    def _end_steps(self, step: Steps) -> None:
+        self._steps = None
+        left = step.count - step.done
+        self.tally.generated_tokens += left * len(self._decoding)
+        self._decoding.step(left)
+        ends_at = step.ends_at
+        for sequence in self._decoding.completed():
             self._decoding.leave(sequence)
             self._offer(sequence)
-            self._end(sequence, step.ends_at)
+            self._end(sequence, ends_at)
         for sequence, n in step.chunks:
             if sequence not in self._prefilling:
                 continue  # aborted or preempted meanwhile
             sequence.computed += n
             self._offer(sequence)
             if sequence.computed == sequence.target:
-                self._prefilled(sequence, step.ends_at)
+                self._prefilled(sequence, ends_at)
 
     def _prefilled(self, sequence: Sequence, now: float) -> None:
         """The last prompt token is computed, which gives the next output token."""

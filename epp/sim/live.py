@@ -95,7 +95,11 @@ class LiveEngine:
     def _arm(self) -> None:
         """Set the timer for what the engine does next."""
         self.stop()
-        if (at := self.engine.next_at()) is not None:
+        times = [self.engine.next_at()]
+        if any(answer.streaming for answer, _ in self._answers.values()):
+            times.append(self.engine.next_token_at())
+        at = min([time for time in times if time is not None], default=None)
+        if at is not None:
             self._timer = self._loop.call_at(at / self._speed, self._due)
 
     def _advance(self) -> None:

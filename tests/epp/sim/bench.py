@@ -62,6 +62,8 @@ class Bench:
                 kind = self.started if isinstance(event, Started) else self.finished
                 kind[event.job.id] = event  # type: ignore[assignment]
             self.check()
+        if at < float("inf"):
+            assert self.engine.advance(at) == []
 
     def run(self) -> None:
         """Until nothing is under way."""
