@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from epp.sim.gpu import NEVER
 from epp.sim.tokens import BlockKey
 
 
@@ -31,7 +32,9 @@ class CpuBlocks:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.evicted = 0
-        self._idle: OrderedDict[BlockKey, None] = OrderedDict()
+        self.horizon_s = NEVER
+        """The latest last use of any block that is gone: never decreases."""
+        self._idle: OrderedDict[BlockKey, float] = OrderedDict()  # with its last use
         self._pinned: dict[BlockKey, int] = {}  # loads, always > 0
         self._arriving: set[BlockKey] = set()
 
@@ -48,10 +51,11 @@ class CpuBlocks:
                 return n - start
         return len(keys) - start
 
-    def touch(self, keys: Sequence[BlockKey]) -> None:
+    def touch(self, keys: Sequence[BlockKey], now: float = 0.0) -> None:
         """Note a use of those of ``keys`` that are stored, the first of them as the most recent."""
         for key in reversed(keys):
             if key in self._idle:
+                self._idle[key] = now
                 self._idle.move_to_end(key)
 
     def pin(self, keys: Sequence[BlockKey]) -> None:
@@ -60,7 +64,7 @@ class CpuBlocks:
             self._idle.pop(key, None)
             self._pinned[key] = self._pinned.get(key, 0) + 1
 
-    def unpin(self, keys: Sequence[BlockKey]) -> None:
+    def unpin(self, keys: Sequence[BlockKey], now: float = 0.0) -> None:
         """Undo one ``pin``; counts as a use."""
         for key in reversed(keys):
             loads = self._pinned[key] - 1
@@ -68,29 +72,30 @@ class CpuBlocks:
                 self._pinned[key] = loads
             else:
                 del self._pinned[key]
-                self._idle[key] = None
+                self._idle[key] = now
 
-    def prepare_store(self, keys: Sequence[BlockKey]) -> list[BlockKey]:
+    def prepare_store(self, keys: Sequence[BlockKey], now: float = 0.0) -> list[BlockKey]:
         """Make room for those of ``keys`` that are not here, and return them; the caller stores and completes them.
 
         Never evicts one of ``keys``; where there is no room for all of them, the last are left out.
         """
         known = [key for key in keys if key in self._idle]
-        self.touch(known)
+        self.touch(known, now)
         new = [key for key in keys if key not in self._idle and key not in self._pinned and key not in self._arriving]
         del new[max(0, self.capacity - len(self._pinned) - len(self._arriving) - len(known)) :]
         free = self.capacity - self.stored - len(self._arriving)
         for _ in range(len(new) - free):
-            self._idle.popitem(last=False)
+            _, used_s = self._idle.popitem(last=False)
+            self.horizon_s = max(self.horizon_s, used_s)
             self.evicted += 1
         self._arriving.update(new)
         return new
 
-    def complete_store(self, keys: Sequence[BlockKey]) -> None:
+    def complete_store(self, keys: Sequence[BlockKey], now: float = 0.0) -> None:
         """The blocks that ``prepare_store`` returned can be loaded from now on."""
         for key in reversed(keys):
             self._arriving.remove(key)
-            self._idle[key] = None
+            self._idle[key] = now
 
     def check(self) -> None:
         """Raise AssertionError unless the invariant holds."""

@@ -91,10 +91,10 @@ class Engine:
         sequence.aborted = True
         if sequence in self._decoding:
             self._decoding.leave(sequence)
-            self._release(sequence)
+            self._release(sequence, now)
         elif sequence in self._prefilling:
             del self._prefilling[sequence]
-            self._release(sequence)
+            self._release(sequence, now)
         elif sequence.blocks == 0:
             self._forget_waiting(sequence)
         # Else it is loading: its blocks are the target of a copy, and are freed when that is done.
@@ -142,7 +142,7 @@ class Engine:
         """Schedule and start what is computed next, unless something is or there is nothing to compute."""
         if self._steps is not None:
             return
-        preempted = self._grow_decoding()
+        preempted = self._grow_decoding(now)
         decodes = len(self._decoding)
         budget = self.preset.max_batched_tokens - decodes
         batch: list[tuple[Sequence, int]] = []
@@ -217,17 +217,17 @@ class Engine:
             self._decoding.join(sequence)
 
     def _end(self, sequence: Sequence, now: float) -> None:
-        self._release(sequence)
+        self._release(sequence, now)
         del self._sequences[sequence.job.id]
         self.tally.finished(now - sequence.submitted_at)
         self._events.append(Finished(sequence.job, now, sequence.submitted_at))
 
-    def _grow_decoding(self) -> bool:
+    def _grow_decoding(self, now: float) -> bool:
         """Give a block to each decoding sequence that needs one now; True if somebody was preempted for it."""
         preempted = False
         for sequence in self._decoding.full():
             while sequence in self._decoding and not self.gpu.can_take((), 1):
-                self._preempt()
+                self._preempt(now)
                 preempted = True
             if sequence in self._decoding:
                 self._offer(sequence, self._decoding.computed(sequence))
@@ -236,14 +236,14 @@ class Engine:
                 self._decoding.grown(sequence)
         return preempted
 
-    def _preempt(self) -> None:
+    def _preempt(self, now: float) -> None:
         """Send the youngest sequence of the batch back to the head of the queue, with nothing computed."""
         if self._prefilling:
             victim, _ = self._prefilling.popitem()
         else:
             victim = self._decoding.youngest()
             self._decoding.leave(victim)
-        self._release(victim)
+        self._release(victim, now)
         victim.computed = 0
         self._waiting.appendleft(victim)
         self.tally.preemptions += 1
@@ -266,7 +266,7 @@ class Engine:
             return False
         in_cpu = self.cpu.matched(keys, in_gpu)
         self.gpu.take(hits, blocks)
-        self.cpu.touch(keys[: in_gpu + in_cpu])
+        self.cpu.touch(keys[: in_gpu + in_cpu], now)
         sequence.named, sequence.private, sequence.offered = list(hits), blocks, in_gpu
         sequence.computed = in_gpu * preset.block_tokens
         if sequence.admitted_at is None:
@@ -288,8 +288,8 @@ class Engine:
                 sequence.private -= 1
         sequence.offered = max(sequence.offered, full)
 
-    def _release(self, sequence: Sequence) -> None:
-        self.gpu.release(sequence.named, sequence.private)
+    def _release(self, sequence: Sequence, now: float) -> None:
+        self.gpu.release(sequence.named, sequence.private, now)
         sequence.named, sequence.private, sequence.offered = [], 0, 0
 
     def _forget_waiting(self, sequence: Sequence) -> None:
@@ -310,23 +310,23 @@ class Engine:
     def _complete_load(self, load: Load) -> None:
         for key in load.keys:
             self._loading.pop(key, None)
-        self.cpu.unpin(load.keys)
+        self.cpu.unpin(load.keys, load.done_at)
         self._waiting.extendleft(reversed(load.followers))
         sequence = load.sequence
         sequence.computed += len(load.keys) * self.preset.block_tokens
         self._offer(sequence)
         if sequence.aborted:
-            self._release(sequence)
+            self._release(sequence, load.done_at)
         else:
             self._prefilling[sequence] = None
 
     def _store(self, keys: tuple[object, ...], now: float) -> None:
-        new = self.cpu.prepare_store(keys)
+        new = self.cpu.prepare_store(keys, now)
         if new:
             done_at = self._store_lane.reserve(len(new) * self.preset.block_bytes, now)
             self._stores.append(Store(new, keys, done_at))
             self.tally.stored_blocks += len(new)
 
     def _complete_store(self, store: Store) -> None:
-        self.cpu.complete_store(store.keys)
-        self.cpu.touch(store.used)
+        self.cpu.complete_store(store.keys, store.done_at)
+        self.cpu.touch(store.used, store.done_at)

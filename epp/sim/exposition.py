@@ -1,8 +1,9 @@
-"""vLLM's metrics of a simulated engine, made when somebody scrapes."""
+"""vLLM's and kvengine's metrics of a simulated engine, made when somebody scrapes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -10,6 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from epp.sim.engine import Engine
+from epp.sim.gpu import NEVER
 from epp.sim.tally import Histogram
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -18,8 +20,11 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class EngineCollector(Collector):
     """Reads an engine's state under vLLM's names. Owner: the loop that drives the engine."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, unix_s: Callable[[float], float]) -> None:
+        """``unix_s`` says what Unix time a moment of engine time is."""
         self._engine = engine
+        self._unix_s = unix_s
+        self._began_s = time.time()
         self._names = ["model_name", "engine"]
         self._labels = [engine.preset.model, "0"]
 
@@ -44,6 +49,32 @@ class EngineCollector(Collector):
         yield self._histogram("time_to_first_token_seconds", "From receipt to the first token.", tally.ttft)
         yield self._histogram("request_queue_time_seconds", "From receipt to admission.", tally.queue)
         yield self._histogram("e2e_request_latency_seconds", "From receipt to the last token.", tally.e2e)
+        yield from self._tiers()
+
+    def _tiers(self) -> Iterator[Metric]:
+        """As kvengine says it of both tiers."""
+        gpu, cpu, preset = self._engine.gpu, self._engine.cpu, self._engine.preset
+        block = preset.block_tokens
+        values = {
+            "capacity_tokens": (gpu.capacity * block, cpu.capacity * block),
+            "resident_tokens": (gpu.cached * block, cpu.stored * block),
+            "block_tokens": (block, block),
+            "store_after": (1, int(cpu.capacity > 0)),
+            "stores_decoded": (1, 0),
+            "eviction_horizon_timestamp_seconds": (self._horizon(gpu.horizon_s), self._horizon(cpu.horizon_s)),
+        }
+        for name, by_tier in values.items():
+            family = GaugeMetricFamily(f"kvengine:tier_{name}", "See kvengine.", labels=[*self._names, "tier"])
+            for tier, value in zip(("gpu", "cpu"), by_tier, strict=True):
+                family.add_metric([*self._labels, tier], value)
+            yield family
+        for name, moment_s in (("clock", time.time()), ("start", self._began_s)):
+            family = GaugeMetricFamily(f"kvengine:{name}_timestamp_seconds", "See kvengine.", labels=self._names)
+            family.add_metric(self._labels, moment_s)
+            yield family
+
+    def _horizon(self, engine_s: float) -> float:
+        return 0.0 if engine_s == NEVER else self._unix_s(engine_s)
 
     def _gauge(self, name: str, text: str, value: float) -> Metric:
         family = GaugeMetricFamily(f"vllm:{name}", text, labels=self._names)
@@ -78,9 +109,9 @@ class EngineCollector(Collector):
 class Exposition:
     """The text of ``/metrics``."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, unix_s: Callable[[float], float]) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(EngineCollector(engine))
+        self._registry.register(EngineCollector(engine, unix_s))
 
     def text(self) -> bytes:
         """Everything, in Prometheus text format."""

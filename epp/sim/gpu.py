@@ -11,6 +11,9 @@ from itertools import islice
 
 from epp.sim.tokens import BlockKey
 
+NEVER = float("-inf")
+"""The horizon before the first eviction."""
+
 
 class GpuBlocks:
     """Every block is free, idle (named, evictable, oldest first), pinned (named, in use) or private (in use, unnamed).
@@ -25,8 +28,10 @@ class GpuBlocks:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.evicted = 0
+        self.horizon_s = NEVER
+        """The latest last use of any named block that is gone: never decreases."""
         self._free = capacity
-        self._idle: OrderedDict[BlockKey, None] = OrderedDict()
+        self._idle: OrderedDict[BlockKey, float] = OrderedDict()  # with its last use
         self._pinned: dict[BlockKey, int] = {}  # users, always > 0
         self._private = 0
 
@@ -64,7 +69,8 @@ class GpuBlocks:
             self._idle.pop(key, None)
             self._pinned[key] = self._pinned.get(key, 0) + 1
         for _ in range(private - self._free):
-            self._idle.popitem(last=False)
+            _, used_s = self._idle.popitem(last=False)
+            self.horizon_s = max(self.horizon_s, used_s)
             self.evicted += 1
             self._free += 1
         self._free -= private
@@ -81,7 +87,7 @@ class GpuBlocks:
         self._pinned[key] = 1
         return True
 
-    def release(self, named: Sequence[BlockKey], private: int) -> None:
+    def release(self, named: Sequence[BlockKey], private: int, now: float = 0.0) -> None:
         """Give back what a sequence holds; ``named`` in prefix order. The last of them will be evicted first."""
         for key in reversed(named):
             users = self._pinned[key] - 1
@@ -89,13 +95,14 @@ class GpuBlocks:
                 self._pinned[key] = users
             else:
                 del self._pinned[key]
-                self._idle[key] = None
+                self._idle[key] = now
         self._private -= private
         self._free += private
 
     def reset(self) -> None:
         """Forget what is idle; what is in use stays."""
         self._free += len(self._idle)
+        self.horizon_s = max(self.horizon_s, *self._idle.values(), NEVER)
         self._idle.clear()
 
     def oldest(self, n: int) -> list[BlockKey]:

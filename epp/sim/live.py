@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,6 +59,10 @@ class LiveEngine:
     def now(self) -> float:
         """Engine time."""
         return self._loop.time() * self._speed
+
+    def unix_s(self, engine_s: float) -> float:
+        """The Unix time of a moment of engine time."""
+        return time.time() - (self.now() - engine_s) / self._speed
 
     @contextmanager
     def serving(self, jobs: Sequence[Job], *, streaming: bool) -> Iterator[Answer]:

@@ -32,7 +32,7 @@ class Endpoint:
     def __init__(self, preset: Preset, *, speed: float = 1.0) -> None:
         self.preset = preset
         self.live = LiveEngine(Engine(preset), speed=speed)
-        self._exposition = Exposition(self.live.engine)
+        self._exposition = Exposition(self.live.engine, self.live.unix_s)
         self._born = int(time.time())
 
     def application(self) -> web.Application:

@@ -61,6 +61,7 @@ class Scheduler:
         self._events = Events(chunk_tokens=self._chunk_tokens, salt_bytes=SALT_BYTES) if shape.events else None
         self._tally = Tally()
         self._told: tuple[float, ...] = ()
+        self._start_s = time.time()
         self._requests: dict[str, Known] = {}
         self._storing: dict[str, Known] = {}
         """Those with chunks that are not considered yet: a step costs nothing for the others."""
@@ -209,7 +210,7 @@ class Scheduler:
         self._told = state
         gauges = tier_gauges(self._shape, self._settings, self._watch, self.index, self._capacity_slots)
         open_jobs = {d.value: self.planner.open_jobs(d) for d in Direction}
-        return Statistics(data=told | {"gauges": gauges, "open_jobs": open_jobs})
+        return Statistics(data=told | {"gauges": gauges, "open_jobs": open_jobs, "start_s": self._start_s})
 
     def _admitted(self, known: Known, external_tokens: int) -> None:
         known.admitted = True

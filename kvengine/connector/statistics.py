@@ -6,6 +6,7 @@ there. Gauges travel as they are and the latest counts; counters travel as what 
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
@@ -31,6 +32,11 @@ TIER_GAUGES = {
     "eviction_horizon_timestamp_seconds": "Unix time at which the most recently used of all evicted blocks had last "
     "been used; never decreases, 0 before the first eviction. What entered and was used later is still there.",
 }
+MOMENTS = {
+    "clock_timestamp_seconds": "Unix time of the page, by the clock that horizons are told in; whoever compares them "
+    "with a clock of its own takes the difference out.",
+    "start_timestamp_seconds": "Unix time at which the engine began, with empty tiers; 0 until it is known.",
+}
 COUNTERS = {
     "lookup_hit_tokens": "Tokens of prompts that were found in host memory beyond what the device held.",
     "lookup_miss_tokens": "Tokens of prompts that were found nowhere.",
@@ -55,7 +61,7 @@ JOB_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 
 
 class Statistics(KVConnectorStats):
     """``data``: ``gauges`` by name and tier, ``counters`` by name, ``jobs`` by name and direction, ``job_seconds`` and
-    ``open_jobs`` by direction. Plain data: it is sent from process to process."""
+    ``open_jobs`` by direction, and ``start_s``. Plain data: it is sent from process to process."""
 
     data: dict[str, Any]
 
@@ -70,6 +76,7 @@ class Statistics(KVConnectorStats):
             data={
                 "gauges": theirs.get("gauges") or mine.get("gauges", {}),
                 "open_jobs": theirs.get("open_jobs") or mine.get("open_jobs", {}),
+                "start_s": theirs.get("start_s") or mine.get("start_s", 0.0),
                 "counters": added(mine.get("counters", {}), theirs.get("counters", {})),
                 "jobs": {
                     name: added(mine.get("jobs", {}).get(name, {}), theirs.get("jobs", {}).get(name, {}))
@@ -134,6 +141,10 @@ class Exposition(KVConnectorPromMetrics):
             )
             for name, text in TIER_GAUGES.items()
         }
+        self._moments = {
+            name: gauge(name=PREFIX + name, documentation=text, labelnames=labelnames, multiprocess_mode="mostrecent")
+            for name, text in MOMENTS.items()
+        }
         self._counters = {
             name: counter(name=PREFIX + name, documentation=text, labelnames=labelnames)
             for name, text in COUNTERS.items()
@@ -157,7 +168,15 @@ class Exposition(KVConnectorPromMetrics):
             for name, metric in self._tiers.items()
             for tier in TIERS
         }
+        self._clocks = {
+            engine: self._moments["clock_timestamp_seconds"].labels(*values)
+            for engine, values in per_engine_labelvalues.items()
+        }
+        for clock in self._clocks.values():
+            if hasattr(clock, "set_function"):  # else it is as old as the last step, as it is with several front ends
+                clock.set_function(time.time)
         for values in per_engine_labelvalues.values():
+            self._moments["start_timestamp_seconds"].labels(*values)
             for metric in self._counters.values():
                 metric.labels(*values)
             for way in DIRECTIONS:
@@ -167,6 +186,9 @@ class Exposition(KVConnectorPromMetrics):
     @override
     def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
         labels = self.per_engine_labelvalues[engine_idx]
+        self._clocks[engine_idx].set(time.time())
+        if start_s := transfer_stats_data.get("start_s"):
+            self._moments["start_timestamp_seconds"].labels(*labels).set(start_s)
         for name, by_tier in transfer_stats_data.get("gauges", {}).items():
             for tier, value in by_tier.items():
                 self._gauge[engine_idx, name, tier].set(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ CHUNK = 64
 
 def test_gauges_counters_and_horizons_say_what_happened(model: Path) -> None:
     small = {"num_cpu_blocks": 64, "chunk_size": CHUNK}  # 32 chunks of 64 tokens
+    before = time.time()
     with engine(model, small, enable_prefix_caching=True, num_gpu_blocks_override=100, max_model_len=2048) as tested:
         for tier, tokens in (("gpu", 99 * BLOCK_TOKENS), ("cpu", 64 * BLOCK_TOKENS)):
             tested.generate(prompts(1, 200, seed=99))
@@ -21,6 +23,9 @@ def test_gauges_counters_and_horizons_say_what_happened(model: Path) -> None:
         assert series("kvengine:stored_tokens_total") == 3 * CHUNK
         assert series("kvengine:tier_resident_tokens", tier="cpu") == 3 * CHUNK
         assert series("kvengine:tier_pinned_tokens", tier="cpu") == 0
+        assert before < series("kvengine:start_timestamp_seconds") < time.time()
+        asked = time.time()
+        assert asked <= series("kvengine:clock_timestamp_seconds") <= time.time(), "that of the page, not of a step"
         tested.forget_gpu()
         tested.generate(prompts(1, 200, seed=99))
         assert series("kvengine:lookup_hit_tokens_total") == 3 * CHUNK

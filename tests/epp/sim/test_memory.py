@@ -100,6 +100,26 @@ def test_no_gpu_block_is_lost_or_shared(capacity: int, moves: list[tuple[str, in
     assert blocks.used == 0
 
 
+@given(st.integers(1, 8), MOVES)
+def test_what_was_used_after_the_horizon_is_still_in_gpu_memory_and_what_is_gone_was_used_before(
+    capacity: int, moves: list[tuple[str, int, int]]
+) -> None:
+    blocks, used_s = GpuBlocks(capacity), dict[str, float]()
+    for now, (kind, prefix, length) in enumerate(moves):
+        if kind == "give":
+            blocks.reset()
+        keys = [f"{prefix}.{n}" for n in range(min(length, capacity - 1))]
+        hits = keys[: blocks.matched(keys)]
+        blocks.take(hits, len(keys) - len(hits))
+        for key in keys[len(hits) :]:
+            blocks.name(key)
+        blocks.release(keys, 0, now)
+        used_s.update(dict.fromkeys(keys, now))
+        there = {key for key in used_s if blocks.matched([key])}
+        assert there >= {key for key, at in used_s.items() if at > blocks.horizon_s}
+        assert not [key for key in used_s.keys() - there if used_s[key] > blocks.horizon_s]
+
+
 class NaiveLru:
     """Most recent last; a list."""
 
@@ -129,6 +149,17 @@ def test_the_cpu_tier_is_a_plain_lru_when_nothing_is_under_way(capacity: int, pr
         naive.store(prompt)
         blocks.check()
         assert {key for key in ALL if blocks.matched([key])} == set(naive.keys)
+
+
+@given(st.integers(0, 8), PROMPTS)
+def test_what_was_used_after_the_horizon_is_still_in_cpu_memory(capacity: int, prompts: list[tuple[str, int]]) -> None:
+    blocks, used_s = CpuBlocks(capacity), dict[str, float]()
+    for now, (prefix, length) in enumerate(prompts):
+        prompt = [f"{prefix}{n}" for n in range(length)]
+        blocks.complete_store(blocks.prepare_store(prompt, now), now)
+        blocks.touch(prompt, now)
+        used_s.update(dict.fromkeys(prompt[: blocks.matched(prompt)], now))
+        assert all(blocks.matched([key]) for key, at in used_s.items() if at > blocks.horizon_s)
 
 
 ALL = [f"{prefix}{n}" for prefix in "pqrs" for n in range(6)]

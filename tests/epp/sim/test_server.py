@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -233,6 +234,18 @@ def test_metrics_have_vllms_names_and_can_be_parsed() -> None:
         assert samples["vllm:generation_tokens_total"].value == 4
         assert samples["vllm:request_success_total"].value == 2
         assert samples["vllm:time_to_first_token_seconds_count"].value == 2
+        tiers = {
+            (sample.name, sample.labels["tier"]): sample.value
+            for family in families
+            for sample in family.samples
+            if "tier" in sample.labels
+        }
+        assert tiers["kvengine:tier_capacity_tokens", "gpu"] == 4096
+        assert tiers["kvengine:tier_resident_tokens", "gpu"] == 40
+        assert tiers["kvengine:tier_eviction_horizon_timestamp_seconds", "gpu"] == 0, "nothing was evicted"
+        now = time.time()
+        assert now - 60 < samples["kvengine:start_timestamp_seconds"].value < now
+        assert now - 60 < samples["kvengine:clock_timestamp_seconds"].value < now
         config = samples["vllm:cache_config_info"]
         assert config.value == 1
         expected = {"block_size": "4", "num_gpu_blocks": "1024", "num_cpu_blocks": "None"}
@@ -339,3 +352,22 @@ def test_who_asks_as_kvengines_clients_do_is_told_the_tiers_of_a_whole_answer() 
         assert "kv_transfer_params" not in await server.complete(prompt=TEN_BLOCKS)
 
     play(scenario)
+
+
+@pytest.mark.parametrize("speed", [1.0, 20.0])
+def test_the_horizon_is_the_unix_time_at_which_the_evicted_was_last_used(speed: float) -> None:
+    async def scenario(server: Served) -> None:
+        before = time.time()
+        await server.complete(prompt=TEN_BLOCKS)
+        await server.http.post("/reset_prefix_cache")
+        async with server.http.get("/metrics") as response:
+            page = await response.text()
+        horizon = next(
+            sample.value
+            for family in text_string_to_metric_families(page)
+            for sample in family.samples
+            if sample.name == "kvengine:tier_eviction_horizon_timestamp_seconds" and sample.labels["tier"] == "gpu"
+        )
+        assert before - 0.01 < horizon < time.time()
+
+    play(scenario, speed=speed)
