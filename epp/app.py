@@ -25,6 +25,7 @@ from epp.explain.explainer import Explainer
 from epp.explain.server import DebugServer
 from epp.failed_connections import FailedConnections, Port
 from epp.health import Health
+from epp.keeping import PATIENCE_S, Keeping, finished
 from epp.logs import counted
 from epp.options import DebugOptions, Transport
 from epp.pool import Endpoint
@@ -64,6 +65,7 @@ class App:
         self._scraper: Scraper | None = None
         self._certificates: list[Certificate] = []
         self._failed = FailedConnections()
+        self._keeping: Keeping | None = None
         self._closing = AsyncExitStack()
 
     async def start(self) -> None:
@@ -71,6 +73,8 @@ class App:
         async with AsyncExitStack() as stack:
             await self._start(stack)
             self._closing = stack.pop_all()
+        if self._keeping is not None:
+            self._keeping.serves()
 
     @property
     def changes_responses(self) -> bool:
@@ -103,6 +107,8 @@ class App:
         )
         await self._server.drain(drain_timeout_s)
         timer.cancel()
+        if self._keeping is not None and (write := self._keeping.save()) is not None:
+            await finished(write)
         await self._closing.aclose()
         streams = sum(cut)
         log.info("stopped; %s cut", f"{counted(streams, 'stream')} {'was' if streams == 1 else 'were'}")
@@ -114,6 +120,8 @@ class App:
         self.expose(uncaught.readings)
         if self.core.traces is not None:
             stack.push_async_callback(asyncio.to_thread, self.core.traces.stop)
+        if self._settings.index_snapshot is not None:
+            self._remember(stack, self._settings.index_snapshot)
         await self._list_endpoints(stack)
         if self.core.plan.scrape is not None:
             await self._scrape(stack, self.core.plan.scrape)
@@ -186,6 +194,13 @@ class App:
         self._certificates.append(certificate)
         if reload and certificate.folder is not None:
             stack.push_async_callback(Chore(f"follow {certificate.flag}", certificate.follow).stop)
+
+    def _remember(self, stack: AsyncExitStack, file: Path) -> None:
+        self._keeping = keeping = Keeping(file, self.pool, lambda: self.core.plan.prefix_cache)
+        keeping.load()
+        self.pool.listeners.append(keeping)
+        self.expose(keeping.readings)
+        stack.callback(asyncio.get_running_loop().call_later(PATIENCE_S, keeping.give_up).cancel)
 
     async def _list_endpoints(self, stack: AsyncExitStack) -> None:
         settings, found = self._settings, self.core.plan.discovery

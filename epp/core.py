@@ -16,6 +16,7 @@ from epp.accuracy import Accuracy
 from epp.config.plan import Plan
 from epp.decision import Cause, Outcome
 from epp.director import Director
+from epp.engine_identity import Restarts
 from epp.errors import ConfigError
 from epp.flow.gate import Gate
 from epp.held import HeldBytes
@@ -28,6 +29,7 @@ from epp.tracing.opening import open_tracer
 from epp.tracing.queue import TraceQueue
 from epp.tracing.settings import TraceSettings
 from epp.tracing.tracer import Tracer
+from scorers.base import Candidate
 from scorers.prefix_cache import PrefixCache
 
 log = logging.getLogger(__name__)
@@ -66,6 +68,8 @@ class Core:
         self._asks_for_responses = settings.exchange.may_ask
         self._sees_response_headers = plan.changes_responses
         self._listen(None, plan.prefix_cache)
+        self.restarts = Restarts(self.pool, self._forget)
+        self.pool.listeners.append(self.restarts)
         self._expose()
 
     def use(self, plan: Plan) -> None:
@@ -109,6 +113,11 @@ class Core:
             for candidate in self.pool.candidates():
                 now.endpoint_added(candidate)
 
+    def _forget(self, candidate: Candidate) -> None:
+        """The endpoint's engine holds nothing any more."""
+        if self.plan.prefix_cache is not None:
+            self.plan.prefix_cache.endpoint_added(candidate)
+
     def ended(self, pick_id: int, cause: Cause) -> None:
         """A pick is over, and nobody saw more of it."""
         self.director.ended(pick_id, Outcome(cause))
@@ -135,6 +144,7 @@ class Core:
             profile_readings(lambda: self.plan.profile),
             rewrite_readings(lambda: self.plan.rewrites),
             self.accuracy.readings,
+            self.restarts.readings,
             prefix_readings(lambda: self.plan.prefix_cache, self.pool),
         ):
             self.telemetry.gauge_source(source)

@@ -84,6 +84,10 @@ _DRAIN = Flag(
     "drain-timeout", values.duration(0, _DAY_S), "drain_timeout_s",
     "how long to go on serving after SIGTERM (default 30s)", "DURATION",
 )  # fmt: skip
+_SNAPSHOT = Flag(
+    "index-snapshot", values.path, "index_snapshot",
+    "keep what the endpoints hold in this file from one run to the next (default: nowhere)", "FILE",
+)  # fmt: skip
 _DEBUG = (
     Flag("debug", _YES, "debug.enabled", "show internals on a port of their own (default true)"),
     Flag("debug-host", values.text, "debug.host", "its address; it asks for no password (default 127.0.0.1)",
@@ -153,6 +157,7 @@ SERVE: tuple[Flag, ...] = (
     *_group(
         "Picking",
         _EMIT_SCORES,
+        _SNAPSHOT,
         Flag("disable-endpoint-subset-filter", _YES, "disable_endpoint_subset_filter",
              "ignore the proxy's hint which endpoints it allows"),
         Flag("allow-experimental-plugins", _YES, "", "accepted; no plugin here is experimental"),
@@ -197,7 +202,7 @@ SERVE: tuple[Flag, ...] = (
     _idle("zap-time-encoding", values.text, "log times are ISO 8601", "iso8601"),
 )  # fmt: skip
 """Source: the Go picker's ``pkg/epp/server/options.go``, v0.9.0 and later; ``endpoint``, ``host``, ``transport``,
-``watch-config``, ``max-request-bytes`` and ``emit-deprecated-metrics`` are ours."""
+``watch-config``, ``max-request-bytes``, ``index-snapshot`` and ``emit-deprecated-metrics`` are ours."""
 
 STANDALONE: tuple[Flag, ...] = (
     *_group(
@@ -205,6 +210,7 @@ STANDALONE: tuple[Flag, ...] = (
         _ENDPOINTS,
         Flag("endpoints-file", values.path, "endpoints_file", "endpoints as for file-discovery, watched", "FILE"),
         *_CONFIG,
+        _SNAPSHOT,
         Flag("pool-name", values.text, "pool_name", "name of the pool in metrics (default epp)", "NAME"),
     ),
     *_group(

@@ -148,6 +148,8 @@ class ServeOptions:
     max_held_bytes: int = 1 << 30
     """Beyond this, of all bodies that are incomplete or wait, requests are answered with 503."""
     drain_timeout_s: float = 30.0
+    index_snapshot: Path | None = None
+    """Where the prefix index is kept from one run to the next; None keeps it nowhere."""
 
     debug: DebugOptions = DebugOptions()
     disable_endpoint_subset_filter: bool = False
@@ -201,6 +203,7 @@ class StandaloneOptions:
     max_request_bytes: int = 32 << 20
     max_held_bytes: int = 1 << 30
     drain_timeout_s: float = 30.0
+    index_snapshot: Path | None = None
     emit_endpoint_scores: bool = False
     debug: DebugOptions = DebugOptions()
     refresh_metrics_interval_s: float = 0.05

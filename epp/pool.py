@@ -33,7 +33,7 @@ class PoolListener(Protocol):
         """Everything kept for ``slot`` is to be dropped: it may be reused at once."""
 
     def engine_reported(self, candidate: Candidate) -> None:
-        """The engine's block size or count, or what it says of its tiers, became known or changed."""
+        """The engine's block size or count, its beginning, or what it says of its tiers, became known or changed."""
 
 
 class Pool:
@@ -102,12 +102,12 @@ class Pool:
         seat = self._seat(slot)
         if seat is None or began_at < seat.began_at:
             return
-        before = (seat.engine.block_tokens, seat.engine.gpu_blocks, seat.engine.tiers)
+        before = _told(seat.engine)
         if not seat.observe(engine, began_at):
             return
         candidate = self._changed(seat)
         self._eased()
-        if before != (engine.block_tokens, engine.gpu_blocks, engine.tiers):
+        if before != _told(engine):
             for listener in self.listeners:
                 listener.engine_reported(candidate)
 
@@ -190,6 +190,11 @@ class Pool:
         candidate = self._candidates[seat.slot] = seat.candidate()
         self._snapshot = None
         return candidate
+
+
+def _told(engine: EngineMetrics) -> tuple[object, ...]:
+    """What listeners are told the changes of."""
+    return (engine.block_tokens, engine.gpu_blocks, engine.started_s, engine.tiers)
 
 
 def check_address(address: str) -> None:

@@ -48,6 +48,8 @@ class EngineMetrics(msgspec.Struct, frozen=True):
     """Other numbers by name, as the configuration's ``customMetrics`` read them."""
     tiers: Mapping[Tier, TierReport] = {}
     """What it says of its tiers."""
+    started_s: float | None = None
+    """Unix time at which it began, by its own clock: another one is another engine, or the same one started again."""
     partial: bool = False
     """Whether ``waiting`` or ``running`` is not known, so that their sum is not how many requests the engine has."""
 

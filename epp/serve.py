@@ -115,6 +115,7 @@ def settings(options: ServeOptions) -> Settings:
         limits=Limits(max_receive_message_bytes=options.grpc_max_recv_bytes),
         pace=Pace(busy_s=options.refresh_metrics_interval_s, staleness_s=options.metrics_staleness_threshold_s),
         endpoints=options.endpoints,
+        index_snapshot=options.index_snapshot,
         tracing=options.tracing,
         deprecated_metrics=options.emit_deprecated_metrics,
         stream_metrics=options.enable_grpc_stream_metrics,

@@ -46,6 +46,8 @@ class Settings:
     """Read again with ``reread`` when it changes; it was ``seen`` before the plan was read."""
     reread: Callable[..., Plan] | None = None
     """The plan of the file as it is now; takes the one in use as ``before``. Raises: ConfigError."""
+    index_snapshot: Path | None = None
+    """Where what the endpoints hold is kept from one run to the next."""
     deprecated_metrics: bool = False
     """Expose the older names of metrics, too."""
     tracing: TraceSettings | None = None

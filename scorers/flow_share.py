@@ -125,6 +125,18 @@ class FlowRecency(Recency):
             flow = self._flows[self.flow] = Flow(self.flow)
         flow.add(charge, flow.end.older)
 
+    def use_for(self, node: Node, flow: str | None) -> None:
+        """The same, and ``flow`` pays; nobody for None."""
+        self.flow = flow or ""
+        self.use(node)
+        if flow is None:
+            self._drop(self._charges[node])
+
+    def flow_of(self, node: Node) -> str | None:
+        """Who pays for a run that is held; None for nobody."""
+        flow = self._charges[node].flow
+        return None if flow is None else flow.name
+
     def forget(self, node: Node) -> None:
         """As in Recency."""
         super().forget(node)

@@ -29,7 +29,7 @@ from xxhash import xxh3_64
 
 DIGEST_BYTES = 8
 
-_SECRET_BYTES = 32
+SECRET_BYTES = 32
 _SEED_BYTES = 8
 _LEAST_LEAD_BYTES = 256  # more than XXH3's short forms take
 _IDENTITIES = 1024
@@ -43,9 +43,9 @@ class PrefixHasher:
     """
 
     def __init__(self, secret: bytes | None = None) -> None:
-        self._secret = os.urandom(_SECRET_BYTES) if secret is None else secret
-        if len(self._secret) != _SECRET_BYTES:
-            raise ValueError(f"the secret has {len(self._secret)} bytes; it must have {_SECRET_BYTES}")
+        self.secret = os.urandom(SECRET_BYTES) if secret is None else secret
+        if len(self.secret) != SECRET_BYTES:
+            raise ValueError(f"the secret has {len(self.secret)} bytes; it must have {SECRET_BYTES}")
         self._begun: dict[bytes, xxh3_64] = {}  # rebuilt at will: dropped as a whole when it is full
 
     def begin(self, identity: bytes) -> xxh3_64:
@@ -60,7 +60,7 @@ class PrefixHasher:
         return begun.copy()
 
     def _derived(self, identity: bytes) -> xxh3_64:
-        keys = shake_256(self._secret + identity).digest(_SEED_BYTES + 1 + _LEAST_LEAD_BYTES + 255)
+        keys = shake_256(self.secret + identity).digest(_SEED_BYTES + 1 + _LEAST_LEAD_BYTES + 255)
         seed = int.from_bytes(keys[:_SEED_BYTES], "little")
         lead = keys[_SEED_BYTES + 1 : _SEED_BYTES + 1 + _LEAST_LEAD_BYTES + keys[_SEED_BYTES]]
         return xxh3_64(lead, seed=seed)

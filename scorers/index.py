@@ -107,7 +107,7 @@ class PrefixIndex:
             recency.flow = flow
         path = match.walked.path
         if match.walked.inside is not None:
-            path.append(self._split(match.walked.inside, match.walked.inside_blocks))
+            path.append(self.split(match.walked.inside, match.walked.inside_blocks))
         if match.walked.depth < match.blocks:
             self._add_new(path, match, recency)
         for node in reversed(path):
@@ -119,7 +119,7 @@ class PrefixIndex:
         recency = self._endpoints.get(slot)
         if recency is None:
             bounded = bool(self._flow_shares)
-            recency = FlowRecency(slot, self.tiers, self._split) if bounded else Recency(slot, self.tiers)
+            recency = FlowRecency(slot, self.tiers, self.split) if bounded else Recency(slot, self.tiers)
             self._endpoints[slot] = recency
         recency.cuts[tier].capacity = max(0, tokens) // self.block_tokens
         self.generation += 1
@@ -146,6 +146,27 @@ class PrefixIndex:
 
     def __contains__(self, slot: Slot) -> bool:
         return slot in self._endpoints
+
+    @property
+    def secret(self) -> bytes:
+        """What prefixes are named by; not to be shown."""
+        return self._hasher.secret
+
+    def use_secret(self, secret: bytes) -> None:
+        """Name prefixes by ``secret``, as another index did. Raises: ValueError when something is known already."""
+        if not self.is_empty:
+            raise ValueError("an index that knows prefixes keeps its secret")
+        self._hasher = PrefixHasher(secret)
+        self.generation += 1
+
+    @property
+    def root(self) -> Node:
+        """Of all that is known; for those who put back what another index knew."""
+        return self._root
+
+    def recency(self, slot: Slot) -> Recency | None:
+        """What ``slot`` holds, newest first; None for an unknown slot."""
+        return self._endpoints.get(slot)
 
     @property
     def is_empty(self) -> bool:
@@ -227,7 +248,8 @@ class PrefixIndex:
                 if cut.bit & holders:
                     yield cut.bit, (depth + min(known, cut.kept)) * self.block_tokens
 
-    def _split(self, node: Node, blocks: int) -> Node:
+    def split(self, node: Node, blocks: int) -> Node:
+        """Cut off the first ``blocks`` of a run, for everybody who holds it; the new run before it."""
         upper = node.split(blocks)
         for slot in slots_of(node.holders, self.tiers):
             self._endpoints[slot].split(upper, node)

@@ -269,8 +269,9 @@ async def metrics_page(folder: Path) -> str:
     listing = folder / "endpoints.yaml"
     listing.write_text("endpoints: [{name: vllm-0, address: 127.0.0.1, port: '9'}]")
     settings = Settings(
-        endpoints_file=listing, config_file=FollowedFiles(listing), reread=lambda before: before, stream_metrics=True
-    )
+        endpoints_file=listing, config_file=FollowedFiles(listing), reread=lambda before: before, stream_metrics=True,
+        index_snapshot=folder / "index",
+    )  # fmt: skip
     limits = FlowControl(max_requests=Quantity(9), max_bytes=Quantity(10**6), enable_eviction=True)
     config = msgspec.structs.replace(default_config(), feature_gates=("flowControl",), flow_control=limits)
     app = App(build(config), settings)

@@ -54,6 +54,7 @@ class EngineReader:
             gpu_blocks=gpu_blocks,
             lora=_lora(page, self._lora) if self._lora else _NO_LORA,
             attributes=_sums(page, self._attributes) if self._attributes else _NO_ATTRIBUTES,
+            started_s=_started(page),
             partial=waiting is None or running is None,
         )
 
@@ -123,6 +124,23 @@ class _Metric:
             value = found[0].value
             return [value] if math.isfinite(value) else []
         return list({labels: value for labels, value in found if math.isfinite(value)}.values())
+
+
+_PROCESS_START, _KVENGINE_START = b"process_start_time_seconds", b"kvengine:start_timestamp_seconds"
+_FIRST_BYTES = 1 << 14
+"""Clients write what their process is before anything else, and a page may be long."""
+
+
+def _started(page: bytes) -> float | None:
+    """When the engine began, by its own clock. Pages of several processes do not have the usual metric."""
+    for name, where in ((_PROCESS_START, page[:_FIRST_BYTES]), (_KVENGINE_START, page)):
+        try:
+            said = [value for _, value in samples(where, name) if math.isfinite(value) and value > 0]
+        except ScrapeError:
+            continue
+        if said:
+            return max(said)
+    return None
 
 
 _NO_LORA = LoraState()

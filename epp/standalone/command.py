@@ -93,5 +93,6 @@ def settings(options: StandaloneOptions) -> Settings:
         endpoints=options.endpoints,
         endpoints_file=options.endpoints_file,
         sample_ratio=options.sample_rate if lean else 1.0,
+        index_snapshot=options.index_snapshot,
         tracing=options.tracing,
     )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
+import stat
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
@@ -15,10 +18,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from epp.options import ResponseMode
 from epp.sim.cli import bind, endpoints
 from epp.sim.preset import Preset
+from epp.telemetry.gauges import Reading
 from tests.e2e.background import Background
 from tests.e2e.router import LOOPBACK, Router, router
 from tests.epp.sim.bench import tiny
 
+pytestmark = pytest.mark.e2e
 PRESET = tiny(gpu_blocks=512, cpu_blocks=4096, max_model_len=8192, max_batched_tokens=8192, block_tokens=16)
 CONFIG = """
 apiVersion: llm-d.ai/v1alpha1
@@ -46,10 +51,16 @@ def simulated(loop: Background, count: int, preset: Preset) -> Iterator[list[Add
     """The addresses of engines that run a thousand times as fast."""
     sockets = bind(LOOPBACK, 0, count)
     names = [Address(f"{LOOPBACK}:{sock.getsockname()[1]}") for sock in sockets]
+    with serving(loop, sockets, preset):
+        yield names
+
+
+@contextmanager
+def serving(loop: Background, sockets: list[socket.socket], preset: Preset) -> Iterator[None]:
     stack = AsyncExitStack()
     loop.run(stack.enter_async_context(endpoints(preset, sockets, speed=1000.0)))
     try:
-        yield names
+        yield
     finally:
         loop.run(stack.aclose())
 
@@ -66,13 +77,15 @@ def metric(running: Router, name: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def ask(running: Router, prompt: str, **more: Any) -> None:
+def ask(running: Router, prompt: str, **more: Any) -> int:
+    """Tokens of the prompt that the engine had cached."""
     status, text = running.ask(
         "/completions",
         json.dumps({"model": "m", "prompt": prompt, "max_tokens": 1, **more}).encode(),
         {"content-type": "application/json"},
     )
     assert status == 200, text
+    return int(json.loads(text)["usage"]["prompt_tokens_details"]["cached_tokens"])
 
 
 @pytest.fixture(params=[ResponseMode.FULL, ResponseMode.LEAN], ids=lambda mode: mode.value)
@@ -110,3 +123,47 @@ def test_a_cache_that_is_lost_behind_the_pickers_back_shows(loop: Background) ->
         running.settle()
         assert metric(running, "tierwise_prediction_error_tokens_total") == {("approximate", "total"): 1024}
         assert metric(running, "tierwise_prediction_accuracy") == {("approximate", "total"): 1 - 1024 / 2560}
+
+
+def test_a_restarted_picker_sends_prompts_where_they_were(loop: Background, tmp_path: Path) -> None:
+    file = tmp_path / "index"
+    options: dict[str, Any] = {"config_text": CONFIG, "index_snapshot": file}
+    with simulated(loop, 4, PRESET) as engines:
+        with router(loop, engines, **options) as running:
+            assert [ask(running, prompt) for prompt in PROMPTS] == [0] * len(PROMPTS)
+            running.settle()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        with router(loop, engines, **options) as running:
+            assert not file.exists(), "what was read is old from now on"
+            loop.until(
+                lambda: metric_now(running, "tierwise_index_snapshot_endpoints")["restored",] == 4,
+                "all endpoints are restored",
+            )
+            assert [cached > 1200 for cached in [ask(running, prompt) for prompt in PROMPTS]] == [True] * len(PROMPTS)
+
+
+def test_what_restarted_engines_held_is_not_believed(loop: Background, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"config_text": CONFIG, "index_snapshot": tmp_path / "index"}
+    sockets = bind(LOOPBACK, 0, 1)
+    port = sockets[0].getsockname()[1]
+    engines = [Address(f"{LOOPBACK}:{port}")]
+    with serving(loop, sockets, PRESET), router(loop, engines, **options) as running:
+        ask(running, PROMPTS[0])
+        running.settle()
+    with serving(loop, bind(LOOPBACK, port, 1), PRESET), router(loop, engines, **options) as running:
+        loop.until(
+            lambda: metric_now(running, "tierwise_index_snapshot_endpoints")["another-engine",] == 1,
+            "the engine is known to be another one",
+        )
+        assert ask(running, PROMPTS[0]) == 0
+
+
+def metric_now(running: Router, name: str) -> dict[tuple[str, ...], float]:
+    """The same as ``metric``, on the picker's own loop."""
+    readings = [reading for source in running.picker.telemetry.sources for reading in source()]
+    return {
+        labels: value
+        for reading in readings
+        if isinstance(reading, Reading) and reading.name == name
+        for labels, value in reading.samples
+    }

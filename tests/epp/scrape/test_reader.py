@@ -120,6 +120,24 @@ def test_the_newest_lora_sample_counts_wherever_it_stands() -> None:
     assert read_engine(page).lora == LoraState(frozenset({"new"}), frozenset({"w"}), 2)
 
 
+@pytest.mark.parametrize(
+    ("written", "began_s"),
+    [
+        (b"process_start_time_seconds 1.76374e+09\n", 1.76374e9),
+        (b"# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 3.5\n", 3.5),
+        (b'kvengine:start_timestamp_seconds{engine="0"} 7\nkvengine:start_timestamp_seconds{engine="1"} 9\n', 9.0),
+        (b"process_start_time_seconds 5\nkvengine:start_timestamp_seconds 7\n", 5.0),
+        (b"kvengine:start_timestamp_seconds 0\n", None),
+        (b"process_start_time_seconds NaN\n", None),
+        (b"process_start_time_seconds what\n", None),
+        (b"", None),
+    ],
+)
+def test_when_an_engine_began_is_read_where_it_is_said(written: bytes, began_s: float | None) -> None:
+    page = written + b"vllm:num_requests_waiting 1\nvllm:num_requests_running 2\n"
+    assert EngineReader(VLLM_SPEC).read(page).started_s == began_s
+
+
 def test_a_page_of_something_else_is_refused_with_a_hint() -> None:
     with pytest.raises(ScrapeError, match=r"neither vllm:num_requests_waiting nor .*; label the endpoint llm-d.ai/eng"):
         read_engine(b"<html>hello</html>")

@@ -1,0 +1,211 @@
+"""What the endpoints hold, kept from one run of the picker to the next.
+
+At the end the index goes into a file. At the start its secret comes back, and then each endpoint's part of it as soon
+as that endpoint's engine has said that it is the one that it was (``epp.engine_identity``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+
+from epp import snapshot_file
+from epp.engine_identity import identity
+from epp.logs import counted
+from epp.pool import Pool
+from epp.snapshot_file import Kept, SnapshotError
+from epp.telemetry.gauges import Reading
+from scorers.base import Candidate, Slot
+from scorers.prefix_cache import PrefixCache
+from scorers.snapshot import restore, taken
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 60.0
+"""How long an endpoint's engine may take to say who it is. A guess: an endpoint is read within a second or is down."""
+WRITE_S = 10.0
+"""How long writing may hold up the end. A guess: a million blocks take less than 0.1 s."""
+
+
+class Fate(Enum):
+    """What became of what was kept of an endpoint."""
+
+    RESTORED = "restored"
+    ANOTHER_ENGINE = "another-engine"
+    UNKNOWN_ENGINE = "unknown-engine"
+    GONE = "gone"
+
+
+class Keeping:
+    """A listener of the pool, behind the prefix cache. Owner: the event loop.
+
+    Invariant: what waits to be restored was named by the secret of the cache in use.
+    """
+
+    def __init__(
+        self, path: Path, pool: Pool, in_use: Callable[[], PrefixCache | None], now_s: Callable[[], float] = time.time
+    ) -> None:
+        """``now_s`` is Unix time."""
+        self._path = path
+        self._pool = pool
+        self._in_use = in_use
+        self._now_s = now_s
+        self._kept: Kept | None = None
+        self._waiting: set[str] = set()
+        self._cache: PrefixCache | None = None  # the one that was given the secret
+        self._fates: Counter[Fate] = Counter()
+        self._blocks = 0
+        self._ours = True
+
+    def load(self) -> None:
+        """Read the file, if there is one that can be used. Before the first endpoint is known."""
+        cache = self._in_use()
+        try:
+            kept = snapshot_file.read(self._path, self._now_s())
+            if kept is None or cache is None:
+                return
+            index = kept.index
+            check_fits(kept, cache)
+            cache.index.use_secret(index.secret)
+        except (SnapshotError, OSError, ValueError) as error:
+            self._ours = not isinstance(error, snapshot_file.Foreign)
+            log.warning("index snapshot %s is not used: it %s", self._path, error)
+            return
+        self._kept, self._cache, self._waiting = kept, cache, set(index.endpoints)
+        log.info(
+            "index snapshot %s: %s of %s, %.0f s old; each endpoint's are restored once its engine says it is the same",
+            self._path, counted(index.blocks, "block"), counted(len(self._waiting), "endpoint"),
+            self._now_s() - kept.written_s,
+        )  # fmt: skip
+
+    def serves(self) -> None:
+        """The picker has started: what was read is not to be read again, for it is old from now on."""
+        if self._kept is not None:
+            self._path.unlink(missing_ok=True)
+
+    def give_up(self) -> None:
+        """Wait for no engine any more, and say what became of what was kept."""
+        self._settle_all()
+
+    def save(self) -> Callable[[], None] | None:
+        """What writes the file, in any thread; None where there is nothing to keep."""
+        cache = self._in_use()
+        if cache is None or cache.index.is_empty or not self._ours:
+            return None
+        engines: dict[str, str] = {}
+        slots: dict[str, Slot] = {}
+        for candidate in self._pool.candidates():
+            known = identity(self._pool.engine(candidate.address))
+            if known is not None:
+                engines[candidate.address], slots[candidate.address] = known, candidate.slot
+        index = taken(cache.index, slots)
+        kept = Kept(self._now_s(), tiers_of(cache), engines, index)
+        nameless = len(self._pool) - len(engines)
+        path = self._path
+
+        def write() -> None:
+            try:
+                size = snapshot_file.write(path, kept)
+            except (SnapshotError, OSError) as error:
+                log.warning("index snapshot %s is not written: it %s", path, error)
+                return
+            log.info(
+                "index snapshot %s: %s of %s written, %d bytes%s",
+                path, counted(index.blocks, "block"), counted(len(index.endpoints), "endpoint"), size,
+                f"; {counted(nameless, 'endpoint')} did not say when the engine began" if nameless else "",
+            )  # fmt: skip
+
+        return write
+
+    def readings(self) -> Iterator[Reading]:
+        """For ``Telemetry.gauge_source``."""
+        yield Reading(
+            "tierwise_index_snapshot_endpoints",
+            "Endpoints that were in the snapshot read at start, by what became of what they held.",
+            ("result",),
+            [((fate.value,), self._fates[fate]) for fate in Fate],
+        )
+        yield Reading(
+            "tierwise_index_snapshot_restored_blocks",
+            "(block, endpoint) pairs restored from the snapshot at start.",
+            (),
+            [((), self._blocks)],
+        )
+
+    # PoolListener
+
+    def endpoint_added(self, candidate: Candidate) -> None:
+        """It will say who it is."""
+
+    def endpoint_removed(self, slot: Slot, address: str) -> None:  # noqa: ARG002
+        """What it held is gone."""
+        if address in self._waiting:
+            self._settle(address, Fate.GONE)
+
+    def engine_reported(self, candidate: Candidate) -> None:
+        """Restore it, if it is the engine that it was."""
+        kept, cache, address = self._kept, self._in_use(), candidate.address
+        if address not in self._waiting or kept is None:
+            return
+        if cache is None or cache is not self._cache:  # the configuration has changed
+            self._settle_all()
+            return
+        engine = identity(self._pool.engine(address))
+        if engine is None:
+            return
+        if engine != kept.engines.get(address):
+            self._settle(address, Fate.ANOTHER_ENGINE)
+            return
+        self._blocks += restore(cache.index, candidate.slot, kept.index, address)
+        self._settle(address, Fate.RESTORED)
+
+    def _settle(self, address: str, fate: Fate) -> None:
+        self._waiting.remove(address)
+        self._fates[fate] += 1
+        if not self._waiting:
+            self._kept = None
+            results = ", ".join(f"{count} {fate.value}" for fate, count in self._fates.items())
+            log.info("index snapshot: %s restored; endpoints: %s", counted(self._blocks, "block"), results)
+
+    def _settle_all(self) -> None:
+        for address in list(self._waiting):
+            self._settle(address, Fate.UNKNOWN_ENGINE if address in self._pool else Fate.GONE)
+
+
+def tiers_of(cache: PrefixCache) -> tuple[str, ...]:
+    """The names of its index's tiers, in order."""
+    return tuple([producer.tier.value for producer in cache.producers])
+
+
+def check_fits(kept: Kept, cache: PrefixCache) -> None:
+    """Raises: SnapshotError for other tiers, or other blocks."""
+    index, tiers = kept.index, tiers_of(cache)
+    if (kept.tiers, index.tiers, index.block_tokens) != (tiers, cache.index.tiers, cache.index.block_tokens):
+        raise SnapshotError(
+            f"is of the tiers {', '.join(kept.tiers)} and blocks of {index.block_tokens} tokens, and now there are "
+            f"{', '.join(tiers)} and {cache.index.block_tokens}"
+        )
+
+
+async def finished(write: Callable[[], None]) -> None:
+    """``write`` in a thread that keeps nobody from leaving: not for longer than ``WRITE_S``."""
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+
+    def run() -> None:
+        write()
+        with suppress(RuntimeError):  # the loop is closed: nobody waited that long
+            loop.call_soon_threadsafe(done.set)
+
+    threading.Thread(target=run, name="index-snapshot", daemon=True).start()
+    try:
+        await asyncio.wait_for(done.wait(), WRITE_S)
+    except TimeoutError:
+        log.warning("the index snapshot is not written after %g s, and is left", WRITE_S)

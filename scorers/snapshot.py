@@ -1,0 +1,199 @@
+"""What an index knows as plain data, and an endpoint's part of it put back into an index with the same secret.
+
+An endpoint's runs are told newest first, with how many blocks of them each tier holds; from that its recency follows.
+Used again from the oldest to the newest they are in the same order, and trimmed to the same size they are held by the
+same tiers. What was learned meanwhile is newer than what is put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from scorers.base import Slot
+from scorers.flow_share import FlowRecency
+from scorers.identity import DIGEST_BYTES, SECRET_BYTES
+from scorers.index import PrefixIndex
+from scorers.recency import Recency
+from scorers.tree import Node
+
+MAX_ENDPOINT_BLOCKS = 4_000_000
+"""Of one endpoint, the most recent that are kept: 256 million tokens. A guess, far above any engine's memory."""
+ROOT = -1
+NOBODY = -1
+
+
+class SavedRuns(msgspec.Struct, array_like=True, frozen=True):
+    """What one endpoint holds."""
+
+    used: tuple[int, ...]
+    """Blocks in each tier."""
+    runs: list[int]
+    """Newest first: places in ``Snapshot.digests``."""
+    flows: list[int] = []
+    """Whose each of them is: places in ``Snapshot.flows``, or ``NOBODY``; empty where flows are not bounded."""
+
+
+class Snapshot(msgspec.Struct, array_like=True, frozen=True):
+    """An index at one moment. Whoever has it can find out whether a prompt was seen: the secret is in it."""
+
+    secret: bytes
+    block_tokens: int
+    tiers: int
+    parents: list[int]
+    """By run: the place of the one before it, always a smaller number, or ``ROOT``."""
+    digests: list[bytes]
+    """By run: ``Node.digests``."""
+    flows: list[str]
+    endpoints: dict[str, SavedRuns]
+    """By address."""
+
+    @property
+    def blocks(self) -> int:
+        """(block, endpoint) pairs: what is held in any tier."""
+        return sum([max(saved.used) for saved in self.endpoints.values()])
+
+
+def taken(index: PrefixIndex, slots: Mapping[str, Slot], most_blocks: int = MAX_ENDPOINT_BLOCKS) -> Snapshot:
+    """What ``index`` knows of the endpoints in ``slots``, by address; of each at most its newest ``most_blocks``."""
+    places: dict[Node, int] = {}
+    flows: dict[str, int] = {}
+    parents: list[int] = []
+    digests: list[bytes] = []
+    endpoints: dict[str, SavedRuns] = {}
+    for address, slot in slots.items():
+        recency = index.recency(slot)
+        if recency is None or not recency.used:
+            continue
+        runs: list[int] = []
+        payers: list[int] = []
+        blocks = 0
+        for node in recency:  # a run is newer than those below it, so its parent has its place already
+            blocks += node.blocks
+            if blocks > most_blocks:
+                break
+            place = places.get(node)
+            if place is None:
+                place = places[node] = len(parents)
+                parents.append(places.get(node.parent, ROOT))  # type: ignore[arg-type]
+                digests.append(node.digests)
+            runs.append(place)
+            if isinstance(recency, FlowRecency):
+                flow = recency.flow_of(node)
+                payers.append(NOBODY if flow is None else flows.setdefault(flow, len(flows)))
+        held = sum([len(digests[place]) for place in runs]) // DIGEST_BYTES
+        endpoints[address] = SavedRuns(tuple([min(cut.used, held) for cut in recency.cuts]), runs, payers)
+    return Snapshot(index.secret, index.block_tokens, index.tiers, parents, digests, list(flows), endpoints)
+
+
+def faults(snapshot: Snapshot) -> Iterator[str]:
+    """Why ``snapshot`` is none that ``taken`` can have made; nothing for one that is safe to restore."""
+    runs = len(snapshot.parents)
+    if len(snapshot.secret) != SECRET_BYTES or snapshot.block_tokens < 1 or snapshot.tiers < 1:
+        yield "its head makes no sense"
+    if len(snapshot.digests) != runs or any(not d or len(d) % DIGEST_BYTES for d in snapshot.digests):
+        yield "its runs' digests make no sense"
+    elif any(not ROOT <= parent < place for place, parent in enumerate(snapshot.parents)):
+        yield "a run comes before what it follows"
+    elif len(set(zip(snapshot.parents, [d[:DIGEST_BYTES] for d in snapshot.digests], strict=True))) < runs:
+        yield "two runs begin alike"
+    else:
+        for saved in snapshot.endpoints.values():
+            yield from _faults_of(saved, snapshot)
+
+
+def _faults_of(saved: SavedRuns, snapshot: Snapshot) -> Iterator[str]:
+    seen = {ROOT}
+    for place in saved.runs:
+        if not 0 <= place < len(snapshot.parents) or place in seen or snapshot.parents[place] not in seen:
+            yield "an endpoint's runs are in no order of use"
+            return
+        seen.add(place)
+    blocks = sum([len(snapshot.digests[place]) for place in saved.runs]) // DIGEST_BYTES
+    if len(saved.used) != snapshot.tiers or any(not 0 <= used <= blocks for used in saved.used):
+        yield "an endpoint holds more than it has runs"
+    if saved.flows and len(saved.flows) != len(saved.runs):
+        yield "an endpoint's runs and flows do not match"
+    if any(not NOBODY <= flow < len(snapshot.flows) for flow in saved.flows):
+        yield "a flow has no name"
+
+
+def restore(index: PrefixIndex, slot: Slot, snapshot: Snapshot, address: str) -> int:
+    """Let ``slot`` hold what the endpoint at ``address`` held, as far as its capacities allow; how many blocks it holds
+    then. ``snapshot`` has no faults, and its secret is the index's.
+
+    Raises: ValueError for another secret, or other tiers or blocks; nothing has changed then.
+    """
+    if (snapshot.secret, snapshot.tiers, snapshot.block_tokens) != (index.secret, index.tiers, index.block_tokens):
+        raise ValueError("the snapshot is of an index with another secret, other tiers or other blocks")
+    saved, recency = snapshot.endpoints[address], index.recency(slot)
+    if recency is None:
+        return 0
+    index.generation += 1
+    ends: dict[int, Node] = {ROOT: index.root}
+    nodes: list[tuple[list[Node], str | None]] = []
+    for position, place in enumerate(saved.runs):
+        path = _planted(index, ends[snapshot.parents[place]], snapshot.digests[place])
+        ends[place] = path[-1]
+        flow = saved.flows[position] if saved.flows else 0
+        nodes.append((path, snapshot.flows[flow] if saved.flows and flow != NOBODY else None))
+    newer = [(node, recency.flow_of(node) if isinstance(recency, FlowRecency) else None) for node in recency]
+    limits = [saved_used + cut.used for saved_used, cut in zip(saved.used, recency.cuts, strict=True)]
+    for path, flow_name in reversed(nodes):
+        for node in reversed(path):
+            _use(recency, node, flow_name)
+    for node, flow_name in reversed(newer):
+        _use(recency, node, flow_name)
+    _trim(recency, limits)
+    return recency.used
+
+
+def _planted(index: PrefixIndex, node: Node, digests: bytes) -> list[Node]:
+    """The runs below ``node`` that are ``digests``, cut and made where they are not."""
+    path: list[Node] = []
+    while digests:
+        child = (node.children or {}).get(digests[:DIGEST_BYTES])
+        if child is None:
+            child = Node(node, digests)
+            node.adopt(child)
+        known = _common_blocks(child.digests, digests)
+        if known < child.blocks:
+            child = index.split(child, known)
+        path.append(child)
+        node, digests = child, digests[known * DIGEST_BYTES :]
+    return path
+
+
+def _common_blocks(one: bytes, other: bytes) -> int:
+    """How many digests two runs that begin alike have in common."""
+    if one == other:
+        return len(one) // DIGEST_BYTES
+    low, high = 1, min(len(one), len(other)) // DIGEST_BYTES  # a digest is of everything before it, too
+    while low < high:
+        middle = (low + high + 1) // 2
+        at = (middle - 1) * DIGEST_BYTES
+        if one[at : at + DIGEST_BYTES] == other[at : at + DIGEST_BYTES]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _use(recency: Recency, node: Node, flow: str | None) -> None:
+    if isinstance(recency, FlowRecency):
+        recency.use_for(node, flow)
+    else:
+        recency.use(node)
+
+
+def _trim(recency: Recency, limits: list[int]) -> None:
+    """First to what was held, which may be less than there is room for, then to what there is room for."""
+    capacities = [cut.capacity for cut in recency.cuts]
+    for cut, limit in zip(recency.cuts, limits, strict=True):
+        cut.capacity = min(cut.capacity, limit)
+    recency.trim()
+    for cut, capacity in zip(recency.cuts, capacities, strict=True):
+        cut.capacity = capacity
+    if isinstance(recency, FlowRecency):
+        recency.set_bound(recency.bound)

@@ -1,0 +1,247 @@
+"""What endpoints hold comes back after a restart, each endpoint's once its engine is known to be the same."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from epp.engine_identity import Restarts
+from epp.keeping import Keeping
+from epp.pool import Endpoint, EngineMetrics, Pool
+from scorers.base import Candidate, Prompt, Request, Slot
+from scorers.prefix import ApproxPrefixParameters, ApproxPrefixProducer
+from scorers.prefix_cache import PrefixCache
+
+A, B = "10.0.0.1:8000", "10.0.0.2:8000"
+ENGINE = EngineMetrics(block_tokens=16, gpu_blocks=1000, started_s=1e9)
+
+
+class Picker:
+    """What a picker has of it, by a clock of its own."""
+
+    def __init__(
+        self, path: Path, *, now_s: float = 1e9, cpu_blocks: int | None = 1000, addresses: tuple[str, ...] = (A, B)
+    ) -> None:
+        parameters = ApproxPrefixParameters(lru_capacity_per_server=cpu_blocks)
+        self.producers = [
+            ApproxPrefixProducer(ApproxPrefixParameters(), "gpu"),
+            ApproxPrefixProducer(parameters, "cpu"),
+        ][: 2 if cpu_blocks else 1]
+        self.cache: PrefixCache | None = PrefixCache(self.producers)
+        self.pool = Pool()
+        self.keeping = Keeping(path, self.pool, lambda: self.cache, lambda: now_s)
+        self.keeping.load()
+        self.pool.listeners += [self.cache, Restarts(self.pool, self.cache.endpoint_added), self.keeping]
+        self.pool.replace([Endpoint(address) for address in addresses])
+        self.keeping.serves()
+
+    def read(self, address: str, engine: EngineMetrics = ENGINE, began_at: float = 0.0) -> None:
+        candidate = self.pool.candidate(address)
+        assert candidate is not None
+        self.pool.observe(candidate.slot, engine, began_at)
+
+    def send(self, text: str, address: str) -> None:
+        request, candidate = asked(text), self.pool.candidate(address)
+        assert candidate is not None
+        assert self.cache is not None
+        for producer in self.producers:
+            producer.produce(request, [candidate])
+        self.cache.picked(request, candidate)
+        self.cache.index.check_integrity()
+
+    def held(self, text: str) -> dict[str, int]:
+        """Tokens in the GPU tier by address."""
+        request = asked(text)
+        self.producers[0].produce(request, [])
+        by_slot = request.cached["gpu"].tokens
+        return {c.address: by_slot[c.slot] for c in self.pool.candidates() if c.slot in by_slot}
+
+    def end(self) -> None:
+        write = self.keeping.save()
+        if write is not None:
+            write()
+
+    def fates(self) -> dict[str, float]:
+        (reading, _) = self.keeping.readings()
+        return {labels[0]: count for labels, count in reading.samples if count}
+
+
+def asked(text: str) -> Request:
+    return Request("id", "m", "m", (Prompt(b"m", text.encode()),), max(1, len(text) // 4))
+
+
+TEXT = "x" * 4096
+OTHER = "y" * 4096
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The file of a picker that sent TEXT to A and OTHER to B."""
+    path = tmp_path / "index"
+    picker = Picker(path)
+    picker.read(A)
+    picker.read(B)
+    picker.send(TEXT, A)
+    picker.send(OTHER, B)
+    picker.end()
+    assert path.exists()
+    return path
+
+
+def test_an_endpoint_holds_what_it_held_once_its_engine_has_spoken(path: Path) -> None:
+    picker = Picker(path)
+    assert picker.held(TEXT) == {}
+    picker.read(A)
+    assert picker.held(TEXT) == {A: 1024}
+    picker.read(B)
+    assert picker.held(OTHER) == {B: 1024}
+    assert picker.fates() == {"restored": 2}
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        EngineMetrics(block_tokens=16, gpu_blocks=1000, started_s=1e9 + 1),
+        EngineMetrics(block_tokens=16, gpu_blocks=500, started_s=1e9),
+    ],
+)
+def test_another_engine_at_the_address_holds_nothing(path: Path, engine: EngineMetrics) -> None:
+    picker = Picker(path)
+    picker.read(A, engine)
+    picker.read(B)
+    assert picker.held(TEXT) == {}
+    assert picker.held(OTHER) == {B: 1024}
+    assert picker.fates() == {"restored": 1, "another-engine": 1}
+
+
+def test_an_engine_that_does_not_say_when_it_began_is_not_believed(path: Path) -> None:
+    picker = Picker(path)
+    picker.read(A, EngineMetrics(block_tokens=16, gpu_blocks=1000))
+    picker.keeping.give_up()
+    assert picker.held(TEXT) == {}
+    assert picker.fates() == {"unknown-engine": 2}
+
+
+def test_an_endpoint_that_is_gone_is_counted(path: Path) -> None:
+    picker = Picker(path, addresses=(A,))
+    picker.pool.replace([])
+    picker.keeping.give_up()
+    assert picker.fates() == {"gone": 2}
+
+
+def test_a_snapshot_serves_once(path: Path) -> None:
+    Picker(path)
+    assert not path.exists()
+
+
+def test_a_start_that_fails_leaves_it(path: Path) -> None:
+    pool = Pool()
+    Keeping(path, pool, lambda: Picker(path.with_name("other")).cache, lambda: 1e9).load()
+    assert path.exists()
+
+
+def test_what_was_sent_meanwhile_is_kept_too(path: Path) -> None:
+    picker = Picker(path)
+    picker.send(TEXT + "z" * 1024, B)
+    picker.read(A)
+    picker.read(B)
+    assert picker.held(TEXT + "z" * 1024) == {A: 1024, B: 1280}
+    assert picker.held(OTHER) == {B: 1024}
+
+
+def test_several_runs_in_a_row_keep_it(path: Path) -> None:
+    for _ in range(3):
+        picker = Picker(path)
+        picker.read(A)
+        picker.read(B)
+        picker.end()
+    last = Picker(path)
+    last.read(A)
+    assert last.held(TEXT) == {A: 1024}
+
+
+def test_other_tiers_make_it_useless_in_one_line(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    picker = Picker(path, cpu_blocks=None)
+    picker.read(A)
+    assert picker.held(TEXT) == {}
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "is of the tiers gpu, cpu and blocks of 64 tokens, and now there are gpu and 64" in line
+
+
+def test_an_old_one_is_ignored_in_one_line(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    picker = Picker(path, now_s=1e9 + 7200)
+    picker.read(A)
+    assert picker.held(TEXT) == {}
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "is not used: it is 7200 s old" in line
+
+
+def test_a_foreign_file_is_left_alone_at_the_end_too(path: Path) -> None:
+    path.write_text("mine")
+    picker = Picker(path)
+    picker.read(A)
+    picker.send(TEXT, A)
+    picker.end()
+    assert path.read_text() == "mine"
+
+
+def test_a_file_that_cannot_be_written_is_one_line_and_no_failure(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    picker = Picker(tmp_path / "missing" / "index")
+    picker.read(A)
+    picker.send(TEXT, A)
+    picker.end()
+    assert [r.levelname for r in caplog.records if "is not written" in r.getMessage()] == ["WARNING"]
+
+
+def test_an_index_that_knows_nothing_leaves_no_file(tmp_path: Path) -> None:
+    picker = Picker(tmp_path / "index")
+    picker.end()
+    assert not (tmp_path / "index").exists()
+
+
+def test_an_endpoint_whose_engine_never_said_who_it_is_is_not_kept(tmp_path: Path) -> None:
+    picker = Picker(tmp_path / "index")
+    picker.read(A, EngineMetrics(block_tokens=16, gpu_blocks=1000))
+    picker.read(B)
+    picker.send(TEXT, A)
+    picker.send(TEXT, B)
+    picker.end()
+    again = Picker(tmp_path / "index")
+    again.read(A)
+    again.read(B)
+    assert again.held(TEXT) == {B: 1024}
+
+
+def test_a_configuration_with_another_index_ends_the_waiting(path: Path) -> None:
+    picker = Picker(path)
+    picker.cache = PrefixCache(picker.producers)
+    picker.read(A)
+    assert picker.cache.index.is_empty
+    assert picker.fates() == {"unknown-engine": 2}
+
+
+def test_an_engine_that_was_started_again_holds_nothing(tmp_path: Path) -> None:
+    picker = Picker(tmp_path / "index")
+    picker.read(A)
+    picker.send(TEXT, A)
+    picker.read(A, ENGINE, 1.0)
+    assert picker.held(TEXT) == {A: 1024}
+    picker.read(A, EngineMetrics(block_tokens=16, gpu_blocks=1000, started_s=1e9 + 60), 2.0)
+    assert picker.held(TEXT) == {}
+    picker.send(TEXT, A)
+    assert picker.held(TEXT) == {A: 1024}
+
+
+def test_restarts_are_told_apart_from_endpoints_that_come_back() -> None:
+    forgotten: list[Candidate] = []
+    pool = Pool()
+    pool.listeners.append(restarts := Restarts(pool, forgotten.append))
+    for started_s in (1.0, 2.0):
+        pool.replace([Endpoint(A)])
+        pool.observe(Slot(0), EngineMetrics(started_s=started_s), 0.0)
+        pool.replace([])
+    assert (forgotten, restarts.seen) == ([], 0), "whoever keeps something has forgotten it with the endpoint"
