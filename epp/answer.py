@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from msgspec import structs
+
 from epp import messages
+from epp.asking import with_question
 from epp.decision import Decision
 
 
@@ -37,6 +40,8 @@ class ExchangeSettings:
     may_ask: bool = False
     """The proxy sends more of a response than it would when an answer overrides its mode; only ever set for one that
     does (``allow_mode_override``)."""
+    ask_kvengine: bool = False
+    """Ask engines that run it which tier cached tokens came from, where the answer is seen."""
     clear_route_cache: bool = True
     """Let the proxy choose the route again, with the destination header set. Off where a route is drawn by lot."""
 
@@ -52,6 +57,15 @@ class Asked:
     """Whether that body ends the request."""
     after: list[bytes] = field(default_factory=list)
     """Answers that follow."""
+
+    def with_question(self, decision: Decision, body: bytes) -> Decision:
+        """``decision``, which has ``body`` sent with a question for kvengine, where that is to be asked."""
+        asking = with_question(decision, body)
+        if asking is None:
+            return decision
+        if self.forward is not None:
+            self.forward = asking
+        return structs.replace(decision, body=asking)
 
     def answers(self, decision: Decision, settings: ExchangeSettings) -> list[bytes]:
         """All that is to be sent, in order."""

@@ -122,7 +122,7 @@ class Exchange:
             self._director.refused(waiting.arrival, error)
             return self._refuse(error)
         try:
-            return self._answers(self._place(waiting.arrival), waiting.asked)
+            return self._answers(self._place(waiting.arrival), waiting.asked, waiting.asked.forward)
         except EppError as refusal:
             return self._refuse(refusal)
 
@@ -248,7 +248,7 @@ class Exchange:
             asked.forward = arrival.body
         wait = self._director.admit(arrival, body, self._resume)
         if wait is None:
-            return self._answers(self._place(arrival), asked)
+            return self._answers(self._place(arrival), asked, arrival.body or body)
         self._waiting = _Waiting(wait, arrival, asked)
         # The proxy's patience with an answer has an end, except in full duplex.
         return [messages.more_time(wait.patience_s())] if self._request_mode in BUFFERED else []
@@ -259,8 +259,10 @@ class Exchange:
         ends = seen or not arrival.request.streaming
         return self._director.place(arrival, self._resume if ends else None, seen=seen)
 
-    def _answers(self, decision: Decision, asked: Asked) -> list[bytes]:
+    def _answers(self, decision: Decision, asked: Asked, body: bytes | None = None) -> list[bytes]:
         self._let_go()
+        if self._settings.ask_kvengine and body is not None and self._response.mode != ProcessingMode.NONE:
+            decision = asked.with_question(decision, body)
         self._response.expect(decision, self._began)
         return asked.answers(decision, self._settings)
 

@@ -88,6 +88,12 @@ _SNAPSHOT = Flag(
     "index-snapshot", values.path, "index_snapshot",
     "keep what the endpoints hold in this file from one run to the next (default: nowhere)", "FILE",
 )  # fmt: skip
+_ASK = Flag(
+    "ask-kvengine",
+    _YES,
+    "ask_kvengine",
+    "where a response is seen, ask kvengine which tier cached tokens came from (default false)",
+)
 _DEBUG = (
     Flag("debug", _YES, "debug.enabled", "show internals on a port of their own (default true)"),
     Flag("debug-host", values.text, "debug.host", "its address; it asks for no password (default 127.0.0.1)",
@@ -166,6 +172,7 @@ SERVE: tuple[Flag, ...] = (
     *_group(
         "Metrics and traces",
         _TRACING,
+        _ASK,
         Flag("enable-grpc-stream-metrics", _YES, "enable_grpc_stream_metrics",
              "count ext-proc streams, how long they last and how they end (default false)"),
         Flag("emit-deprecated-metrics", _YES, "emit_deprecated_metrics",
@@ -202,7 +209,8 @@ SERVE: tuple[Flag, ...] = (
     _idle("zap-time-encoding", values.text, "log times are ISO 8601", "iso8601"),
 )  # fmt: skip
 """Source: the Go picker's ``pkg/epp/server/options.go``, v0.9.0 and later; ``endpoint``, ``host``, ``transport``,
-``watch-config``, ``max-request-bytes``, ``index-snapshot`` and ``emit-deprecated-metrics`` are ours."""
+``watch-config``, ``max-request-bytes``, ``index-snapshot``, ``ask-kvengine`` and ``emit-deprecated-metrics`` are
+ours."""
 
 STANDALONE: tuple[Flag, ...] = (
     *_group(
@@ -236,6 +244,7 @@ STANDALONE: tuple[Flag, ...] = (
              "how much of the responses the picker sees (default lean)", "lean|full"),
         Flag("sample-rate", values.share, "sample_rate",
              "share of requests seen in full although the mode is lean (default 0.01)", "0..1"),
+        _ASK,
         _EMIT_SCORES,
     ),
     *_SCRAPING,

@@ -148,6 +148,8 @@ class ServeOptions:
     max_held_bytes: int = 1 << 30
     """Beyond this, of all bodies that are incomplete or wait, requests are answered with 503."""
     drain_timeout_s: float = 30.0
+    ask_kvengine: bool = False
+    """Whether engines that run it are asked which tier cached tokens came from."""
     index_snapshot: Path | None = None
     """Where the prefix index is kept from one run to the next; None keeps it nowhere."""
 
@@ -203,6 +205,7 @@ class StandaloneOptions:
     max_request_bytes: int = 32 << 20
     max_held_bytes: int = 1 << 30
     drain_timeout_s: float = 30.0
+    ask_kvengine: bool = False
     index_snapshot: Path | None = None
     emit_endpoint_scores: bool = False
     debug: DebugOptions = DebugOptions()

@@ -84,6 +84,6 @@ def models_of(decision: Decision) -> tuple[str, str] | None:
 def reply_to(decision: Decision, *, reports: bool) -> Reply | None:
     """What is to be changed in the response to ``decision``, if anything, or told of it."""
     reports = reports and decision.request is not None
-    if decision.body is None and not decision.response_headers and not reports:
+    if models_of(decision) is None and not decision.response_headers and not reports:
         return None
     return Reply(decision, reports=reports)
