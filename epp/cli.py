@@ -19,6 +19,8 @@ from typing import Any
 
 from epp import arguments, flags
 from epp.errors import ConfigError
+from epp.size.flags import SIZE
+from epp.size.options import size_options
 
 try:
     import click
@@ -109,6 +111,24 @@ PROGRAMS = (
         flags.SIM,
         lambda given: arguments.sim_options(given, flags.SIM),
         "epp.sim.cli", "run_sim", "epp",
+    ),
+    Program(
+        "size",
+        "What a fleet's memory tiers hold, and whether a workload fits.",
+        "From a model's shape, GPUs and memory: the tokens that each tier holds, what loading a prefix saves over "
+        "computing it, where a workload will live, and the settings that follow. Arithmetic; nothing is run.",
+        (
+            ("one endpoint of 2 H100 with 100 GiB of CPU memory for KV",
+             "tierwise size --model qwen3-32b --gpu h100 --tensor-parallel-size 2 --cpu-bytes-to-use 100GiB"),
+            ("will a workload fit, and where will it live?",
+             "tierwise size --model qwen3-8b --gpu l4 --ram 64GiB --num-groups 9 --system-prompt-len 9000"),
+            ("a model of yours, by its config.json", "tierwise size --model ./my-model/ --gpu l40s --ram 64GiB"),
+            ("what a running endpoint has", "tierwise size --metrics-url http://10.0.0.7:8000/metrics --gpu h100"),
+            ("published figures beside ours, and which are wrong", "tierwise size --seeds"),
+        ),
+        SIZE,
+        size_options,
+        "epp.size.command", "run_size", "epp",
     ),
     Program(
         "demo",

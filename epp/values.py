@@ -77,6 +77,17 @@ def share(value: str) -> float:
     return float(value)
 
 
+def number(low: float, high: float) -> Callable[[str], float]:
+    """A reader of numbers from ``low`` to ``high``."""
+
+    def read(value: str) -> float:
+        if not re.fullmatch(r"\d{0,12}\.?\d{1,12}|\d{1,12}\.", value) or not low <= float(value) <= high:
+            raise ValueError(f"must be a number from {low:g} to {high:g}")
+        return float(value)
+
+    return read
+
+
 def duration(low_s: float, high_s: float) -> Callable[[str], float]:
     """A reader of durations from ``low_s`` to ``high_s``."""
 

@@ -36,7 +36,7 @@ HOME = {
     "httptools": ("epp/scrape/",),
     "opentelemetry": ("epp/tracing/spans.py", "epp/tracing/exporters.py"),
     "prometheus_client": ("epp/telemetry/", "epp/admin.py", "epp/sim/", "epp/demo/", "kvengine/connector/"),
-    "rich": ("epp/demo/", "epp/explain/", "epp/cli.py"),
+    "rich": ("epp/demo/", "epp/explain/", "epp/size/", "epp/cli.py"),
     "torch": ("kvengine/",),
     "uvloop": ("epp/serve.py",),
     "vllm": ("kvengine/connector/", "kvengine/plugin.py"),

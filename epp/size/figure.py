@@ -1,0 +1,88 @@
+"""A published figure beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+import msgspec
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+_ROUNDED, _OFF, _WRONG = 0.011, 0.03, 0.1
+
+
+class Verdict(Enum):
+    """What a published figure is worth."""
+
+    RIGHT = "right"
+    ROUNDED = "rounded"
+    """Within 3 %: K for 1000 and for 1024 in one product, or a rule of thumb."""
+    OFF = "off"
+    """Within 10 %, and not to be had from what is written beside it."""
+    WRONG = "wrong"
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """One of them."""
+
+    guide: str
+    what: str
+    published: str
+    ours: str
+    ratio: float
+    """Published over ours."""
+    verdict: Verdict
+    why: str = ""
+
+
+def figure(guide: str, what: str, published: tuple[str, float], ours: tuple[str, float], why: str = "") -> Figure:
+    """Judged by how far they are apart."""
+    ratio = published[1] / ours[1]
+    away = abs(ratio - 1)
+    verdict = (
+        Verdict.RIGHT
+        if away <= _ROUNDED
+        else Verdict.ROUNDED
+        if away <= _OFF
+        else Verdict.OFF
+        if away <= _WRONG
+        else Verdict.WRONG
+    )
+    return Figure(guide=guide, what=what, published=published[0], ours=ours[0], ratio=ratio, verdict=verdict, why=why)
+
+
+def shown(found: list[Figure]) -> Iterator[RenderableType]:
+    """As a table, and what it comes to."""
+    table = Table(
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+        title="Published capacity figures",
+        title_justify="left",
+        title_style="bold",
+    )
+    for column in ("guide", "what", "published", "ours", "×"):
+        table.add_column(
+            column, justify="right" if column in ("published", "ours", "×") else "left", no_wrap=column != "what"
+        )
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("why")
+    for figure in found:
+        style = "bold red" if figure.verdict is Verdict.WRONG else "yellow" if figure.verdict is Verdict.OFF else ""
+        table.add_row(
+            figure.guide,
+            figure.what,
+            figure.published,
+            figure.ours,
+            f"{figure.ratio:.2f}",
+            figure.verdict.value,
+            figure.why,
+            style=style,
+        )
+    yield table
+    counts = {verdict: sum(figure.verdict is verdict for figure in found) for verdict in Verdict}
+    yield Text(
+        ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items()) + ". × is published over ours."
+    )
