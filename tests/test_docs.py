@@ -28,6 +28,7 @@ from epp.discovery.listing import read_listing
 from epp.errors import ConfigError
 from epp.flags import CHECK, DEMO, EXPLAIN, SERVE, SIM, STANDALONE
 from epp.followed_files import FollowedFiles
+from epp.size.flags import SIZE
 from epp.units import Quantity
 from scorers.base import Candidate, Prompt, Request, Slot
 
@@ -82,7 +83,7 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_flag_on_a_page_exists(page: Path) -> None:
-    known = {flag.name for flag in (*SERVE, *STANDALONE, *EXPLAIN, *CHECK, *SIM, *DEMO)}
+    known = {flag.name for flag in (*SERVE, *STANDALONE, *EXPLAIN, *CHECK, *SIM, *DEMO, *SIZE)}
     assert set(FLAG.findall(page.read_text())) - NOT_OURS - OTHERS <= known
 
 

@@ -20,6 +20,7 @@ def place(fleet: Fleet, workload: Workload, tiers: tuple[TierPart, ...], times: 
     """Where ``workload`` will live."""
     homes: list[HomePart] = []
     above = scattered_above = 0.0
+    revisits = workload.revisits(fleet.endpoints)
     question = workload.question_len
     for tier in tiers:
         kept = tier.tier == GPU  # what is generated enters the GPU's cache alone
@@ -31,7 +32,11 @@ def place(fleet: Fleet, workload: Workload, tiers: tuple[TierPart, ...], times: 
             ours = workload.at_one_of(fleet.endpoints, answers_kept=kept)
             theirs = workload.scattered_over(fleet.endpoints, answers_kept=kept)
             capacity = tier.tokens_per_endpoint
-        share, scattered = max(above, ours.hit_share(capacity)), max(scattered_above, theirs.hit_share(capacity))
+        share, scattered = (
+            max(above, ours.hit_share(capacity)),
+            theirs.hit_share(capacity) * (1.0 if tier.tier == STORAGE else revisits),
+        )
+        scattered = max(scattered_above, scattered)
         homes.append(
             HomePart(
                 tier=tier.tier,

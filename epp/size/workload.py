@@ -61,6 +61,14 @@ class Workload:
         tail = self.question_len + (self.output_len if answers_kept else 0)
         return Reuse(self.num_groups, self.system_prompt_len, tail, self.requests / endpoints)
 
+    def revisits(self, endpoints: int) -> float:
+        """Of all requests but each group's first, those that come where their group was before, if they go anywhere."""
+        later = self.requests - self.num_groups
+        if later == 0:
+            return 1.0
+        seen_at_one = self.num_groups * (1 - (1 - 1 / endpoints) ** self.num_prompts_per_group)
+        return min(1.0, max(0.0, (self.requests - endpoints * seen_at_one) / later))
+
     def active_tokens(self, endpoints: int) -> int:
         """In use at a time on one of ``endpoints``; a shared prompt once."""
         here = ceil(self.concurrency / endpoints)

@@ -15,8 +15,11 @@ from hypothesis import strategies as st
 
 from epp import cli
 from epp.scrape.error import ScrapeError
+from epp.shapes.hugging_face import read_model
 from epp.size.endpoint import MAX_PAGE_BYTES, Said, read_page
+from epp.size.layout import layout_of
 
+RECORDED = Path(__file__).parents[2] / "data" / "vllm-0.32-kvengine-capacity.txt"
 FLEET = ("--model", "qwen3-32b", "--gpu", "h100", "--tensor-parallel-size", "2", "--endpoints", "8")
 LOAD = ("--num-groups", "45", "--system-prompt-len", "30000", "--concurrency", "45")
 
@@ -137,6 +140,20 @@ def test_a_page_says_what_the_engine_and_its_tiers_have() -> None:
         model="Qwen/Qwen3-32B", block_tokens=16, gpu_blocks=9271, utilization=0.65, kv_dtype="auto", gpu_tokens=148_336,
         cpu_tokens=409_600, cpu_bytes=100 * 2**30, token_bytes=262_144.0,
     )  # fmt: skip
+
+
+def test_a_page_of_the_real_vllm_is_read_and_agrees_with_the_models_shape(tmp_path: Path) -> None:
+    """Recorded from vLLM 0.32 with kvengine on its CPU backend: a Llama of 3 layers in 32 bits, 1 GiB for KV."""
+    said = read_page(RECORDED.read_bytes())
+    assert (said.block_tokens, said.gpu_blocks, said.gpu_tokens, said.utilization) == (32, 21_845, 699_040, 0.3)
+    assert (said.cpu_tokens, said.cpu_bytes) == (2048, 3 * 2**20)
+    config = {"hidden_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+              "head_dim": 32, "vocab_size": 1024, "torch_dtype": "float32"}  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    layout = layout_of(read_model(tmp_path), 32)
+    assert said.token_bytes == layout.block_bytes / 32 == 1536
+    assert said.gpu_blocks == 2**30 // layout.block_bytes
+    assert layout.tokens(said.gpu_blocks) == said.gpu_tokens
 
 
 def test_a_running_endpoint_is_asked(capsys: pytest.CaptureFixture[str]) -> None:

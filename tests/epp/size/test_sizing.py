@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -154,6 +155,18 @@ def test_utilization_is_advised_at_which_everything_fits() -> None:
     assert at is not None
     assert below is not None
     assert (at.homes[0].holds_all, below.homes[0].holds_all) == (True, False)
+
+
+@pytest.mark.parametrize(("endpoints", "prompts"), [(1, 10), (3, 10), (8, 10), (8, 2), (8, 1), (50, 4)])
+def test_requests_that_go_anywhere_seldom_come_back_where_their_group_was(endpoints: int, prompts: int) -> None:
+    workload = Workload(num_groups=400, system_prompt_len=1, num_prompts_per_group=prompts)
+    random, seen, found = Random(3), set[tuple[int, int]](), 0
+    for n in range(workload.requests):
+        visit = (n % 400, random.randrange(endpoints))
+        found += visit in seen
+        seen.add(visit)
+    later = workload.requests - 400
+    assert workload.revisits(endpoints) == pytest.approx(found / later if later else 1.0, abs=0.03)
 
 
 # Properties.

@@ -1,0 +1,67 @@
+"""What ``tierwise size`` says of blocks, against the real vLLM: to the byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epp.shapes.hugging_face import read_model
+from epp.shapes.model import Model
+from epp.shapes.models import MODELS
+from epp.size.layout import layout_of
+from tests.vllm.engine import BLOCK_TOKENS, engine, prompts, series
+
+GIB = 2**30
+"""What the engines of these tests have for KV."""
+
+
+def test_an_engine_has_as_many_blocks_as_its_memory_holds(model: Path) -> None:
+    block_bytes = layout_of(read_model(model), BLOCK_TOKENS).block_bytes
+    with engine(model, {"num_cpu_blocks": 64, "chunk_size": 64}, enable_prefix_caching=True) as tested:
+        tested.generate(prompts(1, 100))
+        (info,) = [metric for metric in tested.llm.get_metrics() if metric.name == "vllm:cache_config_info"]
+        blocks = int(info.labels["num_gpu_blocks"])
+        for tier, usable in (("gpu", blocks - 1), ("cpu", 64)):  # one GPU block stands for none
+            assert series("kvengine:tier_capacity_tokens", tier=tier) == usable * BLOCK_TOKENS
+            assert series("kvengine:tier_capacity_bytes", tier=tier) == usable * block_bytes
+    assert blocks == GIB // block_bytes
+    assert block_bytes == BLOCK_TOKENS * read_model(model).kv_bytes_per_token()
+
+
+SHARED = [(name, ranks) for name, model in sorted(MODELS.items()) for ranks in (1, 2, 8, 16)
+          if not model.heads % ranks and not (model.kv_heads % ranks and ranks % model.kv_heads)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "ranks"), SHARED)
+def test_a_models_blocks_are_grouped_and_as_large_as_vllm_makes_them(name: str, ranks: int) -> None:
+    from vllm.v1.core import kv_cache_utils
+
+    model = MODELS[name]
+    specs = {f"layer.{n}": spec_of(model, ranks, windowed=n < model.window_layers) for n in range(model.layers)}
+    if model.window_layers:
+        groups = kv_cache_utils._get_kv_cache_groups_uniform_page_size(specs)
+    else:
+        groups = kv_cache_utils._get_kv_cache_groups_uniform_spec(specs)
+    counted = [type(group.kv_cache_spec).__name__ for group in groups]
+    block_bytes = max(
+        len(group.layer_names) * kv_cache_utils._get_per_layer_spec(group, group.layer_names[0]).page_size_bytes
+        for group in groups
+    )
+    layout = layout_of(model, 16, ranks)
+    assert layout.block_bytes == block_bytes
+    assert layout.window_groups == counted.count("SlidingWindowSpec")
+    assert layout.full_groups == len(counted) - layout.window_groups
+
+
+def spec_of(model: Model, ranks: int, *, windowed: bool) -> Any:
+    """One layer as vLLM describes it on one of ``ranks``."""
+    import torch
+    from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec, SlidingWindowSpec
+
+    if model.latent_dim:
+        return MLAAttentionSpec(block_size=16, num_kv_heads=1, head_size=model.latent_dim, dtype=torch.bfloat16)
+    heads = max(1, model.kv_heads // ranks)
+    common = {"block_size": 16, "num_kv_heads": heads, "head_size": model.head_dim, "dtype": torch.bfloat16}
+    return SlidingWindowSpec(**common, sliding_window=model.window_tokens) if windowed else FullAttentionSpec(**common)
