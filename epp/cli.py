@@ -19,6 +19,8 @@ from typing import Any
 
 from epp import arguments, flags
 from epp.errors import ConfigError
+from epp.simulate.flags import SIMULATE
+from epp.simulate.options import simulate_options
 from epp.size.flags import SIZE
 from epp.size.options import size_options
 
@@ -129,6 +131,22 @@ PROGRAMS = (
         SIZE,
         size_options,
         "epp.size.command", "run_size", "epp",
+    ),
+    Program(
+        "simulate",
+        "Policies compared on simulated fleets, thousands of requests a second.",
+        "Runs workloads through the real picker and simulated engines in virtual time, and writes a report: tables, "
+        "plots, inference-perf's JSON. No GPU, no servers; a seed decides everything.",
+        (
+            ("all policies on the workload of llm-d's CPU offloading guide", "tierwise simulate"),
+            ("two policies on three fleets, ten seeds, two processes",
+             "tierwise simulate --policy gpu-only,tiered --endpoints 8,64,1000 --seeds 10 --jobs 2"),
+            ("your configuration on your trace",
+             "tierwise simulate --policy picker.yaml,tiered --workload trace.jsonl --engine llama-3.3-70b-tp4-h100"),
+        ),
+        SIMULATE,
+        simulate_options,
+        "epp.simulate.command", "run_simulate", "epp",
     ),
     Program(
         "demo",

@@ -145,6 +145,19 @@ def words(value: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in value.split(",") if word.strip())
 
 
+def integers(low: int, high: int) -> Callable[[str], tuple[int, ...]]:
+    """A reader of whole numbers from ``low`` to ``high``, one or several with commas."""
+    one = integer(low, high)
+
+    def read(value: str) -> tuple[int, ...]:
+        found = tuple(one(word) for word in words(value))
+        if not found:
+            raise ValueError(f"must be whole numbers from {low} to {high}, with commas")
+        return found
+
+    return read
+
+
 def header(value: str) -> tuple[str, str]:
     """``name: value``."""
     name, colon, content = value.partition(":")

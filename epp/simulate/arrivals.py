@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from epp.simulate.prompts import Ask
@@ -64,12 +64,12 @@ class Concurrent:
 
 
 class Sessions:
-    """Multi-turn clients: each asks its next turn ``think_s`` after the last was answered, and then a new client comes.
+    """Multi-turn clients: each asks its next turn some time after the last was answered, and then a new client comes.
 
-    ``sessions`` are the turns of each client; ``concurrency`` of them are there at a time.
+    ``think_s`` says how long; ``sessions`` are the turns of each client; ``concurrency`` of them are there at a time.
     """
 
-    def __init__(self, sessions: Sequence[Sequence[Ask]], concurrency: int, think_s: float) -> None:
+    def __init__(self, sessions: Sequence[Sequence[Ask]], concurrency: int, think_s: Callable[[], float]) -> None:
         self._waiting = iter(sessions)
         self._turns: dict[str, Iterator[Ask]] = {}
         self._concurrency = concurrency
@@ -85,7 +85,7 @@ class Sessions:
         """The session's next turn, or the next session's first."""
         following = next(self._turns[ask.session], None)
         if following is not None:
-            return (Arriving(self._think_s, following),)
+            return (Arriving(self._think_s(), following),)
         del self._turns[ask.session]
         return self._next_session()
 

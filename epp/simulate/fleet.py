@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
 from epp.admission import Arrival
@@ -64,20 +64,16 @@ class StageRun:
 class FleetSettings:
     """What is around the engines. Units: seconds."""
 
-    endpoints: int
     network_s: float = 0.001
     """From the picker's answer to the engine. A guess."""
-    scraping: Scraping | None = None
-    """None: at the picker's own pace for as many endpoints."""
+    ingest_token_s: float = 0.0
+    """Before the engine's scheduler sees a prompt, for each of its tokens: they are received and made of text."""
+    scrape_s: float | None = None
+    """Between two scrapes of an endpoint; None: the picker's own pace for as many endpoints."""
+    tells_tiers: bool = True
+    """Whether the engines say what their tiers hold, as kvengine does."""
     response_seen: bool = True
     """Whether the picker sees responses begin, as it does in a gateway; in the lean mode it does not."""
-
-
-@dataclass(slots=True)
-class DecisionTimes:
-    """Wall time that the picker took for each decision. Units: seconds."""
-
-    seconds: list[float] = field(default_factory=list)
 
 
 class Fleet:
@@ -86,12 +82,15 @@ class Fleet:
     Owner: one caller.
     """
 
-    def __init__(self, preset: Preset, plan: Plan, settings: FleetSettings, seed: int = 0) -> None:
+    def __init__(
+        self, preset: Preset, plan: Plan, endpoints: int, seed: int = 0, settings: FleetSettings | None = None
+    ) -> None:
         self.now = 0.0
-        self.settings = settings
-        self.decisions = DecisionTimes()
+        self.settings = settings = settings or FleetSettings()
+        self.decision_seconds: list[float] = []
+        """CPU time that the picker took for each decision."""
         self.core = Core(plan, Settings(pool_name="simulated"), lambda: self.now)
-        self.engines = [Engine(preset) for _ in range(settings.endpoints)]
+        self.engines = [Engine(preset) for _ in range(endpoints)]
         self.prompts = Prompts(preset.block_tokens, seed)
         self._model = preset.model
         self._labels = RequestLabels(model_name=preset.model, target_model_name=preset.model)
@@ -100,7 +99,7 @@ class Fleet:
         )
         self._slots = [candidate.slot for candidate in self.core.pool.candidates()]
         self._position = {slot: n for n, slot in enumerate(self._slots)}
-        scraping = settings.scraping or Scraping(Pace().at_pick(settings.endpoints))
+        scraping = Scraping(settings.scrape_s or Pace().at_pick(endpoints), tells_tiers=settings.tells_tiers)
         random = Random(seed)
         phases = [random.random() * scraping.interval_s for _ in self.engines]
         self._scraped = [ScrapedEngine(engine, scraping, p) for engine, p in zip(self.engines, phases, strict=True)]
@@ -164,14 +163,15 @@ class Fleet:
             received_s=self.now,
         )
         arrival = Arrival(RequestHead(headers), request, self._labels, len(data))
-        began = time.perf_counter()
+        began = time.thread_time()
         decision = self.core.director.place(arrival)
-        self.decisions.seconds.append(time.perf_counter() - began)
+        self.decision_seconds.append(time.thread_time() - began)
         chosen = decision.chosen[0]
         predicted = max([cached.tokens.get(chosen.slot, 0) for cached in request.cached.values()], default=0)
         record = Record(ask, self.now, self._position[chosen.slot], decision.pick_id, predicted)
         job = Job(name, self.prompts.keys(ask), tokens, ask.output_tokens)
-        self._push(self.now + self.settings.network_s, _SUBMIT, (record, job))
+        delay_s = self.settings.network_s + tokens * self.settings.ingest_token_s
+        self._push(self.now + delay_s, _SUBMIT, (record, job))
         return record
 
     def _submit(self, record: Record, job: Job) -> None:

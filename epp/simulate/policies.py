@@ -1,6 +1,10 @@
 """The ways to choose that are compared, each as the configuration that an operator would write.
 
 Where a capacity of the CPU tier is written, it is ``CPU_BLOCKS`` of 16 tokens: as much as the simulated engine has.
+
+``seeds`` and ``guide`` are configurations of the Go picker, and are meant to decide as it does with them. Its v0.4
+looks at the first 256 blocks of a prompt. Its v0.9 takes the engine's number of blocks for its own, which are of 64
+tokens at least, and so remembers four times what a GPU holds; the guide's number for the CPU tier comes to 12.8 times.
 """
 
 from __future__ import annotations
@@ -35,6 +39,11 @@ _CPU = """\
 _GPU_SCORER = """\
 - {type: prefix-cache-scorer, name: gpu-prefix, parameters: {prefixMatchInfoProducerName: gpu-prefix-cache-producer}}
 """
+_GPU_IN_LARGER_BLOCKS = """\
+- type: approx-prefix-cache-producer
+  name: gpu-prefix-cache-producer
+  parameters: {autoTune: false, lruCapacityPerServer: GPU_BLOCKS, blockSizeTokens: 64}
+"""
 _CPU_SCORER = """\
 - {type: prefix-cache-scorer, name: cpu-prefix, parameters: {prefixMatchInfoProducerName: cpu-prefix-cache-producer}}
 """
@@ -56,7 +65,7 @@ class Policy:
     name: str
     title: str
     config: str
-    """An ``EndpointPickerConfig``; ``CPU_BLOCKS`` stands for the engine's CPU tier in blocks of 16 tokens."""
+    """An ``EndpointPickerConfig``; ``CPU_BLOCKS`` and ``GPU_BLOCKS`` stand for its tiers in blocks of 16 tokens."""
     tier_aware: bool = True
     """Whether it knows of the CPU tier."""
 
@@ -93,7 +102,8 @@ POLICIES = (
     ),
     Policy(
         "guide", "llm-d guide of June 2026, 1:1:1:1:1, 82,000 blocks of 64 tokens",
-        _TIERED.replace("CPU_BLOCKS", "82000, blockSizeTokens: 64") + "- type: no-hit-lru-scorer\n"
+        _TIERED.replace("CPU_BLOCKS", "82000, blockSizeTokens: 64")
+        .replace(_GPU, _GPU_IN_LARGER_BLOCKS) + "- type: no-hit-lru-scorer\n"
         + _profile("queue-scorer", "kv-cache-utilization-scorer", "gpu-prefix", "cpu-prefix", "no-hit-lru-scorer"),
     ),
     Policy(
@@ -125,8 +135,9 @@ def plan_of(policy: Policy, preset: Preset, seed: int) -> Plan:
 
     Raises: ConfigError naming the key.
     """
-    cpu_blocks = max(1, preset.cpu_blocks * preset.block_tokens // CONFIG_BLOCK_TOKENS)
-    text = policy.config.replace("CPU_BLOCKS", str(cpu_blocks))
+    text = policy.config
+    for word, blocks in (("CPU_BLOCKS", preset.cpu_blocks), ("GPU_BLOCKS", preset.gpu_blocks)):
+        text = text.replace(word, str(max(1, blocks * preset.block_tokens // CONFIG_BLOCK_TOKENS)))
     own = {kind.type_name: kind for kind in (RoundRobinPicker, LMetricScorer)}
     try:
         return build(load_text(text), random=Random(seed), kinds={**known_kinds(), **own})

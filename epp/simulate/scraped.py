@@ -7,6 +7,7 @@ from math import floor, inf
 
 from epp.seat import EngineMetrics
 from epp.sim.engine import Engine
+from scorers.base import Tier, TierReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,8 @@ class Scraping:
     interval_s: float = 0.05
     lag_s: float = 0.005
     """From its begin until the picker has read it. A guess: a page of 100 KB within one cluster."""
+    tells_tiers: bool = True
+    """Whether the engines say what their tiers hold, as kvengine does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +60,13 @@ class ScrapedEngine:
 
     def _scrape(self, at: float) -> None:
         if at > self._last.began_at:
-            self._older, self._last = self._last, Scrape(at, metrics_of(self._engine))
+            self._older, self._last = (
+                self._last,
+                Scrape(at, metrics_of(self._engine, tells_tiers=self._scraping.tells_tiers)),
+            )
 
 
-def metrics_of(engine: Engine) -> EngineMetrics:
+def metrics_of(engine: Engine, *, tells_tiers: bool) -> EngineMetrics:
     """What the engine's page says now, as the scraper reads it."""
     preset = engine.preset
     return EngineMetrics(
@@ -69,4 +75,16 @@ def metrics_of(engine: Engine) -> EngineMetrics:
         kv_usage=engine.gpu.used / engine.gpu.capacity,
         block_tokens=preset.block_tokens,
         gpu_blocks=preset.gpu_blocks,
+        tiers=tiers_of(engine) if tells_tiers else {},
     )
+
+
+def tiers_of(engine: Engine) -> dict[Tier, TierReport]:
+    """What kvengine says of both tiers. Picker and engines have one clock here."""
+    block, gpu, cpu = engine.preset.block_tokens, engine.gpu, engine.cpu
+    return {
+        Tier.GPU: TierReport(gpu.capacity * block, gpu.cached * block, gpu.horizon_s, 1, True, block),
+        Tier.CPU: TierReport(
+            cpu.capacity * block, cpu.stored * block, cpu.horizon_s, int(cpu.capacity > 0), False, block
+        ),
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from epp.sim.preset import Preset, Timing
-from epp.simulate.fleet import Fleet, FleetSettings, Record
+from epp.simulate.fleet import Fleet, Record
 from epp.simulate.policies import choose, plan_of
 from epp.simulate.prompts import Ask, Part
 
@@ -33,7 +33,7 @@ def asks(count: int = 60, *, groups: int = 6, system: int = 640, question: int =
 
 
 def fleet(policy: str = "tiered", *, endpoints: int = 3, seed: int = 1, preset: Preset = SMALL) -> Fleet:
-    return Fleet(preset, plan_of(choose(policy), preset, seed), FleetSettings(endpoints=endpoints), seed)
+    return Fleet(preset, plan_of(choose(policy), preset, seed), endpoints, seed)
 
 
 def story(records: list[Record]) -> list[tuple[object, ...]]:

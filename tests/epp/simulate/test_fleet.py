@@ -93,7 +93,7 @@ def test_a_lone_request_is_sent_where_its_prefix_is_cached() -> None:
 def test_a_conversation_finds_its_own_answers_in_the_cache() -> None:
     first = Ask((Part(1, 160),), 80, answer=7, session="s")
     second = Ask((Part(1, 160), Part(7, 80), Part(2, 80)), 16, session="s")
-    records = fleet("tiered").run(Sessions([[first, second]], concurrency=1, think_s=5.0)).records
+    records = fleet("tiered").run(Sessions([[first, second]], concurrency=1, think_s=lambda: 5.0)).records
     assert records[1].arrived_at == records[0].ended_at + 5.0
     assert records[1].endpoint == records[0].endpoint
     assert records[1].hits.gpu == 160 + 80 - SMALL.block_tokens  # the last token's KV was never computed

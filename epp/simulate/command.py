@@ -1,0 +1,167 @@
+"""``tierwise simulate``: policies compared on workloads and fleets, in virtual time."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from epp.errors import ConfigError
+from epp.simulate import engines, policies, report, workload
+from epp.simulate.fleet import FleetSettings, Record
+from epp.simulate.options import SimulateOptions
+from epp.simulate.stages import stages_of
+from epp.simulate.trial import Result, Trial, run
+
+SHOWN_EVERY = 50
+"""Requests between two updates of the progress."""
+ENGINES = {
+    "ladder-16k": "qwen3-32b-tp2-h100-full",
+    "storage-50k": "llama-3.3-70b-tp4-h100",
+    "storage-70k": "llama-3.3-70b-tp4-h100",
+}
+"""What the published tables of a workload are about, where it is not the default."""
+
+
+def run_simulate(options: SimulateOptions) -> int:
+    """Run the command; the process's exit status. Raises: ConfigError for what cannot be run."""
+    trials = trials_of(options)
+    output = options.output
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--output={output}: cannot be made: {error.strerror}") from error
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    began = time.monotonic()
+    results = simulate(trials, options.jobs, console)
+    plots = draw(results, output) if options.plots else []
+    text = report.markdown(trials, results, plots)
+    (output / "report.md").write_text(text)
+    write_json(results, output)
+    requests = sum(result.whole.requests for result in results)
+    console.print(text, markup=False, soft_wrap=True)
+    console.print(f"{requests:,} requests in {time.monotonic() - began:.1f} s; written to {output}", markup=False)
+    return 0
+
+
+def trials_of(options: SimulateOptions) -> list[Trial]:
+    """Every run that is asked for, all runs of a workload together. Raises: ConfigError naming the flag's value."""
+    chosen = [policies.choose(name) for name in options.policies or [p.name for p in policies.POLICIES]]
+    settings = FleetSettings(tells_tiers=options.tells_tiers)
+    trials = []
+    for name in options.workloads:
+        config = workload.choose(name)
+        title = Path(name).stem
+        engine = engines.choose(
+            options.engine or ENGINES.get(title, engines.DEFAULT), options.gpu_tokens, options.cpu_tokens
+        )
+        for policy in chosen:
+            policies.plan_of(policy, engine.preset(), 0)  # what is wrong with it is said before anything runs
+        trials += [
+            Trial(
+                policy=policy,
+                workload=title,
+                config=config,
+                engine=engine,
+                endpoints=endpoints,
+                seed=seed,
+                settings=settings,
+            )
+            for endpoints in options.endpoints or (engine.endpoints,)
+            for seed in range(1, options.seeds + 1)
+            for policy in chosen
+        ]
+    return trials
+
+
+def simulate(trials: Sequence[Trial], jobs: int, console: Console) -> list[Result]:
+    """Run them all, ``jobs`` at a time, with progress; results in the order of ``trials``."""
+    totals = [requests_of(trial) for trial in trials]
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    results = []
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("requests", total=sum(totals))
+        for trial, total, result in zip(trials, totals, _run(trials, jobs, progress, task), strict=True):
+            results.append(result)
+            if not console.is_terminal:
+                console.print(f"{trial.name}: {total} requests in {result.wall_s:.1f} s", markup=False)
+    return results
+
+
+def requests_of(trial: Trial) -> int:
+    """How many requests a run has."""
+    config = workload.scaled(trial.config, trial.endpoints / trial.engine.endpoints)
+    return sum(stage.source.requests for stage in stages_of(config, trial.seed))
+
+
+def _run(trials: Sequence[Trial], jobs: int, progress: Progress, task: TaskID) -> Iterator[Result]:
+    if jobs == 1:
+        for trial in trials:
+            progress.update(task, description=trial.name)
+            yield run(trial, _counting(progress, task))
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for result in pool.map(run, trials):
+            progress.advance(task, result.whole.requests)
+            yield result
+
+
+def _counting(progress: Progress, task: TaskID) -> Callable[[Record], None]:
+    ended = 0
+
+    def count(_: Record) -> None:
+        nonlocal ended
+        ended += 1
+        if ended % SHOWN_EVERY == 0:
+            progress.advance(task, SHOWN_EVERY)
+
+    return count
+
+
+def draw(results: Sequence[Result], folder: Path) -> list[str]:
+    """The pictures' names; none, and a sentence, where matplotlib is missing."""
+    try:
+        from epp.simulate import plots
+    except ModuleNotFoundError as error:
+        if error.name != "matplotlib":
+            raise
+        print("no plots: matplotlib is missing; pip install '.[bench]' in a clone of Tierwise", file=sys.stderr)
+        return []
+    return plots.draw(results, folder)
+
+
+def write_json(results: Sequence[Result], folder: Path) -> None:
+    """All figures in one file, and a folder for each run in inference-perf's shape."""
+    plain = [msgspec.to_builtins(result) for result in results]
+    for result in plain:
+        run_folder = folder / "runs" / f"{result['workload']}-{result['endpoints']}-{result['policy']}-{result['seed']}"
+        run_folder.mkdir(parents=True, exist_ok=True)
+        _write(run_folder / "summary_lifecycle_metrics.json", result.pop("lifecycle"))
+        for n, stage in enumerate(result["stages"]):
+            _write(run_folder / f"stage_{n}_lifecycle_metrics.json", stage.pop("lifecycle"))
+    _write(folder / "results.json", plain)
+
+
+def _write(path: Path, data: object) -> None:
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(data)) + b"\n")

@@ -1,0 +1,119 @@
+"""The engines that fleets are made of: a model's shape on GPUs, timed by the roofline and calibrated once.
+
+Blocks are of 256 tokens here, which is what kvengine moves together: sixteen times fewer of them than an engine's own
+make a simulation six times as fast, and change hits by less than one such block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from epp.config.strict import nearest
+from epp.errors import ConfigError
+from epp.shapes.gpu import GPUS
+from epp.shapes.models import MODELS
+from epp.shapes.roofline import roofline
+from epp.sim.preset import Preset, Timing
+
+BLOCK_TOKENS = 256
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What the roofline does not say.
+
+    Source: see docs/simulator.md for what each number was fitted on.
+    """
+
+    overhead_s: float = 4e-3
+    """Per step: scheduling, launches, collectives."""
+    prefill: float = 1.0
+    """How many times the roofline's time the linear layers take, per token."""
+    attention: float = 1.0
+    """The same for attention in prefill."""
+    decode: float = 1.0
+    """The same for reading KV in decode."""
+
+
+CALIBRATION = Calibration()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineKind:
+    """A model on some GPUs, and what its tiers hold. Units: tokens."""
+
+    name: str
+    model: str
+    ranks: int
+    gpu_tokens: int
+    cpu_tokens: int
+    max_model_len: int
+    endpoints: int
+    """In the fleet that the tables are about: what a workload's load is written for."""
+    source: str
+    gpu: str = "h100"
+    max_num_seqs: int = 1024
+
+    def preset(self, calibration: Calibration = CALIBRATION) -> Preset:
+        """The engine, for the simulator."""
+        model, gpu = MODELS[self.model], GPUS[self.gpu]
+        times = roofline(model, gpu, self.ranks)
+        link = gpu.load_bytes_per_s * self.ranks
+        return Preset(
+            name=self.name,
+            model=self.model,
+            timing=Timing(
+                overhead_s=calibration.overhead_s,
+                weights_s=times.weights_s,
+                token_s=times.token_s * calibration.prefill,
+                prefill_pair_s=times.pair_s * calibration.attention,
+                decode_context_s=times.decode_context_s * calibration.decode,
+            ),
+            gpu_blocks=self.gpu_tokens // BLOCK_TOKENS,
+            cpu_blocks=self.cpu_tokens // BLOCK_TOKENS,
+            kv_bytes_per_token=model.kv_bytes_per_token(ranks=self.ranks),
+            load_bytes_per_s=link,
+            store_bytes_per_s=link,
+            transfer_latency_s=1e-3,
+            block_tokens=BLOCK_TOKENS,
+            max_num_seqs=self.max_num_seqs,
+            max_model_len=min(self.max_model_len, self.gpu_tokens // BLOCK_TOKENS * BLOCK_TOKENS),
+        )
+
+
+_QWEN, _LLAMA, _GPT_OSS = "Qwen/Qwen3-32B", "meta-llama/Llama-3.3-70B-Instruct", "openai/gpt-oss-120b"
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        EngineKind(
+            "qwen3-32b-tp2-h100", _QWEN, 2, 9271 * 16, 41_000 * 16, 40_960, 8,
+            "llm-d v0.4, CPU offloading: gpu_memory_utilization 0.65, 9271 and 41000 blocks of 16 tokens",
+        ),
+        EngineKind(
+            "qwen3-32b-tp2-h100-full", _QWEN, 2, 2_384_000 // 8, 200 * GIB // (256 * 1024), 40_960, 8,
+            "llm-d, tiered prefix cache, June 2026: 2,384,000 tokens in the GPUs of 8 engines, 200 GiB for each",
+        ),
+        EngineKind(
+            "llama-3.3-70b-tp4-h100", _LLAMA, 4, 10_768 * 16, 80 * 10**9 // (320 * 1024), 131_072, 4,
+            "llm-d, offloading to shared storage: 10768 blocks of 16 tokens, 20 GB of CPU memory for each GPU",
+        ),
+        EngineKind(
+            "gpt-oss-120b-h100", _GPT_OSS, 1, 12_500 * 16, 100 * GIB // (72 * 1024), 131_072, 16,
+            "llm-d, tiered prefix cache, June 2026: 100 GiB for each engine; what its GPU holds is a guess",
+            max_num_seqs=512,
+        ),
+    )
+}  # fmt: skip
+DEFAULT = "qwen3-32b-tp2-h100"
+
+
+def choose(name: str, gpu_tokens: int | None = None, cpu_tokens: int | None = None) -> EngineKind:
+    """The kind called ``name``, with other tiers where they are given. Raises: ConfigError naming the known ones."""
+    if name not in KINDS:
+        raise ConfigError(f"unknown engine {name!r}{nearest(name, KINDS)}")
+    kind = KINDS[name]
+    if gpu_tokens is not None:
+        kind = replace(kind, gpu_tokens=gpu_tokens)
+    return kind if cpu_tokens is None else replace(kind, cpu_tokens=cpu_tokens)

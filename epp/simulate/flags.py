@@ -1,0 +1,37 @@
+"""The flags of ``tierwise simulate``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from epp import values
+from epp.flags import Flag
+
+_TOKENS = values.integer(0, 1 << 40)
+
+SIMULATE: tuple[Flag, ...] = tuple(
+    replace(flag, group="Flags")
+    for flag in (
+        Flag("policy", values.words, "policies",
+             "how to choose: round-robin, random, least-requests, gpu-only, tiered, seeds, guide, affinity, lmetric, "
+             "or a file with an EndpointPickerConfig; several with commas (default: all of them)",
+             "NAME", repeated=True),
+        Flag("workload", values.words, "workloads",
+             "high-cache, low-cache, storage-30k, storage-50k, storage-70k, ladder-16k, agents, a file of "
+             "inference-perf, or a trace in Mooncake's format (.jsonl); several with commas (default high-cache)",
+             "NAME", repeated=True),
+        Flag("endpoints", values.integers(1, 10_000), "endpoints",
+             "fleet sizes, with commas; the load grows with them (default: that of the published tables)", "N,..."),
+        Flag("engine", values.text, "engine",
+             "qwen3-32b-tp2-h100, qwen3-32b-tp2-h100-full, llama-3.3-70b-tp4-h100, gpt-oss-120b-h100 (default: what "
+             "the workload's published tables are about)", "NAME"),
+        Flag("gpu-tokens", values.integer(1024, 1 << 40), "gpu_tokens", "what each engine's GPU memory holds", "N"),
+        Flag("cpu-tokens", _TOKENS, "cpu_tokens", "what each engine's CPU tier holds; 0 for none", "N"),
+        Flag("tells-tiers", values.boolean, "tells_tiers",
+             "engines say what their tiers hold, as kvengine does (default true)"),
+        Flag("seeds", values.integer(1, 1000), "seeds", "runs of each, with seeds from 1 on (default 3)", "N"),
+        Flag("jobs", values.integer(1, 256), "jobs", "runs at a time, each in a process of its own (default 1)", "N"),
+        Flag("output", values.path, "output", "where the report goes (default simulation)", "DIR"),
+        Flag("plots", values.boolean, "plots", "draw pictures, too; needs matplotlib (default true)"),
+    )
+)  # fmt: skip

@@ -1,0 +1,60 @@
+"""Lengths of prompts and answers: a number, or drawn from a distribution."""
+
+from __future__ import annotations
+
+from enum import Enum
+from math import exp, log, sqrt
+from random import Random
+from typing import TypeAlias
+
+import msgspec
+
+
+class Shape(Enum):
+    """Names as inference-perf has them."""
+
+    FIXED = "fixed"
+    UNIFORM = "uniform"
+    NORMAL = "normal"
+    LOGNORMAL = "lognormal"
+
+
+class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is drawn stays within ``min`` and ``max``; ``mean`` and ``std_dev`` are of the values before that."""
+
+    type: Shape = Shape.NORMAL
+    min: int = 10
+    max: int = 1024
+    mean: float = 512.0
+    std_dev: float = 200.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min <= self.max:
+            raise ValueError(f"min: is {self.min} and max {self.max}; 0 <= min <= max")
+        if self.std_dev < 0:
+            raise ValueError(f"std_dev: is {self.std_dev}; 0 or more")
+        if self.type is Shape.LOGNORMAL and self.mean <= 0:
+            raise ValueError(f"mean: is {self.mean}; above 0 for a lognormal distribution")
+
+    def draw(self, random: Random) -> float:
+        """A value within the bounds."""
+        return min(float(self.max), max(float(self.min), self._unbounded(random)))
+
+    def _unbounded(self, random: Random) -> float:
+        if self.type is Shape.UNIFORM:
+            return random.uniform(self.min, self.max)
+        if self.type is Shape.NORMAL:
+            return random.gauss(self.mean, self.std_dev)
+        if self.type is Shape.LOGNORMAL:
+            spread = log(1 + (self.std_dev / self.mean) ** 2)
+            return exp(random.gauss(log(self.mean) - spread / 2, sqrt(spread)))
+        return self.mean
+
+
+Length: TypeAlias = int | Distribution
+"""Units: tokens."""
+
+
+def tokens(length: Length, random: Random) -> int:
+    """How many this time; at least 1."""
+    return max(1, length if isinstance(length, int) else round(length.draw(random)))

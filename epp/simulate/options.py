@@ -1,0 +1,51 @@
+"""What ``tierwise simulate`` is asked, as typed values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from epp.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulateOptions:
+    """Policies compared on workloads and fleets."""
+
+    policies: tuple[str, ...] = ()
+    """Names or files; empty runs all that are known."""
+    workloads: tuple[str, ...] = ("high-cache",)
+    """Names or files."""
+    endpoints: tuple[int, ...] = ()
+    """Fleet sizes; empty is the one that the engine's tables are about."""
+    engine: str | None = None
+    """None: the one that the workload's tables are about."""
+    gpu_tokens: int | None = None
+    cpu_tokens: int | None = None
+    """What a tier of each engine holds; None leaves it to the engine."""
+    tells_tiers: bool = True
+    """Whether engines say what their tiers hold."""
+    seeds: int = 3
+    jobs: int = 1
+    output: Path = Path("simulation")
+    plots: bool = True
+
+
+_FIELDS = {"policy": "policies", "workload": "workloads"}
+
+
+def simulate_options(given: Mapping[str, Any]) -> SimulateOptions:
+    """The options of ``tierwise simulate``. Raises: ConfigError for a list that names nothing."""
+    said: dict[str, Any] = {_FIELDS.get(name, name.replace("-", "_")): value for name, value in given.items()}
+    for field in _FIELDS.values():
+        if field in said:
+            said[field] = tuple(dict.fromkeys(word for words in said[field] for word in words))
+    for flag, field in _FIELDS.items():
+        if field in said and not said[field]:
+            raise ConfigError(f"--{flag}: names nothing; write a value, or leave it out")
+    if "output" in said and said["output"] is None:
+        raise ConfigError("--output: names nothing; write a folder, or leave it out")
+    known = {field.name for field in fields(SimulateOptions)}
+    return SimulateOptions(**{name: value for name, value in said.items() if name in known})

@@ -1,0 +1,91 @@
+"""One run: a policy, a workload, a fleet, a seed; and what came of it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from epp.demo.result import mean, percentile
+from epp.simulate.engines import EngineKind
+from epp.simulate.figures import Figures, figures_of
+from epp.simulate.fleet import Fleet, FleetSettings, Record
+from epp.simulate.inference_perf import lifecycle
+from epp.simulate.policies import Policy, plan_of
+from epp.simulate.stages import stages_of
+from epp.simulate.workload import Config, scaled
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run. Plain data: it travels to other processes."""
+
+    policy: Policy
+    workload: str
+    config: Config
+    engine: EngineKind
+    endpoints: int
+    seed: int
+    settings: FleetSettings
+
+    @property
+    def name(self) -> str:
+        """For files and progress."""
+        return f"{self.workload}-{self.endpoints}-{self.policy.name}-seed{self.seed}"
+
+
+class StageResult(msgspec.Struct, frozen=True):
+    """One stage."""
+
+    name: str
+    figures: Figures
+    lifecycle: dict[str, object]
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. Units: seconds; of the picker's decisions, microseconds of CPU time."""
+
+    policy: str
+    workload: str
+    endpoints: int
+    seed: int
+    stages: list[StageResult]
+    whole: Figures
+    lifecycle: dict[str, object]
+    decision_mean_us: float
+    decision_p99_us: float
+    wall_s: float
+    failures: dict[str, int]
+    """Of plugins: times that one was skipped because it failed."""
+
+
+def run(trial: Trial, progress: Callable[[Record], None] | None = None) -> Result:
+    """Simulate it from empty caches. Raises: ConfigError for what the policy or the trace says."""
+    logging.getLogger("scorers").setLevel(logging.ERROR)  # capacities that nobody says are meant here
+    began = time.perf_counter()
+    preset = trial.engine.preset()
+    fleet = Fleet(preset, plan_of(trial.policy, preset, trial.seed), trial.endpoints, trial.seed, trial.settings)
+    config = scaled(trial.config, trial.endpoints / trial.engine.endpoints)
+    stages: list[StageResult] = []
+    records: list[Record] = []
+    for plan in stages_of(config, trial.seed):
+        if stages:
+            fleet.rest(config.load.interval)
+        served = fleet.run(plan.source, progress).records
+        records += served
+        stages.append(StageResult(plan.name, figures_of(served), lifecycle(served, plan)))
+    decisions = fleet.decision_seconds
+    return Result(
+        policy=trial.policy.name,
+        workload=trial.workload,
+        endpoints=trial.endpoints,
+        seed=trial.seed,
+        stages=stages,
+        whole=figures_of(records),
+        lifecycle=lifecycle(records),
+        decision_mean_us=mean(decisions) * 1e6,
+        decision_p99_us=percentile(decisions, 0.99) * 1e6,
+        wall_s=time.perf_counter() - began,
+        failures=dict(fleet.core.plan.profile.failures),
+    )

@@ -1,0 +1,159 @@
+"""The whole command, on a workload of a second."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from epp import cli
+from epp.simulate.command import trials_of
+from epp.simulate.options import SimulateOptions
+from epp.simulate.policies import POLICIES
+
+WORKLOAD = {
+    "load": {"type": "poisson", "interval": 1, "stages": [{"rate": 20, "duration": 1}, {"rate": 40, "duration": 1}]},
+    "data": {
+        "type": "shared_prefix",
+        "shared_prefix": {"num_groups": 3, "num_prompts_per_group": 4, "system_prompt_len": 2000, "output_len": 20},
+    },
+}
+
+
+@pytest.fixture
+def workload(tmp_path: Path) -> str:
+    path = tmp_path / "short.yaml"
+    path.write_text(yaml.safe_dump(WORKLOAD))
+    return str(path)
+
+
+def simulate(*words: str) -> int:
+    return cli.main(["simulate", *words])
+
+
+def test_it_writes_tables_figures_and_inference_perfs_json(
+    tmp_path: Path, workload: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    words = [
+        "--workload",
+        workload,
+        "--policy",
+        "random,tiered",
+        "--seeds",
+        "2",
+        "--endpoints",
+        "2,8",
+        "--output",
+        str(out),
+    ]
+    assert simulate(*words) == 0
+    report = (out / "report.md").read_text()
+    printed = capsys.readouterr().out
+    assert report in printed
+    assert "300 requests" in printed  # 20 and 40 for 8 endpoints, a quarter of that for 2; 2 policies, 2 seeds
+    assert [line for line in report.splitlines() if line.startswith("## ")] == [
+        "## short, 2 endpoints",
+        "## short, 8 endpoints",
+    ]
+    assert report.count("### ") == 4  # each stage of each fleet size
+    assert report.count("| tiered | ") == 6
+    assert " ± " in report
+    results = json.loads((out / "results.json").read_text())
+    assert len(results) == 8
+    assert {len(result["stages"]) for result in results} == {2}
+    assert not any(result["failures"] for result in results)
+    folder = out / "runs" / "short-8-tiered-2"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "stage_0_lifecycle_metrics.json",
+        "stage_1_lifecycle_metrics.json",
+        "summary_lifecycle_metrics.json",
+    ]
+    assert json.loads((folder / "summary_lifecycle_metrics.json").read_text())["successes"]["count"] == 60
+    assert (out / "short-8.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_processes_and_one_process_give_the_same_figures(tmp_path: Path, workload: str) -> None:
+    told = []
+    for jobs in ("1", "2"):
+        out = tmp_path / jobs
+        words = ["--workload", workload, "--policy", "tiered", "--seeds", "2", "--output", str(out), "--plots=false"]
+        assert simulate(*words, "--jobs", jobs) == 0
+        results = json.loads((out / "results.json").read_text())
+        told.append([result["whole"] for result in results])
+        assert not list(out.glob("*.png"))
+    assert told[0] == told[1]
+
+
+def test_without_flags_it_compares_all_policies_on_high_cache() -> None:
+    trials = trials_of(SimulateOptions(seeds=1))
+    assert [trial.policy for trial in trials] == list(POLICIES)
+    assert {(trial.workload, trial.endpoints, trial.engine.name) for trial in trials} == {
+        ("high-cache", 8, "qwen3-32b-tp2-h100")
+    }
+
+
+def test_a_workload_brings_the_engine_of_its_tables_unless_one_is_named() -> None:
+    def engine(**options: object) -> str:
+        [trial, *_] = trials_of(SimulateOptions(workloads=("storage-70k",), seeds=1, **options))  # type: ignore[arg-type]
+        return trial.engine.name
+
+    assert engine() == "llama-3.3-70b-tp4-h100"
+    assert engine(engine="gpt-oss-120b-h100") == "gpt-oss-120b-h100"
+
+
+def test_a_configuration_of_ones_own_is_a_policy(tmp_path: Path, workload: str) -> None:
+    config = tmp_path / "mine.yaml"
+    config.write_text(POLICIES[2].config)
+    out = tmp_path / "out"
+    words = ["--workload", workload, "--policy", str(config), "--seeds", "1", "--output", str(out), "--plots=false"]
+    assert simulate(*words) == 0
+    assert "| mine | " in (out / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--policy", "tierd"], "unknown policy 'tierd'; did you mean tiered?"),
+        (["--policy", ""], "--policy: names nothing"),
+        (["--workload", "high-cash"], "unknown workload 'high-cash'; did you mean high-cache?"),
+        (["--workload", "gone.jsonl"], "gone.jsonl: cannot be read"),
+        (["--engine", "qwen"], "unknown engine 'qwen'"),
+        (["--endpoints", "0"], "must be a whole number from 1 to 10000"),
+        (["--endpoints", ","], "must be whole numbers from 1 to 10000, with commas"),
+        (["--seeds", "none"], "must be a whole number from 1 to 1000"),
+        (["--cpu-tokens=-1"], "must be a whole number"),
+        (["--output", "/proc/nowhere"], "cannot be made"),
+        (["--polices", "random"], "did you mean --policy?"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    words: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = simulate("--seeds=1", *words)
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert code == 2
+    assert len(said.splitlines()) == 1
+
+
+def test_a_policy_file_with_a_fault_is_named_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "mine.yaml"
+    config.write_text(POLICIES[2].config.replace("active-request-scorer", "active-request-scorr"))
+    assert simulate("--policy", f"random,{config}", "--output", str(tmp_path / "out")) == 2
+    assert "unknown plugin type 'active-request-scorr'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_requests_that_no_engine_can_serve_are_said(
+    tmp_path: Path, workload: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    words = ["--workload", workload, "--policy", "random", "--gpu-tokens", "2048", "--seeds", "1", "--plots=false"]
+    assert simulate(*words, "--output", str(out)) == 0
+    assert "**60 requests were too long for the engine, and count in nothing.**" in (out / "report.md").read_text()
