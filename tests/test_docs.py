@@ -17,6 +17,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from epp.app import App, Settings
+from epp.cli import PROGRAMS
 from epp.config.build import build
 from epp.config.defaults import default_config
 from epp.config.kinds import known_kinds
@@ -26,9 +27,8 @@ from epp.config.schema import FlowControl
 from epp.decision import Cause, Outcome, RequestHead, Usage
 from epp.discovery.listing import read_listing
 from epp.errors import ConfigError
-from epp.flags import CHECK, DEMO, EXPLAIN, SERVE, SIM, STANDALONE
+from epp.flags import SERVE, STANDALONE
 from epp.followed_files import FollowedFiles
-from epp.size.flags import SIZE
 from epp.units import Quantity
 from scorers.base import Candidate, Prompt, Request, Slot
 
@@ -83,7 +83,7 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_flag_on_a_page_exists(page: Path) -> None:
-    known = {flag.name for flag in (*SERVE, *STANDALONE, *EXPLAIN, *CHECK, *SIM, *DEMO, *SIZE)}
+    known = {flag.name for program in PROGRAMS for flag in program.flags}
     assert set(FLAG.findall(page.read_text())) - NOT_OURS - OTHERS <= known
 
 
