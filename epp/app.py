@@ -232,7 +232,13 @@ class App:
 
     async def _scrape(self, stack: AsyncExitStack, parameters: ScrapeParameters) -> None:
         self._scraper = scraper = Scraper(
-            self.pool, self.ledger, parameters, self._settings.pace, ended=self.core.ended, clock=self.core.clock
+            self.pool,
+            self.ledger,
+            parameters,
+            self._settings.pace,
+            ended=self.core.ended,
+            page_read=self.core.balance.page_read,
+            clock=self.core.clock,
         )
         await scraper.start()
         stack.push_async_callback(scraper.stop)

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from epp.accesslog import AccessLog
 from epp.accuracy import Accuracy
+from epp.balance import Balance
 from epp.config.plan import Plan
 from epp.decision import Cause, Outcome
 from epp.director import Director
@@ -45,8 +46,12 @@ class Core:
         self.pool = Pool(settings.pool_name)
         # A random start: reports of picks that an earlier picker made may still arrive, and must be nobody's.
         self.ledger = Ledger(self.pool, first_id=random.getrandbits(62))
+        self.balance = Balance(clock)
+        self.pool.listeners.append(self.balance)
         self.telemetry = Telemetry(
-            sample_ratio=settings.sample_ratio, producers={p.name: p.type_name for p in plan.profile.producers}
+            sample_ratio=settings.sample_ratio,
+            producers={p.name: p.type_name for p in plan.profile.producers},
+            predicted=self.balance.picked,
         )
         self.traces: TraceQueue | None = None
         self.gate = Gate(self.pool, lambda labels: self.telemetry.requests(labels).labels, clock)
@@ -145,6 +150,7 @@ class Core:
             rewrite_readings(lambda: self.plan.rewrites),
             self.accuracy.readings,
             self.restarts.readings,
+            self.balance.readings,
             prefix_readings(lambda: self.plan.prefix_cache, self.pool),
         ):
             self.telemetry.gauge_source(source)

@@ -50,11 +50,12 @@ class Scraper:
         pace: Pace,
         *,
         ended: Callable[[int, Cause], object] | None = None,
+        page_read: Callable[[str, bytes], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """``ended`` closes the picks that an engine no longer has; the ledger does by default. ``clock`` is the one
-        that picks are opened by."""
+        """``ended`` closes the picks that an engine no longer has; the ledger does by default. ``page_read`` is shown
+        each page that could be read, with its address. ``clock`` is the one that picks are opened by."""
         self._pool = pool
         self._ledger = ledger
         self._pace = pace
@@ -62,6 +63,7 @@ class Scraper:
         self._client: Client  # from start to stop
         self._readers = Readers(parameters.engines)
         self._ended = ended or ledger.close
+        self._page_read = page_read
         self._clock = clock
         self._jitter = jitter
         self._targets: dict[str, Target] = {}
@@ -207,6 +209,8 @@ class Scraper:
         self._scrapes += 1
         self._bytes += len(text)
         self._pool.observe(target.slot, engine, began_at)
+        if self._page_read is not None:
+            self._page_read(target.address, text)
         if not engine.partial:
             for pick_id, cause in self._ledger.reconcile(target.address, engine.waiting + engine.running, began_at):
                 self._ended(pick_id, cause)

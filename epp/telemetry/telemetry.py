@@ -27,8 +27,16 @@ class Telemetry:
     Owner: the event loop; ``Exposition`` reads it there too.
     """
 
-    def __init__(self, *, sample_ratio: float = 1.0, producers: Mapping[str, str] | None = None) -> None:
-        """``sample_ratio`` is the share of responses seen in full; ``producers`` are plugin types by instance name."""
+    def __init__(
+        self,
+        *,
+        sample_ratio: float = 1.0,
+        producers: Mapping[str, str] | None = None,
+        predicted: Callable[[str, int, Mapping[Tier, int]], None] | None = None,
+    ) -> None:
+        """``sample_ratio`` is the share of responses seen in full; ``producers`` are plugin types by instance name;
+        ``predicted`` is told of each pick: its address, the prompt's tokens, and those held by each tier."""
+        self._predicted = predicted
         self.sample_ratio = sample_ratio
         self.producers = producers or {}
         self.sources: list[Source] = []
@@ -79,6 +87,8 @@ class Telemetry:
                 best[cached.tier] = tokens
         for tier, tokens in best.items():
             self.hit_tokens[tier] += tokens
+        if self._predicted is not None:
+            self._predicted(candidate.address, request.prompt_tokens, best)
 
     def refused(self, labels: RequestLabels, code: str) -> None:
         """It goes nowhere."""

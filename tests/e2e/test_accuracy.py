@@ -108,6 +108,12 @@ def test_what_engines_had_cached_is_what_was_predicted(loop: Background, mode: d
         assert accuracy["approximate", "gpu"] > 0.95
         assert accuracy["approximate", "cpu"] > 0.95
         assert metric(running, "tierwise_actual_cached_tokens_total")["approximate", "total"] > 31 * 1200
+        sent = metric(running, "tierwise_endpoint_picked_prompt_tokens_total")
+        assert set(sent) == {(engine.address,) for engine in engines}
+        assert sum(sent.values()) == 48 * 1280
+        assert set(metric(running, "tierwise_endpoint_engine_cached_tokens_total")) == {
+            (engine.address, tier) for engine in engines for tier in ("gpu", "cpu")
+        }
 
 
 def test_a_cache_that_is_lost_behind_the_pickers_back_shows(loop: Background) -> None:
