@@ -17,7 +17,7 @@ from epp.telemetry.gauges import Reading
 from scorers.base import Candidate, Slot, Tier
 
 EVERY_S = 5.0
-"""Between two looks at an endpoint's counters. They take 20 us of a page of 100 KB, and nobody reads them sooner."""
+"""Between two looks at an endpoint's counters. They take 20 µs of a page of 100 KB, and nobody reads them sooner."""
 PROMPT = b"vllm:prefix_cache_queries_total"
 CACHED = {Tier.GPU: b"vllm:prefix_cache_hits_total", Tier.CPU: b"vllm:external_prefix_cache_hits_total"}
 _FASTEST_FIRST = tuple(Tier)

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from operator import ge
+
 from epp.decision import Outcome
 from scorers.base import Candidate, Held, Mode, Observation, Prediction, Request, Tier
 
-_FASTEST_FIRST = tuple(Tier)
+_RANKS = {tier: rank for rank, tier in enumerate(Tier)}
 
 
 def predicted(request: Request, chosen: Candidate, waited_s: float) -> Prediction:
     """What ``request``'s producers say of ``chosen``; of two that speak of one tier, the one that says more."""
     slot = chosen.slot
-    found: dict[Tier, Held] = {}
-    for cached in request.cached.values():
-        tier, tokens = cached.tier, cached.tokens.get(slot, 0)
-        known = found.get(tier)
-        if known is None or tokens > known.tokens:
-            found[tier] = Held(tier, tokens, cached.modes.get(slot, Mode.APPROXIMATE))
-    held = tuple([found[tier] for tier in _FASTEST_FIRST if tier in found])
-    return Prediction(chosen, held, request.prompt_tokens, waited_s)
+    held = [
+        Held(cached.tier, cached.tokens.get(slot, 0), cached.modes.get(slot, Mode.APPROXIMATE))
+        for cached in request.cached.values()
+    ]
+    if len(held) > 1:
+        ranks = [_RANKS[each.tier] for each in held]
+        if any(map(ge, ranks, ranks[1:])):
+            held = _in_order(held)
+    return Prediction(chosen, tuple(held), request.prompt_tokens, waited_s)
+
+
+def _in_order(held: list[Held]) -> list[Held]:
+    """One of each tier, fastest first."""
+    most: dict[Tier, Held] = {}
+    for each in held:
+        known = most.get(each.tier)
+        if known is None or each.tokens > known.tokens:
+            most[each.tier] = each
+    return sorted(most.values(), key=lambda each: _RANKS[each.tier])
 
 
 def observed(prediction: Prediction, outcome: Outcome) -> Observation | None:

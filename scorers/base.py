@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import ClassVar, Generic, NamedTuple, NewType, TypeVar
+from typing import ClassVar, Generic, NewType, TypeVar
 
 import msgspec
 
@@ -156,7 +156,7 @@ class Request(msgspec.Struct, weakref=True):
     """What the prefix cache found, kept until the pick is recorded. Nobody else's."""
 
 
-class Held(NamedTuple):
+class Held(msgspec.Struct, frozen=True, gc=False):
     """What was believed, at the pick, of one tier of the endpoint chosen."""
 
     tier: Tier
@@ -180,7 +180,11 @@ class Prediction(msgspec.Struct, frozen=True):
     @property
     def held_tokens(self) -> int:
         """What the endpoint holds in any tier."""
-        return max([held.tokens for held in self.held], default=0)
+        most = 0
+        for held in self.held:  # half of what ``max`` takes
+            if held.tokens > most:
+                most = held.tokens
+        return most
 
     @property
     def uncached_tokens(self) -> int:
