@@ -26,6 +26,8 @@ DEFAULT_BLOCK_TOKENS = 16
 WINDOW_S, BUCKETS = 600.0, 10
 """How long ago is recent, and in how many pieces it is forgotten. A guess: in lean mode only a sample is measured."""
 PIECE_S = WINDOW_S / BUCKETS
+MOST_ADDRESSES = 10_000
+"""That are remembered: those of endpoints that are gone are among them."""
 TOTAL = "total"
 """The label of all tiers together."""
 _RANKS = {mode: rank for rank, mode in enumerate(Mode)}  # the best first
@@ -78,6 +80,9 @@ class Accuracy:
         self._clock = clock
         self._accounts: dict[tuple[str, Mode], Account] = {}
         self._unmeasured = dict.fromkeys(Unmeasured, 0)
+        self._outspoken: set[str] = set()
+        """Addresses of engines that were heard to say how much they had cached: they mean nothing when they say
+        nothing, as older vLLM does."""
 
     def observed(self, observation: Observation) -> None:
         """Compare what was predicted with what the engine says."""
@@ -93,9 +98,14 @@ class Accuracy:
         if prompt < MIN_BLOCKS * (prediction.candidate.block_tokens or DEFAULT_BLOCK_TOKENS):
             self._unmeasured[Unmeasured.SHORT] += 1
             return
-        if observation.cached_tokens is None:
-            self._silent(prediction.candidate.address)
-            return
+        cached, address = observation.cached_tokens, prediction.candidate.address
+        if cached is None:
+            if address not in self._outspoken:
+                self._silent(address)
+                return
+            cached = 0
+        elif cached and address not in self._outspoken:
+            self._note(address)
         piece = self._clock() // PIECE_S * PIECE_S
         scale, by_tier = prompt / prediction.prompt_tokens, observation.cached_by_tier
         reach, worst = 0.0, Mode.PRECISE
@@ -107,7 +117,7 @@ class Accuracy:
             reach = max(reach, tokens)
             if _RANKS[held.mode] > _RANKS[worst]:
                 worst = held.mode
-        self._account(TOTAL, worst).add(prompt, reach, observation.cached_tokens, piece)
+        self._account(TOTAL, worst).add(prompt, reach, cached, piece)
 
     def readings(self) -> Iterator[Reading]:
         """All of it, as metrics."""
@@ -135,6 +145,11 @@ class Accuracy:
         if account is None:
             account = self._accounts[tier, mode] = Account()
         return account
+
+    def _note(self, address: str) -> None:
+        if len(self._outspoken) >= MOST_ADDRESSES:
+            self._outspoken.clear()
+        self._outspoken.add(address)
 
     def _silent(self, address: str) -> None:
         if not self._unmeasured[Unmeasured.SILENT]:

@@ -121,6 +121,15 @@ def test_an_engine_that_keeps_its_cached_tokens_to_itself_is_named_once(caplog: 
     assert "--enable-prompt-tokens-details" in line
 
 
+def test_an_engine_that_has_said_a_number_means_none_by_saying_nothing() -> None:
+    told, silent = seen(Held(GPU, 500, PRECISE), cached=500), seen(Held(GPU, 500, PRECISE), cached=None)
+    elsewhere = seen(Held(GPU, 500, PRECISE), cached=None, candidate=Candidate(Slot(1), "10.0.0.2:8000"))
+    accuracy = measured(silent, told, silent, elsewhere)
+    assert numbers(accuracy, "prediction_prompt_tokens") == {("total", "precise"): 2000}
+    assert numbers(accuracy, "prediction_error_tokens") == {("total", "precise"): 500}
+    assert numbers(accuracy, "predictions_unmeasured")["cached-tokens-unsaid",] == 2
+
+
 def test_the_gauge_is_of_the_last_ten_minutes() -> None:
     clock = Clock()
     accuracy = Accuracy(clock)
