@@ -26,6 +26,7 @@ from epp.explain.server import DebugServer
 from epp.failed_connections import FailedConnections, Port
 from epp.health import Health
 from epp.keeping import PATIENCE_S, Keeping, finished
+from epp.kvevents.feed import Feed, open_feed
 from epp.logs import counted
 from epp.options import DebugOptions, Transport
 from epp.pool import Endpoint
@@ -66,6 +67,8 @@ class App:
         self._certificates: list[Certificate] = []
         self._failed = FailedConnections()
         self._keeping: Keeping | None = None
+        self.feed: Feed | None = None
+        """Who follows the engines' KV events, where a plugin asks for that."""
         self._closing = AsyncExitStack()
 
     async def start(self) -> None:
@@ -123,6 +126,7 @@ class App:
         if self._settings.index_snapshot is not None:
             self._remember(stack, self._settings.index_snapshot)
         await self._list_endpoints(stack)
+        self._follow_kv_events(stack)
         if self.core.plan.scrape is not None:
             await self._scrape(stack, self.core.plan.scrape)
         stack.push_async_callback(Chore("expire-leases", self._expire).stop)
@@ -201,6 +205,15 @@ class App:
         self.pool.listeners.append(keeping)
         self.expose(keeping.readings)
         stack.callback(asyncio.get_running_loop().call_later(PATIENCE_S, keeping.give_up).cancel)
+
+    def _follow_kv_events(self, stack: AsyncExitStack) -> None:
+        precise, cache = self.core.plan.precise, self.core.precise
+        if precise is None or cache is None:
+            return
+        self.feed = feed = open_feed(cache, precise.parameters.kv_events_config, self.pool)
+        feed.start()
+        stack.push_async_callback(feed.stop)
+        self.expose(feed.readings)
 
     async def _list_endpoints(self, stack: AsyncExitStack) -> None:
         settings, found = self._settings, self.core.plan.discovery

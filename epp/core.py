@@ -31,6 +31,7 @@ from epp.tracing.queue import TraceQueue
 from epp.tracing.settings import TraceSettings
 from epp.tracing.tracer import Tracer
 from scorers.base import Candidate
+from scorers.precise_cache import PreciseCache
 from scorers.prefix_cache import PrefixCache
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class Core:
             producers={p.name: p.type_name for p in plan.profile.producers},
             predicted=self.balance.picked,
         )
+        self.telemetry = Telemetry(sample_ratio=settings.sample_ratio, producers=producer_types(plan))
         self.traces: TraceQueue | None = None
         self.gate = Gate(self.pool, lambda labels: self.telemetry.requests(labels).labels, clock)
         self.accuracy = Accuracy(clock)
@@ -75,6 +77,11 @@ class Core:
         self._listen(None, plan.prefix_cache)
         self.restarts = Restarts(self.pool, self._forget)
         self.pool.listeners.append(self.restarts)
+        self.precise: PreciseCache | None = None
+        """To be fed (``epp.kvevents``) with what the engines tell; None when nobody asks."""
+        if plan.precise is not None:
+            self.precise = plan.precise.new_cache(clock)
+            self.pool.listeners.append(self.precise)
         self._expose()
 
     def use(self, plan: Plan) -> None:
@@ -94,6 +101,11 @@ class Core:
                 "inferenceModelRewrites, or a plugin that sets response headers: the first of them takes a restart, "
                 "after which the proxy sends the headers of responses; restart, or take it out"
             )
+        if (before.precise and before.precise.followed_by) != (plan.precise and plan.precise.followed_by):
+            raise ConfigError(
+                "plugins: how precise-prefix-cache-producer follows the engines has changed, which takes a restart; "
+                "restart, or put it back"
+            )
         everyone, known = self.pool.candidates(), before.prefix_cache
         if plan.prefix_cache is not None and known is not None:
             if known.take_over(plan.prefix_cache.producers, everyone):
@@ -102,9 +114,11 @@ class Core:
                 log.warning("the producers' tiers have changed: what the endpoints hold is learned anew")
         if plan.prefix_cache is not known:
             self._listen(known, plan.prefix_cache)
+        if plan.precise is not None:
+            plan.precise.source = self.precise
         plan.profile.failures = before.profile.failures
         plan.rewrites.count_on(before.rewrites)
-        self.telemetry.producers = {p.name: p.type_name for p in plan.profile.producers}
+        self.telemetry.producers = producer_types(plan)
         admission = self.gate.use(plan.admission)
         self.director.use(plan.parser, plan.profile, admission, plan.admission.objectives)
         self.plan = plan
@@ -154,3 +168,11 @@ class Core:
             prefix_readings(lambda: self.plan.prefix_cache, self.pool),
         ):
             self.telemetry.gauge_source(source)
+
+
+def producer_types(plan: Plan) -> dict[str, str]:
+    """By the names under which producers write."""
+    types = {producer.name: producer.type_name for producer in plan.profile.producers}
+    if plan.precise is not None:
+        types.update(dict.fromkeys(plan.precise.names, plan.precise.type_name))
+    return types

@@ -18,6 +18,7 @@ from scorers.load_aware import LoadAwareScorer
 from scorers.lora import LoraAffinityScorer
 from scorers.no_hit_lru import NoHitLruScorer
 from scorers.pickers import MaxScorePicker, RandomPicker, WeightedRandomPicker
+from scorers.precise import PrecisePrefixProducer, PrecisePrefixScorer
 from scorers.prefix import ApproxPrefixProducer, PrefixScorer
 from scorers.prefix_affinity import PrefixAffinityFilter
 from scorers.queue import QueueScorer
@@ -33,6 +34,8 @@ PLUGINS: tuple[type[Plugin[Any]], ...] = (
     KvUtilizationScorer,
     ApproxPrefixProducer,
     PrefixScorer,
+    PrecisePrefixProducer,
+    PrecisePrefixScorer,
     RunningRequestsScorer,
     LoraAffinityScorer,
     NoHitLruScorer,

@@ -124,6 +124,13 @@ class CachedPrefix(msgspec.Struct):
     modes: Mapping[Slot, Mode] = {}
     """How that is known; of endpoints that are absent it is ``Mode.APPROXIMATE``. Nobody may change it: many requests
     share it."""
+    worth: Mapping[Slot, float] | None = None
+    """Of a producer that weighs tiers: what all that an endpoint holds is worth, in tokens of GPU memory."""
+
+    @property
+    def weighed(self) -> Mapping[Slot, float]:
+        """What those read who want one number for each endpoint."""
+        return self.tokens if self.worth is None else self.worth
 
 
 class Request(msgspec.Struct, weakref=True):

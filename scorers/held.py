@@ -10,9 +10,9 @@ from scorers.base import CachedPrefix, Request, Slot
 def told(request: Request, producer: str | None) -> list[CachedPrefix]:
     """What ``producer`` found, or all producers where it is None; nothing of those that found nothing."""
     if producer is None:
-        return [cached for cached in request.cached.values() if cached.tokens]
+        return [cached for cached in request.cached.values() if cached.weighed]
     cached = request.cached.get(producer)
-    return [cached] if cached is not None and cached.tokens else []
+    return [cached] if cached is not None and cached.weighed else []
 
 
 def held_tokens(request: Request) -> Mapping[Slot, int]:
@@ -37,7 +37,7 @@ def held_shares(request: Request, producer: str | None) -> dict[Slot, float]:
     for cached in told(request, producer):
         total = cached.total_tokens
         if total:
-            for slot, tokens in cached.tokens.items():
+            for slot, tokens in cached.weighed.items():
                 share = tokens / total
                 if share > shares.get(slot, 0.0):
                     shares[slot] = share

@@ -77,4 +77,4 @@ class NoHitLruScorer(Scorer[NoHitLruParameters]):
             seen = list(request.cached.values())
         else:
             seen = [request.cached[name]] if name in request.cached else []
-        return any(cached.tokens.get(c.slot, 0) > 0 for cached in seen if cached.tokens for c in candidates)
+        return any(cached.weighed.get(c.slot, 0) > 0 for cached in seen if cached.weighed for c in candidates)

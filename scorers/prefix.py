@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
-from scorers.base import CachedPrefix, Candidate, Producer, Request, Scorer, Tier
+from scorers.base import CachedPrefix, Candidate, Producer, Request, Scorer, Slot, Tier
 from scorers.ranges import check_range
 
 DEFAULT_CAPACITY_BLOCKS = 31_250
@@ -233,26 +233,27 @@ class PrefixScorer(Scorer[PrefixParameters]):
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
         """One score per candidate, by what it holds."""
         cached = request.cached.get(self.producer_name)
-        if cached is None or not cached.tokens or not cached.total_tokens:
+        if cached is None or not cached.total_tokens or not (weighed := cached.weighed):
             return [0.0] * len(candidates)
-        if len(cached.tokens) <= FEW and (scores := self._of_few(cached, candidates)):
+        total = cached.total_tokens
+        if len(weighed) <= FEW and (scores := self._of_few(weighed, total, candidates)):
             return scores
-        held, total = cached.tokens.get, cached.total_tokens
-        values = {tokens: self._value(tokens, total) for tokens in {0, *cached.tokens.values()}}
+        held = weighed.get
+        values = {tokens: self._value(tokens, total) for tokens in {0, *weighed.values()}}
         return [values[held(c.slot, 0)] for c in candidates]
 
-    def _of_few(self, cached: CachedPrefix, candidates: Sequence[Candidate]) -> list[float] | None:
+    def _of_few(self, weighed: Mapping[Slot, float], total: int, candidates: Sequence[Candidate]) -> list[float] | None:
         """The same without looking at those that hold nothing; None unless the holders' slots are their positions, as
         they are where no endpoint is missing."""
-        count, total = len(candidates), cached.total_tokens
+        count = len(candidates)
         scores = [0.0] * count
-        for slot, tokens in cached.tokens.items():
+        for slot, tokens in weighed.items():
             if slot >= count or candidates[slot].slot != slot:
                 return None
             scores[slot] = self._value(tokens, total)
         return scores
 
-    def _value(self, tokens: int, total: int) -> float:
+    def _value(self, tokens: float, total: int) -> float:
         weight = self.parameters.match_length_weight
         if not weight:
             return tokens / total

@@ -43,6 +43,7 @@ HOME = {
     "vllm": ("kvengine/connector/", "kvengine/plugin.py"),
     "watchfiles": ("epp/followed_files.py",),
     "xxhash": ("scorers/",),
+    "zmq": ("epp/kvevents/", "epp/sim/"),
     "yaml": ("epp/config/", "epp/discovery/", "kvengine/settings/"),
 }
 

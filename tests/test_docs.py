@@ -23,7 +23,7 @@ from epp.config.defaults import default_config
 from epp.config.kinds import known_kinds
 from epp.config.load import load_file, load_text
 from epp.config.not_built import NOT_BUILT
-from epp.config.schema import FlowControl
+from epp.config.schema import FlowControl, PluginSpec
 from epp.decision import Cause, Outcome, RequestHead, Usage
 from epp.discovery.listing import read_listing
 from epp.errors import ConfigError
@@ -274,7 +274,10 @@ async def metrics_page(folder: Path) -> str:
         index_snapshot=folder / "index",
     )  # fmt: skip
     limits = FlowControl(max_requests=Quantity(9), max_bytes=Quantity(10**6), enable_eviction=True)
-    config = msgspec.structs.replace(default_config(), feature_gates=("flowControl",), flow_control=limits)
+    plugins = (*default_config().plugins, PluginSpec(type="precise-prefix-cache-producer"))
+    config = msgspec.structs.replace(
+        default_config(), feature_gates=("flowControl",), flow_control=limits, plugins=plugins
+    )
     app = App(build(config), settings)
     await app.start()
     try:

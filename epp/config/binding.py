@@ -9,6 +9,7 @@ from epp.config.instances import Declared, Instances
 from epp.config.strict import nearest
 from epp.errors import ConfigError
 from scorers.base import Producer
+from scorers.precise import PrecisePrefixProducer, PrecisePrefixScorer
 from scorers.prefix import ApproxPrefixProducer, PrefixScorer
 
 DEFAULT_PRODUCER = ApproxPrefixProducer.type_name
@@ -32,6 +33,9 @@ def bind_producers(instances: Instances) -> tuple[list[Producer[Any]], list[str]
     asks_any = False
     for consumer in instances:
         plugin = consumer.plugin
+        if isinstance(plugin, PrecisePrefixScorer):
+            plugin.producer_name = _precise_for(plugin, producers)
+            continue
         if not hasattr(plugin.parameters, _FIELD):
             continue
         name: str | None = getattr(plugin.parameters, _FIELD)
@@ -54,12 +58,24 @@ def bind_producers(instances: Instances) -> tuple[list[Producer[Any]], list[str]
     return list(producers.values()), warnings
 
 
+def _precise_for(scorer: PrecisePrefixScorer, producers: dict[str, Producer[Any]]) -> str:
+    """The precise producer that is declared, else one of the scorer's own."""
+    for name, producer in producers.items():
+        if isinstance(producer, PrecisePrefixProducer):
+            return name
+    own = scorer.producer()
+    producers[own.name] = own
+    return own.name
+
+
 def _require(name: str, consumer: Declared, instances: Instances, producers: dict[str, Producer[Any]]) -> None:
     """Make sure that the producer ``name`` exists, if need be by making the default one."""
     path = f"{consumer.path}.parameters.{_KEY}"
     if isinstance(consumer.plugin, PrefixScorer) and consumer.plugin.has_legacy_parameters:
         raise ConfigError(f"{path}: with it, a producer's own parameters have no place here; write them at {name!r}")
-    if name in producers:
+    if name in producers or any(
+        name in producer.names for producer in producers.values() if isinstance(producer, PrecisePrefixProducer)
+    ):
         return
     if name in instances:
         kind = instances.resolve(name, path).type_name

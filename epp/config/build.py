@@ -32,6 +32,7 @@ from epp.reporting import RequestAttributeReporter
 from epp.rewrites import following
 from epp.scheduler import Profile
 from scorers.base import Producer
+from scorers.precise import PrecisePrefixProducer
 from scorers.prefix import ApproxPrefixProducer
 from scorers.prefix_cache import PrefixCache
 
@@ -96,7 +97,9 @@ def build(
     discovery = _discovery(config, instances)
     scrape, unread = wire_scraping(config.data_layer, instances, metrics_source)
     admission = wire_admission(config, instances, reads_metrics=scrape is not None)
+    precise = _precise(producers)
     approximate = [producer for producer in producers if isinstance(producer, ApproxPrefixProducer)]
+    approximate += precise.fallbacks if precise is not None else ()
     return Plan(
         profile=Profile(wiring.filters, producers, wiring.scorers, wiring.picker, reporters=_reporters(instances)),
         parser=following(rewrites, ByPath(parsers)),
@@ -104,6 +107,7 @@ def build(
         rewrites=rewrites,
         admission=admission.plan,
         prefix_cache=PrefixCache(approximate) if approximate else None,
+        precise=precise,
         discovery=discovery,
         scrape=scrape,
         summary=(*describe(wiring, producers), *admission.summary),
@@ -146,6 +150,15 @@ def _reporters(instances: Instances) -> list[RequestAttributeReporter]:
     for reporter in reporters:
         instances.use(reporter)
     return reporters
+
+
+def _precise(producers: list[Producer[Any]]) -> PrecisePrefixProducer | None:
+    """The one that there may be. Raises: ConfigError."""
+    precise = [producer for producer in producers if isinstance(producer, PrecisePrefixProducer)]
+    if len(precise) > 1:
+        names = " and ".join(repr(producer.name) for producer in precise[:2])
+        raise ConfigError(f"plugins: {names} would both follow the engines' KV events; keep one")
+    return precise[0] if precise else None
 
 
 def _discovery(config: Config, instances: Instances) -> FileDiscoveryParameters | None:

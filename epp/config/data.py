@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from epp.config.engines import engines_named_by_flags, engines_of
+from epp.config.implied import EndpointNotificationSource
 from epp.config.instances import Instances
 from epp.config.plan import ScrapeParameters
 from epp.config.schema import DataLayer
@@ -22,6 +25,7 @@ def wire_scraping(
 
     Raises: ConfigError with the key path.
     """
+    layer = _pages(layer, instances)
     if len(layer.sources) > 1:
         raise ConfigError(
             f"dataLayer.sources: lists {len(layer.sources)} sources, and one page of each endpoint is read; keep the "
@@ -46,6 +50,20 @@ def wire_scraping(
         return None, ["dataLayer.injectDefaults: false and no source, so no endpoint's load is known"]
     extractor = next(iter(instances.of(CoreMetricsExtractor)), None)
     return _read(_implied(instances, metrics_source), extractor, instances, metrics_source)
+
+
+def _pages(layer: DataLayer, instances: Instances) -> DataLayer:
+    """``layer`` without the sources that tell of endpoints, since plugins are told without them."""
+    pages = []
+    for i, source in enumerate(layer.sources):
+        name = source.plugin_ref
+        is_page = name not in instances or not isinstance(instances.resolve(name, ""), EndpointNotificationSource)
+        if is_page:
+            pages.append(source)
+            continue
+        for j, extractor in enumerate(source.extractors):
+            instances.resolve(extractor.plugin_ref, f"dataLayer.sources[{i}].extractors[{j}].pluginRef")
+    return msgspec.structs.replace(layer, sources=tuple(pages))
 
 
 def _read(

@@ -9,6 +9,7 @@ from epp.config.schema import Config
 TYPES: Mapping[str, str] = {
     "by-label": "label-selector-filter",
     "by-label-selector": "label-selector-filter",
+    "precise-prefix-cache-scorer": "prefix-cache-scorer that reads a precise-prefix-cache-producer",
     "tokenizer": "token-producer",
 }
 """Deprecated plugin types, and what to write instead."""

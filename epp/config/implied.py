@@ -100,6 +100,12 @@ class TopologyExtractor(Plugin[TopologyLabels]):
     Parameters = TopologyLabels
 
 
+class EndpointNotificationSource(Plugin[NoParameters]):
+    """Tells plugins of endpoints that come and go, which the pool always does."""
+
+    type_name = "endpoint-notification-source"
+
+
 class SheddableEviction(Plugin[NoParameters]):
     """Lets requests of negative priority be ended for others; with ``flowControl.enableEviction``, no others are."""
 
@@ -113,6 +119,6 @@ class PriorityThenTimeEviction(Plugin[NoParameters]):
 
 
 IMPLIED = (
-    InflightLoadProducer, TokenProducer, SessionIdProducer, TopologyExtractor, SheddableEviction,
-    PriorityThenTimeEviction,
+    InflightLoadProducer, TokenProducer, SessionIdProducer, TopologyExtractor, EndpointNotificationSource,
+    SheddableEviction, PriorityThenTimeEviction,
 )  # fmt: skip

@@ -15,12 +15,19 @@ from epp.errors import ConfigError
 from scorers import DRAWING
 from scorers.base import Plugin
 from scorers.pickers import PickerParameters
+from scorers.precise import PrecisePrefixProducer, PrecisePrefixScorer
 from scorers.prefix import ApproxPrefixProducer
 from scorers.topology_affinity import TopologyAffinityFilter, TopologyAffinityScorer
 
 P = TypeVar("P")
 
-BOUND = (ApproxPrefixProducer, TopologyAffinityFilter, TopologyAffinityScorer)
+BOUND = (
+    ApproxPrefixProducer,
+    PrecisePrefixProducer,
+    PrecisePrefixScorer,
+    TopologyAffinityFilter,
+    TopologyAffinityScorer,
+)
 """Kinds that are told of other plugins while a plan is built, and remember nothing of their own (a producer's memory is
 the prefix cache, which finds it again by its tier). They are made anew: a plan that is refused in the end must not have
 changed what serves."""

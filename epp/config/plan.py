@@ -13,6 +13,7 @@ from epp.parsers import Reader
 from epp.rewrites import ModelRewrites
 from epp.scheduler import Profile
 from scorers.base import Plugin
+from scorers.precise import PrecisePrefixProducer
 from scorers.prefix_cache import PrefixCache
 
 
@@ -47,6 +48,8 @@ class Plan:
     admission: AdmissionPlan
     prefix_cache: PrefixCache | None
     """To be told of endpoints (``Pool.listeners``); None when nothing asks what is cached."""
+    precise: PrecisePrefixProducer | None
+    """Whose engines' KV events are to be followed; None when nobody asks."""
     discovery: FileDiscoveryParameters | None
     """None when the configuration leaves it to the command line."""
     scrape: ScrapeParameters | None

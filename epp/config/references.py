@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from epp.config.implied import (
+    EndpointNotificationSource,
     InflightLoadProducer,
     PriorityThenTimeEviction,
     SessionIdProducer,
@@ -33,7 +34,10 @@ class Reference(NamedTuple):
     """What it names; its type's name stands for one that is not declared."""
 
 
-ALWAYS = (InflightLoadProducer, TokenProducer, SessionIdProducer, SheddableEviction, PriorityThenTimeEviction)
+ALWAYS = (
+    InflightLoadProducer, TokenProducer, SessionIdProducer, SheddableEviction, PriorityThenTimeEviction,
+    EndpointNotificationSource,
+)  # fmt: skip
 """Types whose work is done whether they are declared or not."""
 REFERENCES = (
     Reference("in_flight_load_producer_name", "inFlightLoadProducerName", InflightLoadProducer),

@@ -138,7 +138,7 @@ def test_a_declared_load_producer_makes_no_index() -> None:
          "plugins[0].parameters.conditions[0].metric: 'queue' is none of active-requests, "),
         ("[{type: topology-affinity-filter, parameters: {minAffinity: planet}}]",
          "plugins[0].parameters.minAffinity: 'planet' is none of host, rack, zone, region"),
-        ("[{type: precise-prefix-cache-scorer}]", "plugins[0].type: precise-prefix-cache-scorer is a plugin of the Go"),
+        ("[{type: p2p-source-producer}]", "plugins[0].type: p2p-source-producer is a plugin of the Go"),
     ],
 )  # fmt: skip
 def test_what_would_change_what_is_decided_is_refused_with_its_key_path(plugins: str, message: str) -> None:

@@ -1,0 +1,164 @@
+"""One batch of KV events as an engine publishes it: bytes in, typed events out.
+
+Two forms are in use, told apart by trying: events as maps with a ``type`` (vLLM 0.11 and later), and as arrays that
+begin with it. Both may end early: what is missing has its default. Hashes are integers or bytes; of bytes the last
+eight count, which is what engines publish when they publish integers.
+
+Source: vLLM 0.32, ``vllm/distributed/kv_events.py``; the array form is that of its earlier versions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+Hash: TypeAlias = int | bytes
+ExtraKeys: TypeAlias = list[list[Any] | None]
+
+
+class Unreadable(Exception):
+    """A batch that is none; the message says why."""
+
+
+class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False):
+    """Blocks that can be found from now on."""
+
+    block_hashes: list[Hash]
+    parent_block_hash: Hash | None = None
+    token_ids: list[int] = []
+    block_size: int = 0
+    lora_id: int | None = None
+    medium: str | None = None
+    lora_name: str | None = None
+    extra_keys: ExtraKeys | None = None
+    group_idx: int | None = None
+    kv_cache_spec_kind: str | None = None
+
+
+class BlockRemoved(msgspec.Struct, tag="BlockRemoved", tag_field="type", gc=False):
+    """Blocks that cannot be found any more."""
+
+    block_hashes: list[Hash]
+    medium: str | None = None
+    group_idx: int | None = None
+
+
+class AllBlocksCleared(msgspec.Struct, tag="AllBlocksCleared", tag_field="type", gc=False):
+    """The engine's own prefix cache, that of GPU memory, is empty."""
+
+
+class _StoredRow(msgspec.Struct, tag="BlockStored", array_like=True, gc=False):
+    block_hashes: list[Hash]
+    parent_block_hash: Hash | None = None
+    token_ids: list[int] = []
+    block_size: int = 0
+    lora_id: int | None = None
+    medium: str | None = None
+    lora_name: str | None = None
+    extra_keys: ExtraKeys | None = None
+    group_idx: int | None = None
+    kv_cache_spec_kind: str | None = None
+
+
+class _RemovedRow(msgspec.Struct, tag="BlockRemoved", array_like=True, gc=False):
+    block_hashes: list[Hash]
+    medium: str | None = None
+    group_idx: int | None = None
+
+
+class _ClearedRow(msgspec.Struct, tag="AllBlocksCleared", array_like=True, gc=False):
+    pass
+
+
+Stored: TypeAlias = BlockStored | _StoredRow
+Removed: TypeAlias = BlockRemoved | _RemovedRow
+Event: TypeAlias = Stored | Removed | AllBlocksCleared | _ClearedRow
+STORED = (BlockStored, _StoredRow)
+REMOVED = (BlockRemoved, _RemovedRow)
+
+
+class _MapBatch(msgspec.Struct, array_like=True, gc=False):
+    ts: float
+    events: list[BlockStored | BlockRemoved | AllBlocksCleared]
+    data_parallel_rank: int | None = None
+
+
+class _RowBatch(msgspec.Struct, array_like=True, gc=False):
+    ts: float
+    events: list[_StoredRow | _RemovedRow | _ClearedRow]
+    data_parallel_rank: int | None = None
+
+
+class _RawBatch(msgspec.Struct, array_like=True, gc=False):
+    ts: float
+    events: list[msgspec.Raw]
+    data_parallel_rank: int | None = None
+
+
+class Batch(msgspec.Struct, frozen=True, gc=False):
+    """What one message says."""
+
+    events: list[Event]
+    rank: int
+    """Which of the engine's data-parallel replicas says so."""
+    unknown: int = 0
+    """Events of kinds that nobody here knows, which were left out."""
+
+
+_maps = msgspec.msgpack.Decoder(_MapBatch).decode
+_rows = msgspec.msgpack.Decoder(_RowBatch).decode
+_raws = msgspec.msgpack.Decoder(_RawBatch).decode
+_each = (
+    msgspec.msgpack.Decoder(BlockStored | BlockRemoved | AllBlocksCleared).decode,
+    msgspec.msgpack.Decoder(_StoredRow | _RemovedRow | _ClearedRow).decode,
+)
+_KNOWN = frozenset(("BlockStored", "BlockRemoved", "AllBlocksCleared"))
+
+
+def decode(payload: bytes) -> Batch:
+    """The events in ``payload``. Raises: Unreadable."""
+    try:
+        batch: _MapBatch | _RowBatch = _maps(payload)
+    except (msgspec.DecodeError, RecursionError):
+        try:
+            batch = _rows(payload)
+        except (msgspec.DecodeError, RecursionError):
+            return _one_by_one(payload)
+    return Batch(batch.events, batch.data_parallel_rank or 0)  # type: ignore[arg-type]
+
+
+def _one_by_one(payload: bytes) -> Batch:
+    """The same for batches that hold events of other kinds. Raises: Unreadable."""
+    events: list[Event] = []
+    unknown = 0
+    try:
+        batch = _raws(payload)
+        for raw in batch.events:
+            event = _event(raw)
+            if event is None:
+                unknown += 1
+            else:
+                events.append(event)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Unreadable(str(error)) from error
+    return Batch(events, batch.data_parallel_rank or 0, unknown)
+
+
+def _event(raw: msgspec.Raw) -> Event | None:
+    """None for an event of another kind. Raises: msgspec.DecodeError for a broken one of ours."""
+    for decoder in _each:
+        try:
+            return decoder(raw)  # type: ignore[no-any-return]
+        except msgspec.ValidationError:
+            continue
+    said = msgspec.msgpack.decode(raw)
+    kind = said.get("type") if isinstance(said, dict) else said[0] if isinstance(said, list) and said else None
+    if kind in _KNOWN or not isinstance(kind, str):
+        raise msgspec.DecodeError(f"not an event: {str(said)[:80]}")
+    return None
+
+
+def hash_of(value: Hash) -> int:
+    """A block's name as the engine means it, whichever way it is written."""
+    return value if type(value) is int else int.from_bytes(value[-8:], "big")  # type: ignore[index]

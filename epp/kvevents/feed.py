@@ -1,0 +1,217 @@
+"""Runs the process that follows the engines, and does what it says to the precise index, a little at a time.
+
+The process is started with the picker, ended with it, and begun again when it dies; until it has caught up, nobody is
+known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import logging
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+import epp
+from epp.chore import Chore
+from epp.errors import ConfigError
+from epp.kvevents.applying import perform, sliced
+from epp.kvevents.orders import LENGTH_BYTES, Counts, Fares, Follow, Leave, Left, Note, Report, Start, framed
+from epp.kvevents.wires import wires_of
+from epp.pool import Pool
+from epp.telemetry import Reading
+from scorers.base import Candidate
+from scorers.identity import SECRET_BYTES
+from scorers.precise_cache import PreciseCache
+from scorers.precise_index import TIERS
+from scorers.precise_parameters import KvEventsConfig
+
+log = logging.getLogger(__name__)
+
+READ_BYTES = 1 << 18
+MOST_MESSAGE_BYTES = 1 << 24
+DIED = "its follower died"
+_NOTES = {
+    "medium": "blocks in medium %r count for nothing: gpu, cpu and storage are known",
+    "group": "blocks of cache groups of kind %r count for nothing: they do not stand for a whole prefix",
+    "topic": "batches with topic %r are left out; kvEventsConfig.topicFilter or the topic's address does not fit",
+    "address": "an address cannot be used: %s",
+}
+
+
+class FollowerDied(Exception):
+    """The process that follows the engines is gone."""
+
+
+def open_feed(cache: PreciseCache, settings: KvEventsConfig, pool: Pool) -> Feed:
+    """Raises: ConfigError where a library is missing."""
+    if importlib.util.find_spec("zmq") is None:
+        raise ConfigError(
+            "precise-prefix-cache-producer: needs pyzmq, which is not installed; pip install 'tierwise[precise]'"
+        )
+    return Feed(cache, settings, pool)
+
+
+class Feed:
+    """Owner: the event loop. ``start`` and ``stop`` are called once."""
+
+    def __init__(self, cache: PreciseCache, settings: KvEventsConfig, pool: Pool) -> None:
+        self.restarts = 0
+        self.counts = Counts({}, 0, 0)
+        self.pid: int | None = None
+        self._cache = cache
+        self._settings = settings
+        self._pool = pool
+        self._process: Process | None = None
+        self._chore: Chore | None = None
+        self._decode = msgspec.msgpack.Decoder(list[Report]).decode
+
+    def start(self) -> None:
+        """Have every endpoint of the pool followed, and those that come."""
+        self._chore = Chore("follow KV events", self._run)
+
+    async def stop(self) -> None:
+        """End the process."""
+        if self._chore is not None:
+            await self._chore.stop()
+
+    def follow(self, source: int, candidate: Candidate) -> None:
+        """``scorers.precise_cache.Feed``."""
+        wires = wires_of(candidate, self._settings)
+        if not wires and not self._settings.zmq_endpoint:
+            log.warning("%s: no port is known for its KV events; it is not followed", candidate.address)
+        self._say(Follow(source, candidate.address, wires))
+
+    def leave(self, source: int) -> None:
+        """``scorers.precise_cache.Feed``."""
+        self._say(Leave(source))
+
+    async def _run(self) -> None:
+        secret = os.urandom(SECRET_BYTES)
+        process = await self._spawn()
+        try:
+            self._process, self.pid = process, process.pid
+            self._say(Start(secret, self._settings.topic, self._settings.zmq_endpoint))
+            await sliced(self._cache.begin(self, self._pool.candidates(), secret, DIED if self.restarts else ""))
+            await self._obey(process)
+            self._cache.doubt(DIED)
+            self.restarts += 1
+            raise FollowerDied(f"process {process.pid} ended with status {await process.wait()}")
+        finally:
+            self._process = self.pid = None
+            await self._end(process)
+
+    async def _spawn(self) -> Process:
+        home = str(Path(epp.__file__).parents[1])
+        path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "epp.kvevents.child",
+            stdin=PIPE, stdout=PIPE, limit=READ_BYTES, env={**os.environ, "PYTHONPATH": path},
+        )  # fmt: skip
+
+    async def _end(self, process: Process) -> None:
+        if process.stdin is not None:
+            process.stdin.close()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+    async def _obey(self, process: Process) -> None:
+        """Until it says no more."""
+        assert process.stdout is not None  # noqa: S101 - it is a pipe
+        while True:
+            try:
+                length = int.from_bytes(await process.stdout.readexactly(LENGTH_BYTES), "big")
+                if length > MOST_MESSAGE_BYTES:
+                    return
+                data = await process.stdout.readexactly(length)
+            except asyncio.IncompleteReadError:
+                return
+            await sliced(self._steps(self._decode(data)))
+
+    def _steps(self, reports: list[Report]) -> Iterator[None]:
+        index = self._cache.index
+        for report in reports:
+            if not perform(report, index):
+                self._hear(report)
+            yield
+
+    def _hear(self, report: Report) -> None:
+        cache = self._cache
+        if isinstance(report, Fares):
+            cache.fares(report.source, report.why, report.known, report.tokens, report.gaps, report.restarts)
+        elif isinstance(report, Left):
+            cache.left(report.source)
+        elif isinstance(report, Counts):
+            self.counts = report
+        elif isinstance(report, Note):
+            if report.kind == "lora":
+                cache.adapter(report.value)
+            else:
+                log.warning("KV events: " + _NOTES[report.kind], report.value)
+
+    def _say(self, command: Start | Follow | Leave) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(framed(command))
+
+    def readings(self) -> Iterator[Reading]:
+        """For ``Telemetry.gauge_source``."""
+        told = self._cache.everyone()
+        reasons: dict[tuple[str, ...], int] = {("known",): 0}
+        for each in told:
+            reasons[each.why or "known",] = reasons.get((each.why or "known",), 0) + 1
+        yield Reading(
+            "tierwise_kv_events_endpoints",
+            "Endpoints by what is known of them from KV events: known, or why not.",
+            ("state",),
+            reasons.items(),
+        )
+        yield Reading(
+            "tierwise_kv_events_known",
+            "Whether everything that an endpoint holds is known from its KV events.",
+            ("endpoint",),
+            [((each.address,), 0 if each.why else 1) for each in told],
+        )
+        yield Reading(
+            "tierwise_kv_events_held_tokens",
+            "Tokens that an endpoint holds in a tier, by its KV events.",
+            ("endpoint", "tier"),
+            [
+                ((each.address, tier.value), tokens)
+                for each in told
+                for tier, tokens in zip(TIERS, each.tokens, strict=True)
+            ],
+        )
+        for name, what, counts in (
+            ("gaps", "Gaps in an endpoint's batches of KV events.", [each.gaps for each in told]),
+            ("publisher_restarts", "Times an endpoint's batches began anew.", [each.restarts for each in told]),
+        ):
+            rows = [((each.address,), count) for each, count in zip(told, counts, strict=True)]
+            yield Reading(f"tierwise_kv_events_{name}", what, ("endpoint",), rows, counter=True)
+        yield Reading(
+            "tierwise_kv_events",
+            "KV events by what became of them: blocks stored and removed, and so on.",
+            ("result",),
+            [((name,), count) for name, count in self.counts.counts.items()],
+            counter=True,
+        )
+        yield Reading("tierwise_kv_events_blocks", "Distinct blocks that are known.", (), [((), self.counts.blocks)])
+        yield Reading(
+            "tierwise_kv_events_follower_restarts",
+            "Times the process that follows the engines died and was begun again.",
+            (),
+            [((), self.restarts)],
+            counter=True,
+        )
+        yield Reading(
+            "tierwise_picks_not_precise",
+            "Picks whose endpoint was not known from its KV events, by the reason.",
+            ("reason",),
+            [((reason,), count) for reason, count in self._cache.fallbacks.items()],
+            counter=True,
+        )

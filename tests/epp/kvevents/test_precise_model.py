@@ -1,0 +1,78 @@
+"""Everything between events and matches, against a naive model of each source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from epp.kvevents.decoding import AllBlocksCleared, BlockRemoved, BlockStored
+from tests.epp.kvevents.fleet import Fleet, Naive
+
+SIZES = (2, 4)
+MEDIA = ("GPU", "CPU", "STORAGE")
+LENGTH = 12
+PROMPTS = [[a, a, b, b, a, c, c, c, b, a, c, d] for a in (1, 2) for b in (1, 2) for c in (1, 2) for d in (1, 2)]
+
+
+def name(tokens: list[int]) -> int:
+    """What an engine calls the block that ends with these tokens, whatever its size."""
+    return hash(tuple(tokens)) & 0xFFFF_FFFF_FFFF
+
+
+@st.composite
+def stored(draw: st.DrawFn) -> BlockStored:
+    size, prompt = draw(st.sampled_from(SIZES)), draw(st.sampled_from(PROMPTS))
+    last = LENGTH // size
+    begin = draw(st.integers(0, last - 1))
+    end = draw(st.integers(begin + 1, last))
+    ends = range((begin + 1) * size, end * size + 1, size)
+    return BlockStored(
+        block_hashes=[name(prompt[:n]) for n in ends],
+        parent_block_hash=name(prompt[: begin * size]) if begin else None,
+        token_ids=prompt[begin * size : end * size],
+        block_size=size,
+        medium=draw(st.sampled_from(MEDIA)),
+    )
+
+
+@st.composite
+def names(draw: st.DrawFn) -> list[int]:
+    prompt = draw(st.sampled_from(PROMPTS))
+    ends = draw(st.lists(st.integers(1, LENGTH), min_size=1, max_size=5))
+    return [name(prompt[:n]) for n in ends]
+
+
+EVENTS = st.one_of(
+    stored(),
+    stored(),
+    st.builds(BlockRemoved, block_hashes=names(), medium=st.sampled_from(MEDIA)),
+    st.builds(BlockStored, block_hashes=names(), medium=st.sampled_from(MEDIA[1:])),
+    st.just(AllBlocksCleared()),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), EVENTS), max_size=30))
+def test_whatever_is_announced_in_whatever_order_the_index_says_what_the_model_says(
+    said: list[tuple[int, Any]],
+) -> None:
+    fleet, models = Fleet(3), [Naive() for _ in range(3)]
+    for model in models:
+        model.order = []
+    for source, event in said:
+        fleet.say(source, event)
+        models[source].apply(event)
+        fleet.check()
+    for prompt in PROMPTS:
+        held = fleet.held(prompt)
+        for source, model in enumerate(models):
+            assert [tier.get(source, 0) for tier in held] == model.held(prompt), prompt
+    for source in fleet.sources:
+        source.forget()
+    fleet.flush()
+    fleet.check()
+    assert not fleet.runs.distinct_blocks
+    assert not len(fleet.runs)
+    assert not len(fleet.index)
