@@ -23,13 +23,14 @@ from __future__ import annotations
 
 from collections import deque
 
-from epp.sim.cpu import CpuBlocks, Lane
+from epp.sim.cpu import CpuBlocks
 from epp.sim.decoding import Decoding
 from epp.sim.gpu import GpuBlocks
-from epp.sim.job import Finished, Hits, Job, Load, RefusedError, Sequence, Started, Store
+from epp.sim.job import Finished, Hits, Job, Load, RefusedError, Sequence, Started
 from epp.sim.preset import Preset
 from epp.sim.steps import Steps
 from epp.sim.tally import Tally
+from epp.sim.transfers import Transfers
 
 
 class Engine:
@@ -48,11 +49,7 @@ class Engine:
         self._waiting: deque[Sequence] = deque()
         self._prefilling: dict[Sequence, None] = {}  # in order of admission
         self._decoding = Decoding(preset.block_tokens)
-        self._load_lane = Lane(preset.load_bytes_per_s, preset.transfer_latency_s)
-        self._store_lane = Lane(preset.store_bytes_per_s, preset.transfer_latency_s)
-        self._loads: deque[Load] = deque()  # in order of completion, as one lane carries them
-        self._loading: dict[object, Load] = {}  # by block key
-        self._stores: deque[Store] = deque()
+        self._transfers = Transfers(preset, self.cpu, self.tally)
         self._steps: Steps | None = None  # under way
         self._events: list[Started | Finished] = []
 
@@ -108,10 +105,11 @@ class Engine:
 
     def next_at(self) -> float | None:
         """When ``advance`` next has something to do; None while nothing is under way."""
-        times = [queue[0].done_at for queue in (self._loads, self._stores) if queue]
-        if self._steps is not None:
-            times.append(self._steps.ends_at)
-        return min(times, default=None)
+        transfer = self._transfers.next_at()
+        if self._steps is None:
+            return transfer
+        ends_at = self._steps.ends_at
+        return ends_at if transfer is None or ends_at < transfer else transfer
 
     def next_token_at(self) -> float | None:
         """When the step under way ends; None while nothing is computed. For those who stream."""
@@ -120,11 +118,9 @@ class Engine:
     def advance(self, now: float) -> list[Started | Finished]:
         """Let everything up to ``now`` happen; returns what began and ended, in order."""
         while (at := self.next_at()) is not None and at <= now:
-            while self._stores and self._stores[0].done_at <= at:
-                self._complete_store(self._stores.popleft())
-            while self._loads and self._loads[0].done_at <= at:
+            for load in self._transfers.complete(at):
                 self._interrupt(at)
-                self._complete_load(self._loads.popleft())
+                self._loaded(load)
             if self._steps is not None and self._steps.ends_at <= at:
                 self._end_steps(self._steps)
             self._begin_steps(at)
@@ -135,8 +131,6 @@ class Engine:
     def reset_prefix_cache(self) -> None:
         """Forget every cached GPU block that no sequence holds; the CPU tier keeps its copies."""
         self.gpu.reset()
-
-    # Steps
 
     def _begin_steps(self, now: float) -> None:
         """Schedule and start what is computed next, unless something is or there is nothing to compute."""
@@ -205,7 +199,7 @@ class Engine:
         job = sequence.job
         if not sequence.stored:
             sequence.stored = True
-            self._store(job.keys[: job.prompt_tokens // self.preset.block_tokens], now)
+            self._transfers.store(job.keys[: job.prompt_tokens // self.preset.block_tokens], now)
         if not sequence.started:
             sequence.started = True
             admitted_at = now if sequence.admitted_at is None else sequence.admitted_at
@@ -248,16 +242,14 @@ class Engine:
         self._waiting.appendleft(victim)
         self.tally.preemptions += 1
 
-    # Admission
-
     def _admit(self, sequence: Sequence, now: float) -> bool:
         """Let the first of the queue in: to prefill, to load, or to follow another's load. False: not yet."""
         preset = self.preset
-        if self.running + len(self._loads) >= preset.max_num_seqs:
+        if self.running + len(self._transfers.loads) >= preset.max_num_seqs:
             return False
         keys = sequence.job.keys[: (sequence.target - 1) // preset.block_tokens]
         in_gpu = self.gpu.matched(keys)
-        if in_gpu < len(keys) and (load := self._loading.get(keys[in_gpu])):
+        if in_gpu < len(keys) and (load := self._transfers.loading(keys[in_gpu])):
             load.followers.append(sequence)
             return True
         blocks = -(-sequence.target // preset.block_tokens) - in_gpu
@@ -273,7 +265,7 @@ class Engine:
             sequence.admitted_at = now
             sequence.hits = Hits(in_gpu * preset.block_tokens, in_cpu * preset.block_tokens)
         if in_cpu:
-            self._load(sequence, list(keys[in_gpu : in_gpu + in_cpu]), now)
+            self._transfers.load(sequence, list(keys[in_gpu : in_gpu + in_cpu]), now)
         else:
             self._prefilling[sequence] = None
         return True
@@ -293,24 +285,11 @@ class Engine:
         sequence.named, sequence.private, sequence.offered = [], 0, 0
 
     def _forget_waiting(self, sequence: Sequence) -> None:
-        for queue in (self._waiting, *(load.followers for load in self._loads)):
+        for queue in (self._waiting, *(load.followers for load in self._transfers.loads)):
             if sequence in queue:
                 queue.remove(sequence)
 
-    # Transfers
-
-    def _load(self, sequence: Sequence, keys: list[object], now: float) -> None:
-        self.cpu.pin(keys)
-        done_at = self._load_lane.reserve(len(keys) * self.preset.block_bytes, now)
-        load = Load(sequence, keys, done_at)
-        self._loads.append(load)
-        self._loading.update((key, load) for key in keys)
-        self.tally.loaded_blocks += len(keys)
-
-    def _complete_load(self, load: Load) -> None:
-        for key in load.keys:
-            self._loading.pop(key, None)
-        self.cpu.unpin(load.keys, load.done_at)
+    def _loaded(self, load: Load) -> None:
         self._waiting.extendleft(reversed(load.followers))
         sequence = load.sequence
         sequence.computed += len(load.keys) * self.preset.block_tokens
@@ -319,14 +298,3 @@ class Engine:
             self._release(sequence, load.done_at)
         else:
             self._prefilling[sequence] = None
-
-    def _store(self, keys: tuple[object, ...], now: float) -> None:
-        new = self.cpu.prepare_store(keys, now)
-        if new:
-            done_at = self._store_lane.reserve(len(new) * self.preset.block_bytes, now)
-            self._stores.append(Store(new, keys, done_at))
-            self.tally.stored_blocks += len(new)
-
-    def _complete_store(self, store: Store) -> None:
-        self.cpu.complete_store(store.keys, store.done_at)
-        self.cpu.touch(store.used, store.done_at)

@@ -54,7 +54,9 @@ class EngineKind:
     offload_step_s: float = 0.0
     """What a CPU tier adds to every step."""
 
-    def preset(self, calibration: Calibration = CALIBRATION) -> Preset:
+    calibration: Calibration = CALIBRATION
+
+    def preset(self) -> Preset:
         """The engine, for the simulator."""
         model, gpu = MODELS[self.model], GPUS[self.gpu]
         times = roofline(model, gpu, self.ranks)
@@ -64,9 +66,9 @@ class EngineKind:
             name=self.name,
             model=self.model,
             timing=Timing(
-                overhead_s=calibration.overhead_s + offload_s,
+                overhead_s=self.calibration.overhead_s + offload_s,
                 weights_s=times.weights_s,
-                token_s=times.token_s * calibration.prefill,
+                token_s=times.token_s * self.calibration.prefill,
                 prefill_pair_s=times.pair_s,
                 decode_context_s=times.decode_context_s,
             ),
