@@ -19,7 +19,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     requests: int
     refused: int
-    """By the engines, as too long; they count in nothing else."""
+    """By the engines, as too long, or by the picker; they count in nothing else."""
     duration_s: float
     """From the first arrival to the last answer's end."""
     mean_ttft_s: float

@@ -17,6 +17,7 @@ from epp.admission import Arrival
 from epp.config.plan import Plan
 from epp.core import Core
 from epp.decision import Cause, Outcome, RequestHead, RequestLabels, Usage
+from epp.errors import EppError
 from epp.pool import Endpoint
 from epp.scrape.pace import Pace
 from epp.settings import Settings
@@ -26,7 +27,7 @@ from epp.sim.preset import Preset
 from epp.simulate.arrivals import Source
 from epp.simulate.prompts import Ask, Prompts
 from epp.simulate.scraped import ScrapedEngine, Scraping
-from scorers.base import Prompt, Request
+from scorers.base import Prompt, Request, Tier
 
 IDENTITY = b"simulated"
 _ENGINE, _SUBMIT, _ARRIVAL = range(3)
@@ -48,7 +49,7 @@ class Record:
     ended_at: float = 0.0
     hits: Hits = NO_HITS
     refused: str = ""
-    """Why the engine cannot serve it; empty for one that was served."""
+    """Who cannot serve it, and why; empty for one that was served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,25 +118,23 @@ class Fleet:
             self._push(began + arriving.delay_s, _ARRIVAL, arriving.ask)
         while heap:
             at, kind, _, what = heapq.heappop(heap)
-            if kind == _ENGINE and self._due[what] != at:  # type: ignore[index]
-                continue  # it was told something since
-            self.now = at
             if kind == _ENGINE:
-                for record in self._advance(what):  # type: ignore[arg-type]
-                    if progress is not None:
-                        progress(record)
-                    for arriving in source.ended(record.ask):
-                        self._push(at + arriving.delay_s, _ARRIVAL, arriving.ask)
+                if self._due[what] != at:  # type: ignore[index]
+                    continue  # it was told something since
+                self.now = at
+                over = self._advance(what)  # type: ignore[arg-type]
             elif kind == _ARRIVAL:
+                self.now = at
                 records.append(self._arrive(what))  # type: ignore[arg-type]
+                over = records[-1:] if records[-1].refused else []
             else:
-                record, job = what  # type: ignore[misc]
-                self._submit(record, job)
-                if record.refused:
-                    if progress is not None:
-                        progress(record)
-                    for arriving in source.ended(record.ask):
-                        self._push(at + arriving.delay_s, _ARRIVAL, arriving.ask)
+                self.now = at
+                over = self._submit(*what)  # type: ignore[misc]
+            for record in over:
+                if progress is not None:
+                    progress(record)
+                for arriving in source.ended(record.ask):
+                    self._push(at + arriving.delay_s, _ARRIVAL, arriving.ask)
         return StageRun(began, records)
 
     def rest(self, seconds: float) -> None:
@@ -164,8 +163,12 @@ class Fleet:
         )
         arrival = Arrival(RequestHead(headers), request, self._labels, len(data))
         began = time.thread_time()
-        decision = self.core.director.place(arrival)
-        self.decision_seconds.append(time.thread_time() - began)
+        try:
+            decision = self.core.director.place(arrival)
+        except EppError as error:
+            return Record(ask, self.now, -1, 0, 0, ended_at=self.now, refused=f"the picker: {error}")
+        finally:
+            self.decision_seconds.append(time.thread_time() - began)
         chosen = decision.chosen[0]
         predicted = max([cached.tokens.get(chosen.slot, 0) for cached in request.cached.values()], default=0)
         record = Record(ask, self.now, self._position[chosen.slot], decision.pick_id, predicted)
@@ -174,17 +177,19 @@ class Fleet:
         self._push(self.now + delay_s, _SUBMIT, (record, job))
         return record
 
-    def _submit(self, record: Record, job: Job) -> None:
+    def _submit(self, record: Record, job: Job) -> list[Record]:
+        """Hand ``job`` to its engine; returns the record if that refuses."""
         n = record.endpoint
         self._scraped[n].before(self.now)
         try:
             self.engines[n].submit(job, self.now)
         except RefusedError as error:
-            record.refused, record.ended_at = str(error), self.now
+            record.refused, record.ended_at = f"the engine: {error}", self.now
             self.core.director.ended(record.pick_id, Outcome(Cause.COMPLETED, status=400))
-            return
+            return [record]
         self._in_engine[job.id] = record
         self._schedule(n)
+        return []
 
     def _advance(self, n: int) -> list[Record]:
         """Let engine ``n`` do what is due; returns the requests that ended."""
@@ -212,10 +217,15 @@ class Fleet:
             duration_s=event.at - record.arrived_at,
             ttft_s=record.first_at - record.arrived_at,
             streaming=True,
-            usage=Usage(event.job.prompt_tokens, event.job.output_tokens, record.hits.gpu + record.hits.cpu),
+            usage=self._usage(record, event.job),
         )
         self.core.director.ended(record.pick_id, outcome)
         return record
+
+    def _usage(self, record: Record, job: Job) -> Usage:
+        hits = record.hits
+        by_tier = {Tier.GPU: hits.gpu, Tier.CPU: hits.cpu} if self.settings.tells_tiers else {}
+        return Usage(job.prompt_tokens, job.output_tokens, hits.gpu + hits.cpu, by_tier)
 
     def _schedule(self, n: int) -> None:
         at = self.engines[n].next_at()

@@ -140,6 +140,11 @@ def plan_of(policy: Policy, preset: Preset, seed: int) -> Plan:
         text = text.replace(word, str(max(1, blocks * preset.block_tokens // CONFIG_BLOCK_TOKENS)))
     own = {kind.type_name: kind for kind in (RoundRobinPicker, LMetricScorer)}
     try:
-        return build(load_text(text), random=Random(seed), kinds={**known_kinds(), **own})
+        plan = build(load_text(text), random=Random(seed), kinds={**known_kinds(), **own})
     except ConfigError as error:
         raise ConfigError(f"policy {policy.name}: {error}") from error
+    if plan.admission.flow is not None:
+        raise ConfigError(
+            f"policy {policy.name}: featureGates: waiting for room is not simulated; take flowControl out"
+        )
+    return plan

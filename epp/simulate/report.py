@@ -60,7 +60,8 @@ def markdown(trials: Sequence[Trial], results: Sequence[Result], plots: Sequence
         for n, stage in enumerate(stages if len(stages) > 1 else ()):
             lines += [f"### {stage.name}", "", *table(group, partial(figures_of_stage, n)), ""]
         refused = sum(result.whole.refused for result in group)
-        lines += [f"**{refused} requests were too long for the engine, and count in nothing.**", ""] if refused else []
+        said = f"**{refused} requests were refused, by engines as too long or by the picker, and count in nothing.**"
+        lines += [said, ""] if refused else []
         failed = {name for result in group for name in result.failures}
         lines += [f"**Plugins that failed and were skipped: {', '.join(sorted(failed))}.**", ""] if failed else []
     lines += [line for plot in plots for line in (f"![{plot}]({plot})", "")]

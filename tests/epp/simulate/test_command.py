@@ -156,4 +156,11 @@ def test_requests_that_no_engine_can_serve_are_said(
     out = tmp_path / "out"
     words = ["--workload", workload, "--policy", "random", "--gpu-tokens", "2048", "--seeds", "1", "--plots=false"]
     assert simulate(*words, "--output", str(out)) == 0
-    assert "**60 requests were too long for the engine, and count in nothing.**" in (out / "report.md").read_text()
+    assert "**60 requests were refused, by engines as too long " in (out / "report.md").read_text()
+
+
+def test_a_policy_whose_requests_would_wait_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "waiting.yaml"
+    config.write_text(POLICIES[2].config + "featureGates: [flowControl]\n")
+    assert simulate("--policy", str(config), "--output", str(tmp_path / "out")) == 2
+    assert "waiting for room is not simulated" in capsys.readouterr().err

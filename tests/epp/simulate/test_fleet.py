@@ -1,14 +1,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import accumulate
+from pathlib import Path
 
 import pytest
 
+from epp.config.build import build
+from epp.config.kinds import known_kinds
+from epp.config.load import load_text
 from epp.sim.job import Hits
 from epp.simulate.arrivals import Arriving, Concurrent, Sessions, Timed
+from epp.simulate.fleet import Fleet
 from epp.simulate.policies import POLICIES
 from epp.simulate.prompts import Ask, Part
+from scorers.base import Candidate, NoParameters, Observation, Request, Scorer, Tier
 from tests.epp.simulate.small import SMALL, asks, fleet, story
 
 NAMES = [policy.name for policy in POLICIES]
@@ -105,3 +112,52 @@ def test_a_request_that_no_engine_can_serve_ends_refused_and_the_others_go_on() 
     assert "4000" in records[0].refused
     assert records[1].ended_at > 0
     assert not records[1].refused
+
+
+def test_requests_that_the_picker_refuses_are_told_apart(tmp_path: Path) -> None:
+    config = tmp_path / "nobody.yaml"
+    config.write_text(
+        """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- {type: label-selector-filter, parameters: {matchLabels: {gpu: none}}}
+"""
+    )
+    records = fleet(str(config)).run(Concurrent(asks(10), 2)).records
+    assert len(records) == 10
+    assert all(record.refused.startswith("the picker: ") for record in records)
+
+
+class Learner(Scorer[NoParameters]):
+    """Has no opinion, and remembers what it was told."""
+
+    type_name = "learner"
+
+    def __init__(self, parameters: NoParameters | None = None, name: str = "") -> None:
+        super().__init__(parameters, name)
+        self.seen: list[Observation] = []
+
+    def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
+        return [0.0] * len(candidates)
+
+    def observed(self, observation: Observation) -> None:
+        self.seen.append(observation)
+
+
+LEARNING = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins: [{type: prefix-cache-scorer}, {type: learner}]
+"""
+
+
+def test_what_plugins_learn_of_a_request_is_what_happened() -> None:
+    plan = build(load_text(LEARNING), kinds={**known_kinds(), Learner.type_name: Learner})
+    [learner] = [scorer for scorer, _ in plan.profile.scorers if isinstance(scorer, Learner)]
+    simulated = Fleet(SMALL, plan, 3)
+    records = simulated.run(Concurrent(asks(), 8)).records
+    for observation, record in zip(learner.seen, sorted(records, key=lambda r: r.ended_at), strict=True):
+        assert observation.ttft_s == record.first_at - record.arrived_at
+        assert observation.cached_tokens == record.hits.gpu + record.hits.cpu
+        assert observation.cached_by_tier == {Tier.GPU: record.hits.gpu, Tier.CPU: record.hits.cpu}
