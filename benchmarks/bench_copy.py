@@ -12,10 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -26,6 +23,7 @@ import numpy as np
 
 from benchmarks.copy_rig import RAW_BYTES, CudaRig, HostRig, Rig, found, seconds
 from benchmarks.copy_shapes import FRAGMENT_SIZES, KIB, MODELS, Case, equal, of_model
+from benchmarks.machine import machine
 from kvengine.copiers import Direction
 from kvengine.copiers.base import JobId
 from kvengine.copiers.cuda import ALWAYS, KernelBelow
@@ -158,18 +156,14 @@ def measured(rig: Rig, room: int) -> Row:
     if isinstance(rig, CudaRig):
         result["slowdown"] = slowdowns(rig, room)
         result["targets"] = [dict(zip(("what", "target", "measured", "met"), t, strict=True)) for t in targets(result)]
-    result["commit"] = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()  # fmt: skip
-    result["machine"] = f"{os.cpu_count()} CPUs, {platform.machine()}, CPython {platform.python_version()}"
-    result["load"] = os.getloadavg()[0]
+    result["machine"] = machine()
     return result
 
 
 def say(result: Row, room: int) -> None:
     peak, over = result["raw"], result["overhead"]
     print(f"{result['device']}; {result['chosen']}")
-    print(f"commit {result['commit']}; {result['machine']}; load average {result['load']:.1f} at the end")
+    print(f"{result['machine']} at the end")
     print(
         f"{room // MIB} MiB in each direction, medians of 5; GB/s, and the share of the raw copy of the same direction"
     )

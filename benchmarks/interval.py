@@ -1,4 +1,4 @@
-"""How sure is a median?"""
+"""How sure is a median, or the shift between pairs?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Interval(NamedTuple):
-    """Of a median."""
+    """Of a median, or of a shift."""
 
     low: float
     median: float
@@ -29,3 +29,28 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interv
     if not outside:
         raise ValueError(f"{count} values are too few for an interval of {confidence:.0%}")
     return Interval(ordered[outside - 1], statistics.median(ordered), ordered[count - outside])
+
+
+def shift_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
+    """The centre of values that lie evenly around it, and what encloses it with at least ``confidence``.
+
+    Differences of pairs whose order was drawn lie evenly around what sets the two apart, whatever the noise looks like.
+    The interval is a third narrower than that of ``median_interval``. Needs six values or more.
+
+    Source: Hodges and Lehmann (1963); the bounds are Tukey's, by the signed-rank distribution.
+    """
+    count = len(values)
+    averages = sorted((one + other) / 2 for n, one in enumerate(values) for other in values[n:])
+    ways = [1]  # in which signs give each sum of ranks
+    for rank in range(1, count + 1):
+        ways = [
+            (ways[total] if total < len(ways) else 0) + (ways[total - rank] if total >= rank else 0)
+            for total in range(len(ways) + rank)
+        ]
+    outside, below = 0, 0
+    while 2 * (below + ways[outside]) <= (1 - confidence) * 2**count:
+        below += ways[outside]
+        outside += 1
+    if not outside:
+        raise ValueError(f"{count} values are too few for an interval of {confidence:.0%}")
+    return Interval(averages[outside - 1], statistics.median(averages), averages[-outside])

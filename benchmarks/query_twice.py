@@ -24,6 +24,7 @@ from typing import Any
 from openai import APIConnectionError, OpenAI
 
 from benchmarks.long_text import long_text
+from benchmarks.machine import machine
 
 QUESTION = "Summarize the text in 2 sentences."
 CHARACTERS = 70_000
@@ -181,6 +182,7 @@ def main() -> int:
             saved = pair.cold_s - pair.warm_s
             tokens = pair.prompt_tokens or 0
             print(f"{tokens:13,} {pair.cold_s:8.3f} {pair.warm_s:8.3f} {saved:9.3f} {pair.speed_up:14.1f}")
+    print(machine())
     if asked.json:
         print(json.dumps([asdict(pair) | {"speed_up": pair.speed_up} for pair in pairs]))
     return 0

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.kvengine_transfer import transfer
+from benchmarks.machine import machine
 from kvengine.limits import GIB, grant
 
 if TYPE_CHECKING:
@@ -151,6 +152,8 @@ def main() -> None:
         second = timed(llm, prompts)
         print(f"Second run time: {second:.2f} seconds")
         print(f"\nSpeedup (first run / second run): {first / second:.2f}x")
+        kept = f"kvengine with {gib:.2f} GiB" if gib is not None else "without kvengine"
+        print(f"{asked.num_prompts} prompts of about {asked.num_tokens:,} tokens, {kept}; {machine()}")
         llm.llm_engine.engine_core.shutdown()
 
 

@@ -66,6 +66,8 @@ class Counts:
     failed_stores: int = 0
     """Jobs."""
     failed_loads: int = 0
+    waited: int = 0
+    """Requests that were told to ask again, since another one was loading the same."""
     gave_up_waiting: int = 0
     """Requests that computed what another one was loading."""
 
@@ -140,6 +142,7 @@ class Planner:
             now = self._clock()
             if known.waits_since is None:
                 known.waits_since = now
+                self.counts.waited += 1
             if now - known.waits_since < PATIENCE_S:
                 return None
             self.counts.gave_up_waiting += not known.gave_up

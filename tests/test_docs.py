@@ -361,6 +361,7 @@ def offload_metrics() -> Iterator[tuple[str, tuple[str, set[str], str]]]:
     for prefix, table, kind, labels in (
         ("tier_", "TIER_GAUGES", "gauge", {"tier"}),
         ("", "MOMENTS", "gauge", set[str]()),
+        ("arena_", "ARENA_GAUGES", "gauge", set[str]()),
         ("", "COUNTERS", "counter", set[str]()),
         ("", "JOB_COUNTERS", "counter", {"direction"}),
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvengine.connector.device_watch import DeviceWatch
 from kvengine.connector.geometry import Geometry
+from kvengine.connector.messages import Readiness
 from kvengine.copiers.base import Direction
 from kvengine.index import ChunkIndex
 from kvengine.plan import Planner
@@ -33,6 +34,16 @@ def tier_gauges(
     gauges["stores_decoded"] = (float(shape.prefix_caching), float(stores and settings.store_decode))
     gauges["eviction_horizon_timestamp_seconds"] = (watch.horizon_s, index.horizon_s)
     return {name: {"gpu": gpu, "cpu": cpu} for name, (gpu, cpu) in gauges.items()}
+
+
+def arena_gauges(readiness: Readiness) -> dict[str, float]:
+    """By name; ``statistics.ARENA_GAUGES`` says what each of them means."""
+    return {
+        "first_ready_seconds": readiness.first_ready_s,
+        "ready_seconds": readiness.ready_s,
+        "pin_seconds": readiness.pin_s,
+        "longest_pin_seconds": readiness.longest_pin_s,
+    }
 
 
 def state_of(watch: DeviceWatch, index: ChunkIndex, planner: Planner, capacity_slots: int) -> tuple[float, ...]:

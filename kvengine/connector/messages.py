@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorWorkerMetadata
 
@@ -25,6 +25,23 @@ class Orders(KVConnectorMetadata):
     """Requests that wait for a load that could not be ordered: the workers report it as failed."""
 
 
+class Readiness(NamedTuple):
+    """How host memory became ready, of the slowest worker; 0 while it is not known. None of it ever falls."""
+
+    first_ready_s: float = 0.0
+    ready_s: float = 0.0
+    pin_s: float = 0.0
+    longest_pin_s: float = 0.0
+    """Of one piece: what a step that launches kernels may have had to wait."""
+
+    def or_slower(self, other: Readiness) -> Readiness:
+        """What the slower one of both took."""
+        return Readiness(*map(max, self, other))
+
+
+NOT_YET = Readiness()
+
+
 @dataclass
 class Reports(KVConnectorWorkerMetadata):
     """From the workers: how many of them finished which job, and how."""
@@ -38,6 +55,8 @@ class Reports(KVConnectorWorkerMetadata):
     copied_bytes: dict[str, int] = field(default_factory=dict)
     """By direction, of all workers."""
     copy_seconds: dict[str, float] = field(default_factory=dict)
+    readiness: Readiness = NOT_YET
+    """Until all memory is ready, and once more."""
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> Reports:
         """Both workers' together."""
@@ -49,6 +68,7 @@ class Reports(KVConnectorWorkerMetadata):
             min(self.capacity_slots, other.capacity_slots),
             summed(self.copied_bytes, other.copied_bytes),
             summed(self.copy_seconds, other.copy_seconds),
+            self.readiness.or_slower(other.readiness),
         )
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from kvengine.admission import Admission
 from kvengine.connector.device_watch import DeviceWatch
 from kvengine.connector.events import Events
-from kvengine.connector.gauges import state_of, tier_gauges
+from kvengine.connector.gauges import arena_gauges, state_of, tier_gauges
 from kvengine.connector.geometry import SALT_BYTES, Geometry
 from kvengine.connector.known import Known
-from kvengine.connector.messages import Orders, Reports
+from kvengine.connector.messages import Orders, Readiness, Reports
 from kvengine.connector.statistics import Statistics
 from kvengine.connector.tally import Tally
 from kvengine.copiers.base import Direction, JobId
@@ -68,6 +68,7 @@ class Scheduler:
         self._orders = Orders()
         self._borrowed: dict[JobId, list[KVCacheBlock]] = {}
         self._capacity_slots = 0
+        self._readiness = Readiness()
         self.stopped = False
         """Nothing is loaded or stored any more."""
         self._manager: KVCacheManager
@@ -146,6 +147,7 @@ class Scheduler:
             self._capacity_slots = min(reports.capacity_slots, self._shape.slots)
             self.index.grow(min(reports.ready_slots, self._shape.slots))
             self.planner.growing = self.index.slots < self._capacity_slots
+            self._readiness = self._readiness.or_slower(reports.readiness)
         self._tally.reported(reports)
         for counts, ok in ((reports.finished, True), (reports.failed, False)):
             for job, count in counts.items():
@@ -204,13 +206,15 @@ class Scheduler:
         """What has changed since the last call."""
         self._tally.planned(self.planner, self._chunk_tokens)
         told = self._tally.take()
-        state = state_of(self._watch, self.index, self.planner, self._capacity_slots)
+        state = (*state_of(self._watch, self.index, self.planner, self._capacity_slots), *self._readiness)
         if not told and state == self._told:
             return Statistics()
         self._told = state
         gauges = tier_gauges(self._shape, self._settings, self._watch, self.index, self._capacity_slots)
         open_jobs = {d.value: self.planner.open_jobs(d) for d in Direction}
-        return Statistics(data=told | {"gauges": gauges, "open_jobs": open_jobs, "start_s": self._start_s})
+        arena = arena_gauges(self._readiness)
+        now = {"gauges": gauges, "open_jobs": open_jobs, "arena": arena, "start_s": self._start_s}
+        return Statistics(data=told | now)
 
     def _admitted(self, known: Known, external_tokens: int) -> None:
         known.admitted = True

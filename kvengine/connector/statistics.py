@@ -37,6 +37,13 @@ MOMENTS = {
     "with a clock of its own takes the difference out.",
     "start_timestamp_seconds": "Unix time at which the engine began, with empty tiers; 0 until it is known.",
 }
+ARENA_GAUGES = {
+    "first_ready_seconds": "Seconds from the start until the first piece of host memory was ready, 0 before; this and "
+    "the next three are those of the slowest worker.",
+    "ready_seconds": "Seconds from the start until all host memory was ready; 0 before, and where it never is.",
+    "pin_seconds": "Seconds in which some piece of host memory was being pinned.",
+    "longest_pin_seconds": "Seconds that the slowest piece took to pin: a step may have had to wait for so long.",
+}
 COUNTERS = {
     "lookup_hit_tokens": "Tokens of prompts that were found in host memory beyond what the device held.",
     "lookup_miss_tokens": "Tokens of prompts that were found nowhere.",
@@ -47,6 +54,7 @@ COUNTERS = {
     "no_slot_tokens": "Tokens not stored, for every slot was in use.",
     "internal_errors": "Errors of kvengine's own on the scheduler's side. One in a lookup costs its request what is "
     "kept, any other one ends offloading.",
+    "waits": "Requests that waited for another one's load of the same tokens.",
     "waits_given_up": "Requests that computed what another one was loading, for it took too long.",
 }
 JOB_COUNTERS = {
@@ -61,7 +69,7 @@ JOB_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 
 
 class Statistics(KVConnectorStats):
     """``data``: ``gauges`` by name and tier, ``counters`` by name, ``jobs`` by name and direction, ``job_seconds`` and
-    ``open_jobs`` by direction, and ``start_s``. Plain data: it is sent from process to process."""
+    ``open_jobs`` by direction, ``arena`` by name, and ``start_s``. Plain data: it is sent from process to process."""
 
     data: dict[str, Any]
 
@@ -75,6 +83,7 @@ class Statistics(KVConnectorStats):
         return Statistics(
             data={
                 "gauges": theirs.get("gauges") or mine.get("gauges", {}),
+                "arena": theirs.get("arena") or mine.get("arena", {}),
                 "open_jobs": theirs.get("open_jobs") or mine.get("open_jobs", {}),
                 "start_s": theirs.get("start_s") or mine.get("start_s", 0.0),
                 "counters": added(mine.get("counters", {}), theirs.get("counters", {})),
@@ -145,6 +154,12 @@ class Exposition(KVConnectorPromMetrics):
             name: gauge(name=PREFIX + name, documentation=text, labelnames=labelnames, multiprocess_mode="mostrecent")
             for name, text in MOMENTS.items()
         }
+        self._arena = {
+            name: gauge(
+                name=f"{PREFIX}arena_{name}", documentation=text, labelnames=labelnames, multiprocess_mode="mostrecent"
+            )
+            for name, text in ARENA_GAUGES.items()
+        }
         self._counters = {
             name: counter(name=PREFIX + name, documentation=text, labelnames=labelnames)
             for name, text in COUNTERS.items()
@@ -177,7 +192,7 @@ class Exposition(KVConnectorPromMetrics):
                 clock.set_function(time.time)
         for values in per_engine_labelvalues.values():
             self._moments["start_timestamp_seconds"].labels(*values)
-            for metric in self._counters.values():
+            for metric in (*self._arena.values(), *self._counters.values()):
                 metric.labels(*values)
             for way in DIRECTIONS:
                 for metric in (*self._jobs.values(), self._open, self._seconds):
@@ -192,6 +207,8 @@ class Exposition(KVConnectorPromMetrics):
         for name, by_tier in transfer_stats_data.get("gauges", {}).items():
             for tier, value in by_tier.items():
                 self._gauge[engine_idx, name, tier].set(value)
+        for name, value in transfer_stats_data.get("arena", {}).items():
+            self._arena[name].labels(*labels).set(value)
         for name, value in transfer_stats_data.get("counters", {}).items():
             self._counters[name].labels(*labels).inc(value)
         for name, by_way in transfer_stats_data.get("jobs", {}).items():

@@ -37,6 +37,7 @@ class Tally:
         self.upto("evicted_tokens", counts.evicted * chunk_tokens)
         self.upto("no_slot_tokens", counts.no_slot * chunk_tokens)
         self.upto("deferred_tokens", planner.admission.deferred * chunk_tokens)
+        self.upto("waits", counts.waited)
         self.upto("waits_given_up", counts.gave_up_waiting)
 
     def ended(self, ended: Ended) -> None:

@@ -9,7 +9,7 @@ import torch
 from kvengine.arena import Arena
 from kvengine.connector.device import copier_for, driver_of
 from kvengine.connector.geometry import Geometry
-from kvengine.connector.messages import Orders, Reports
+from kvengine.connector.messages import Orders, Readiness, Reports
 from kvengine.copiers import CheckedCopier, Copier
 from kvengine.copiers.base import JobId
 from kvengine.cuda.driver import Driver
@@ -38,6 +38,8 @@ class Worker:
         self._loads: dict[JobId, str] = {}
         self._refused: set[str] = set()
         self._reports = Reports()
+        self._all_ready = False
+        """And the scheduler was told so."""
 
     def register(self, caches: dict[str, torch.Tensor]) -> None:
         """Take the KV cache that vLLM has allocated. Raises: Unsupported when its blocks are not where they should be.
@@ -116,6 +118,12 @@ class Worker:
         reports, self._reports = self._reports, Reports()
         if self._arena is not None:
             reports.ready_slots, reports.capacity_slots = self._arena.ready_slots, self._arena.slots
+            if not self._all_ready:
+                seen = self._arena.statistics()
+                self._all_ready = seen.all_ready_s is not None
+                reports.readiness = Readiness(
+                    seen.first_ready_s or 0.0, seen.all_ready_s or 0.0, seen.pin_total_s, seen.pin_max_s
+                )
         return reports
 
     def close(self) -> None:

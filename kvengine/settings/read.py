@@ -35,7 +35,8 @@ ALIASES = {
     "save_decode_cache": "store_decode",
 }
 """LMCache's names, and ours."""
-WITHOUT_MEANING = frozenset({"use_experimental", "config_file", "save_unfull_chunk", "use_layerwise", "log_level"})
+UNFULL = "save_unfull_chunk"
+WITHOUT_MEANING = frozenset({"use_experimental", "config_file", "use_layerwise", "log_level"})
 """LMCache's names that ask for nothing that would be missed here."""
 _FIELDS = Settings.__struct_fields__
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
@@ -89,6 +90,11 @@ def _aliased(found: Mapping[str, Any], where: str, warnings: list[str]) -> dict[
             known.setdefault(ALIASES[name], value)
             if name == "use_local_cpu":
                 warnings.append(f"{shown}: read as local_cpu, which is what LMCache calls it")
+        elif name == UNFULL and _says_something(value):
+            warnings.append(
+                f"{shown}: only full chunks are stored here; a chunk_size as small as the engine's block size leaves "
+                "less than a block of each prompt"
+            )
         elif name not in WITHOUT_MEANING and _says_something(value):
             warnings.append(f"{shown}: has no effect here; only {', '.join(ALIASES)} do")
     return known

@@ -87,6 +87,7 @@ def test_a_request_waits_while_another_loads_the_same_chunk_but_not_for_ever(pla
     assert planner.match("b", KEYS, 0) is None
     clock.now += 0.2
     assert planner.match("b", KEYS, 0) == 0, "it computes them"
+    assert (planner.counts.waited, planner.counts.gave_up_waiting) == (1, 1)
 
 
 def test_without_prefix_caching_nobody_waits(clock: Clock) -> None:

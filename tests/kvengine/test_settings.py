@@ -57,6 +57,12 @@ def test_the_seeds_files_and_variables_work_unchanged(tmp_path: Path) -> None:
     assert read_settings({}, variables) == (Settings(max_local_cpu_size=5.0), ())
 
 
+@pytest.mark.parametrize(("value", "warned"), [("True", 1), ("False", 0)])
+def test_a_tail_that_fills_no_chunk_is_named_where_it_was_asked_for(value: str, warned: int) -> None:
+    _, warnings = read_settings({}, {"LMCACHE_SAVE_UNFULL_CHUNK": value})
+    assert [line.partition(":")[0] for line in warnings] == ["LMCACHE_SAVE_UNFULL_CHUNK"] * warned
+
+
 def test_what_lmcache_has_and_this_does_not_is_named_and_costs_nothing() -> None:
     asked = {"LMCACHE_LOCAL_DISK": "file:///mnt/kv/", "LMCACHE_REMOTE_URL": "", "LMCACHE_USE_LOCAL_CPU": "True"}
     settings, warnings = read_settings({}, asked)

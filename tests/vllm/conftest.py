@@ -9,15 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.long_text import long_text
 from tests.vllm.engine import engine
-from tests.vllm.model import make_model
+from tests.vllm.model import VOCABULARY, make_model
 from tests.vllm.scenarios import Expected, run_all
+from tests.vllm.tokenizer import make_tokenizer
 
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Llama with random weights."""
-    return make_model(tmp_path_factory.mktemp("model"))
+    """A tiny Llama with random weights, and a tokenizer for servers."""
+    folder = make_model(tmp_path_factory.mktemp("model"))
+    return make_tokenizer(folder, [long_text(20_000)], VOCABULARY)
 
 
 @pytest.fixture(scope="session")

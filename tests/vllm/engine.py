@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
+
+import psutil
 
 from tests.vllm.model import VOCABULARY
 
@@ -57,6 +59,22 @@ class Engine:
         """Wait until what was copied is known to the scheduler, and has been said."""
         self.generate([[1] * 5], max_tokens=2)
 
+    def begin(self, name: str, prompt: Tokens, max_tokens: int = 8) -> None:
+        """Have a prompt answered; ``step`` says when it is."""
+        from vllm import SamplingParams
+
+        sampling = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True, detokenize=False)
+        self.llm.llm_engine.add_request(name, {"prompt_token_ids": list(prompt)}, sampling)
+
+    def step(self, until: Callable[[dict[str, Tokens]], bool], answers: dict[str, Tokens]) -> None:
+        """Go on, until it is so; ``answers`` grows by those that are complete."""
+        limit = time.monotonic() + PATIENCE_S
+        while not until(answers):
+            assert time.monotonic() < limit, answers
+            for answer in self.llm.llm_engine.step():
+                if answer.finished:
+                    answers[answer.request_id] = list(answer.outputs[0].token_ids)
+
     def metric(self, name: str, **labels: str) -> float:
         """A counter's or gauge's value, summed over what ``labels`` leave open."""
         found = [m for m in self.llm.get_metrics() if m.name == name]
@@ -71,11 +89,13 @@ def engine(
     *,
     probed: bool = False,
     transfer: dict[str, Any] | None = None,
+    log: Path | None = None,
     **options: Any,
 ) -> Iterator[Engine]:
     """An engine with the connector, set up by ``offload``; without it where that is None.
 
-    ``probed``: with the connector of ``probe.py``. ``transfer``: what is different in ``KVTransferConfig``.
+    ``probed``: with the connector of ``probe.py``. ``transfer``: what is different in ``KVTransferConfig``. ``log``:
+    where its processes write their log. When it has ended, none of them is left.
     """
     os.environ.update(ENVIRONMENT)
     from vllm import LLM
@@ -94,23 +114,58 @@ def engine(
         )
     if probed:
         options["worker_extension_cls"] = "tests.vllm.probe.Probing"
-    llm = LLM(
-        model=str(model),
-        **{
-            "skip_tokenizer_init": True,
-            "dtype": "float32",
-            "enforce_eager": True,
-            "block_size": BLOCK_TOKENS,
-            "max_model_len": 4096,
-            "gpu_memory_utilization": 0.3,
-            "disable_log_stats": False,
-            **options,
-        },
-    )
+    before = set(psutil.Process().children(recursive=True))
+    with heard(log):
+        llm = LLM(
+            model=str(model),
+            **{
+                "skip_tokenizer_init": True,
+                "dtype": "float32",
+                "enforce_eager": True,
+                "block_size": BLOCK_TOKENS,
+                "max_model_len": 4096,
+                "gpu_memory_utilization": 0.3,
+                "disable_log_stats": False,
+                **options,
+            },
+        )
+    started = set(psutil.Process().children(recursive=True)) - before
     try:
         yield Engine(llm)
     finally:
         llm.llm_engine.engine_core.shutdown()
+    own = [process for process in started if not of_python(process)]
+    _, left = psutil.wait_procs(own, PATIENCE_S)
+    assert not left, "processes outlive their engine"
+
+
+def of_python(process: psutil.Process) -> bool:
+    """Whether it is multiprocessing's own, which lives as long as this process."""
+    try:
+        return any("resource_tracker" in argument for argument in process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
+
+
+@contextmanager
+def heard(log: Path | None) -> Iterator[None]:
+    """What processes that are started meanwhile say goes to ``log``, from vLLM's INFO level on."""
+    if log is None:
+        yield
+        return
+    level = os.environ["VLLM_LOGGING_LEVEL"]
+    kept = {stream: os.dup(stream) for stream in (1, 2)}
+    os.environ["VLLM_LOGGING_LEVEL"] = "INFO"
+    try:
+        with log.open("ab") as file:
+            for stream in kept:
+                os.dup2(file.fileno(), stream)
+        yield
+    finally:
+        os.environ["VLLM_LOGGING_LEVEL"] = level
+        for stream, before in kept.items():
+            os.dup2(before, stream)
+            os.close(before)
 
 
 def prompts(count: int, tokens: int, *, shared: int = 0, seed: int = 0) -> list[Tokens]:

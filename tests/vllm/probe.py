@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
+import resource
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +34,10 @@ if TYPE_CHECKING:
     from vllm.v1.core.kv_cache_manager import KVCacheBlocks
     from vllm.v1.request import Request
 
+NO_MEMORY = "PROBE_NO_MEMORY"
+"""In the environment: host memory cannot be had when a worker asks for it."""
+SPARE_BYTES = 64 << 20
+LINGER_S = 1.0
 FAULT = "fault"
 """In a request's ``kv_transfer_params``: the name of the scheduler's method that fails for it."""
 
@@ -46,19 +54,23 @@ class Deadly:
 
 
 class FragileCopier(Copier):
-    """Another copier, whose jobs are torn, held back, or end its thread: what ``faults`` says for their direction."""
+    """Another copier, whose jobs are torn, held back (for a while: "linger"), or end its thread: what ``faults`` says
+    for their direction."""
 
     def __init__(self, copier: Copier) -> None:
         self.faults: dict[str, str] = {}
         self.held: list[tuple[JobId, Direction, Fragments]] = []
         self._copier = copier
         self._torn: set[JobId] = set()
+        self._lingers_until: float | None = None
 
     @override
     def submit(self, job: JobId, direction: Direction, fragments: Fragments) -> None:
         fault = self.faults.get(direction.value)
-        if fault == "hold":
+        if fault in ("hold", "linger"):
             self.held.append((job, direction, fragments))
+            if fault == "linger":
+                self._lingers_until = time.monotonic() + LINGER_S
             return
         if fault == "tear":  # half of it arrives
             self._torn.add(job)
@@ -69,11 +81,14 @@ class FragileCopier(Copier):
 
     @override
     def poll(self) -> list[Done]:
+        if self._lingers_until is not None and time.monotonic() > self._lingers_until:
+            self.release()
         return [each._replace(ok=each.ok and each.job not in self._torn) for each in self._copier.poll()]
 
     def release(self) -> None:
         """Begin what was held back."""
         held, self.held = self.held, []
+        self._lingers_until = None
         for each in held:
             self._copier.submit(*each)
 
@@ -93,6 +108,19 @@ class ProbedWorker(Worker):
         self.compared = 0
         self.different = 0
         self._loading: dict[JobId, Job] = {}
+
+    @override
+    def register(self, caches: dict[str, torch.Tensor]) -> None:
+        if NO_MEMORY not in os.environ:
+            super().register(caches)
+            return
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (mapped + SPARE_BYTES, before[1]))
+        try:
+            super().register(caches)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
 
     @override
     def make_copier(self, driver: Driver | None, arena: Arena) -> Copier:

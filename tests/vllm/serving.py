@@ -1,39 +1,146 @@
-"""An engine in a process group of its own, to be killed: prints what it does, one JSON object to a line."""
+"""``vllm serve`` in a session of its own, for the time of a ``with`` block: asked by HTTP, and to be killed."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
+import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.vllm.engine import BLOCK_TOKENS, ENVIRONMENT, PATIENCE_S, Tokens
+
+ROOT = Path(__file__).parents[2]
+START_S = 180
+UP = "Application startup complete"
 
 
-def main(model: Path, role: str) -> None:
-    """Answer two scenarios twice, say so, and wait."""
-    from tests.vllm.engine import engine, series
-    from tests.vllm.scenarios import tokens
+class Server:
+    """Token ids in and out."""
 
-    def say(**what: Any) -> None:
-        print(json.dumps(what), flush=True)
+    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+        self.process = process
+        self.said: list[str] = []
+        """Its log, as far as it was written."""
+        self._address = f"http://127.0.0.1:{port}"
+        self._up = threading.Event()
+        self._reader = threading.Thread(target=self._listen, daemon=True)
+        self._reader.start()
 
-    with engine(
-        model, {"max_local_cpu_size": 0.2, "chunk_size": 64}, transfer={"kv_role": role}, enable_prefix_caching=True
-    ) as started:
-        for _ in range(2):
-            for name in ("few", "single"):
-                say(scenario=name, tokens=tokens(started, name))
-            started.settle()
-            started.forget_gpu()
-        say(
-            stored=series("kvengine:stored_tokens_total"),
-            hits=started.metric("vllm:external_prefix_cache_hits"),
-        )
-        if role == "kv_producer":
-            while True:  # until it is killed, as if in the middle of its work
-                started.generate([[7] * 500] * 8, max_tokens=400)
-                say(serving=time.time())
+    def wait_until_up(self) -> None:
+        assert self._up.wait(START_S), self.log()
+        assert any(UP in line for line in self.said), self.log()
+
+    def log(self) -> str:
+        return "".join(self.said)
+
+    def hear_all(self) -> str:
+        """The whole log of a server that has ended."""
+        self._reader.join(PATIENCE_S)
+        return self.log()
+
+    def generate(self, prompts: Sequence[Tokens], max_tokens: int = 16, *, model: str = "base") -> list[Tokens]:
+        """Greedy tokens, one list for each prompt; all prompts are there at once."""
+        body = {
+            "model": model, "prompt": list(prompts), "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True,
+            "return_token_ids": True,
+        }  # fmt: skip
+        answer = json.loads(self._ask("/v1/completions", body))
+        choices = sorted(answer["choices"], key=lambda choice: choice["index"])
+        return [choice["token_ids"] for choice in choices]
+
+    def reset(self, *, external: bool) -> None:
+        """Empty vLLM's own prefix cache, and ours when ``external``."""
+        self._ask(f"/reset_prefix_cache?reset_external={str(external).lower()}", {})
+
+    def settle(self) -> None:
+        """Wait until what was copied is known to the scheduler, and has been said."""
+        self.generate([[1] * 5], 2)
+
+    def series(self, name: str, **labels: str) -> float:
+        """One series of ``/metrics``."""
+        found = [
+            sample.value
+            for family in text_string_to_metric_families(self._ask("/metrics"))
+            for sample in family.samples
+            if sample.name == name and all(sample.labels.get(key) == value for key, value in labels.items())
+        ]
+        assert len(found) == 1, f"{name} {labels}: {found}"
+        return float(found[0])
+
+    def members(self) -> dict[int, str]:
+        """The processes of its session that have not ended, by name."""
+        found = {}
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                begin, _, end = stat.read_text().rpartition(")")
+                state, _, _, session = end.split()[:4]
+            except OSError:
+                continue
+            if int(session) == self.process.pid and state != "Z":
+                found[int(stat.parent.name)] = begin.partition("(")[2]
+        return found
+
+    def wait_until_gone(self) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while left := self.members():
+            assert time.monotonic() < until, f"{left} outlive the server\n{self.log()}"
+
+    def kill(self) -> None:
+        """All of its processes at once."""
+        if self.members():
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(PATIENCE_S)
+
+    def _ask(self, path: str, body: dict[str, Any] | None = None) -> str:
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(self._address + path, data=data, headers={"Content-Type": "application/json"})
+        with urlopen(request, timeout=PATIENCE_S) as answer:
+            return str(answer.read().decode())
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said.append(line)
+            if UP in line:
+                self._up.set()
+        self._up.set()
 
 
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+@contextmanager
+def server(model: Path, transfer: dict[str, Any], environment: dict[str, str], *options: str) -> Iterator[Server]:
+    """A server with the connector, set up by ``environment``. ``transfer``: what else ``KVTransferConfig`` says."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    config = {
+        "kv_connector": "KVEngineConnector", "kv_connector_module_path": "kvengine.connector", "kv_role": "kv_both",
+        "kv_load_failure_policy": "recompute", **transfer,
+    }  # fmt: skip
+    command = [
+        sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(model), "--host", "127.0.0.1",
+        "--port", str(port), "--served-model-name", "base", "--dtype", "float32", "--enforce-eager",
+        "--block-size", str(BLOCK_TOKENS), "--max-model-len", "4096", "--gpu-memory-utilization", "0.3",
+        "--kv-transfer-config", json.dumps(config), *options,
+    ]  # fmt: skip
+    variables = {**os.environ, **ENVIRONMENT, "VLLM_LOGGING_LEVEL": "INFO", **environment}
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )  # fmt: skip
+    started = Server(process, port)
+    try:
+        started.wait_until_up()
+        yield started
+    finally:
+        started.kill()

@@ -196,6 +196,80 @@ def test_a_request_that_is_aborted_while_it_loads_leaves_nothing(tested: Engine,
     tested.forget_gpu()
 
 
+def load_jobs() -> float:
+    return series("kvengine:jobs_total", direction="load")
+
+
+def three_of_a_kind(tested: Engine) -> dict[str, Tokens]:
+    """One that loads what is held back, and two with the same prompt that were told to ask again; nobody's answers."""
+    (prompt,) = SCENARIOS["single"].prompts
+    waiting = series("kvengine:waits_total")
+    answers: dict[str, Tokens] = {}
+    tested.ask("kv_faults", load="hold")
+    tested.begin("first", prompt)
+    tested.step(lambda _: tested.ask("kv_held") == [1], answers)
+    tested.begin("second", prompt)
+    tested.begin("third", prompt)
+    tested.step(lambda _: series("kvengine:waits_total") == waiting + 2, answers)
+    assert tested.ask("kv_held") == [1], "there is one load"
+    assert not answers
+    return answers
+
+
+def test_what_several_wait_for_is_loaded_once_and_the_others_find_it_on_the_device(
+    tested: Engine, expected: Expected
+) -> None:
+    fresh(tested, "single", expected)
+    before, gave_up = hits(tested), series("kvengine:waits_given_up_total")
+    answers = three_of_a_kind(tested)
+    loads, on_device = load_jobs(), tested.metric("vllm:prefix_cache_hits")
+    tested.ask("kv_faults")
+    tested.ask("kv_release")
+    tested.step(lambda done: len(done) == 3, answers)
+    assert list(answers.values()) == expected["single"] * 3
+    tested.settle()
+    assert load_jobs() == loads + 1
+    assert hits(tested) - before == ONE
+    assert tested.metric("vllm:prefix_cache_hits") - on_device >= 2 * ONE
+    assert series("kvengine:waits_given_up_total") == gave_up
+
+
+def test_who_waits_too_long_for_anothers_load_computes(tested: Engine, expected: Expected) -> None:
+    fresh(tested, "single", expected)
+    gave_up = series("kvengine:waits_given_up_total")
+    answers = three_of_a_kind(tested)
+    loads = load_jobs()
+    tested.step(lambda done: len(done) == 2, answers)
+    assert answers == dict.fromkeys(("second", "third"), expected["single"][0]), "while the first one still waits"
+    assert tested.ask("kv_held") == [1]
+    assert series("kvengine:waits_given_up_total") > gave_up, "one at least; the other may find what that one computes"
+    tested.ask("kv_faults")
+    tested.ask("kv_release")
+    tested.step(lambda done: len(done) == 3, answers)
+    assert answers["first"] == expected["single"][0]
+    tested.settle()
+    assert load_jobs() == loads + 1
+
+
+def test_an_engine_that_is_put_to_sleep_while_it_stores_forgets_and_wakes_up(
+    tested: Engine, expected: Expected
+) -> None:
+    tested.llm.reset_prefix_cache(reset_connector=True)
+    fresh(tested, "single", expected)
+    tested.ask("kv_faults", store="linger")
+    assert tokens(tested, "other") == expected["other"]
+    assert tested.ask("kv_held")[0] > 0
+    tested.llm.sleep(level=1)  # the device's cache is gone, so that vLLM has the connector forget, too
+    assert tested.ask("kv_held") == [0], "it waits for what reads the device's blocks"
+    assert tested.llm.wake_up()
+    tested.ask("kv_faults")
+    for name in ("single", "other"):
+        assert hits_of(tested, name, expected) == 0, name
+    tested.settle()
+    tested.forget_gpu()
+    assert hits_of(tested, "other", expected) == ONE, "stored anew"
+
+
 def test_an_error_in_a_lookup_costs_its_request_what_is_kept_and_nobody_else(
     tested: Engine, expected: Expected
 ) -> None:

@@ -3,86 +3,131 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.vllm.engine import BLOCK_TOKENS, engine, prompts, series
+import pytest
+
+from tests.vllm.engine import BLOCK_TOKENS, Engine, engine, prompts, series
 
 CHUNK = 64
 
 
-def test_gauges_counters_and_horizons_say_what_happened(model: Path) -> None:
-    small = {"num_cpu_blocks": 64, "chunk_size": CHUNK}  # 32 chunks of 64 tokens
-    before = time.time()
-    with engine(model, small, enable_prefix_caching=True, num_gpu_blocks_override=100, max_model_len=2048) as tested:
-        for tier, tokens in (("gpu", 99 * BLOCK_TOKENS), ("cpu", 64 * BLOCK_TOKENS)):
-            tested.generate(prompts(1, 200, seed=99))
-            assert series("kvengine:tier_capacity_tokens", tier=tier) == tokens
-            assert series("kvengine:tier_eviction_horizon_timestamp_seconds", tier=tier) == 0
-        tested.generate(prompts(1, 20, seed=98))  # a step later, the store is known to have ended
-        assert series("kvengine:stored_tokens_total") == 3 * CHUNK
-        assert series("kvengine:tier_resident_tokens", tier="cpu") == 3 * CHUNK
-        assert series("kvengine:tier_pinned_tokens", tier="cpu") == 0
-        assert before < series("kvengine:start_timestamp_seconds") < time.time()
-        asked = time.time()
-        assert asked <= series("kvengine:clock_timestamp_seconds") <= time.time(), "that of the page, not of a step"
-        tested.forget_gpu()
-        tested.generate(prompts(1, 200, seed=99))
-        assert series("kvengine:lookup_hit_tokens_total") == 3 * CHUNK
-        assert series("kvengine:copied_bytes_total", direction="load") > 0
-        assert series("kvengine:tier_eviction_horizon_timestamp_seconds", tier="gpu") > 0
-        assert series("kvengine:tier_eviction_horizon_timestamp_seconds", tier="cpu") == 0
-        for seed in range(12):
-            tested.generate(prompts(1, 700, seed=seed))
-        tested.generate(prompts(1, 20, seed=97))
-        assert series("kvengine:tier_resident_tokens", tier="cpu") == 32 * CHUNK
-        evicted = series("kvengine:evicted_tokens_total")
-        assert evicted == series("kvengine:stored_tokens_total") - 32 * CHUNK > 0
-        assert series("kvengine:tier_eviction_horizon_timestamp_seconds", tier="cpu") > 1.7e9
-        assert series("kvengine:failed_jobs_total", direction="load") == 0
-
-
-def test_events_tell_what_can_be_loaded_and_the_response_what_was(model: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     import zmq
-    from vllm import SamplingParams
+
+    socket = zmq.Context.instance().socket(zmq.SUB)
+    socket.connect(f"ipc://{tmp_path_factory.mktemp('told')}/events")
+    socket.subscribe(b"")
+    yield socket
+    socket.close(0)
+
+
+@pytest.fixture(scope="module")
+def before() -> float:
+    return time.time()
+
+
+@pytest.fixture(scope="module")
+def tested(model: Path, before: float, events: Any) -> Iterator[Engine]:
+    import zmq
     from vllm.config import KVEventsConfig
 
-    address = f"ipc://{tmp_path}/events"
+    address = events.getsockopt(zmq.LAST_ENDPOINT).decode()
     published = KVEventsConfig(enable_kv_cache_events=True, publisher="zmq", endpoint=address)
-    context = zmq.Context.instance()
+    small = {"num_cpu_blocks": 64, "chunk_size": CHUNK}  # 32 chunks of 64 tokens
     with engine(
-        model, {"num_cpu_blocks": 64, "chunk_size": CHUNK}, enable_prefix_caching=True, kv_events_config=published
-    ) as tested:
-        socket = context.socket(zmq.SUB)
-        socket.connect(address)
-        socket.subscribe(b"")
-        tested.generate(prompts(1, 20, seed=1))  # a subscriber needs a moment
-        asked = prompts(1, 300, seed=5)
-        tested.generate(asked)
-        tested.generate(prompts(1, 20, seed=2))
-        told = cpu_events(socket, until=4)
-        assert [event["type"] for event in told] == ["BlockStored"] * 4
-        assert [event["token_ids"] for event in told] == [asked[0][n * CHUNK : (n + 1) * CHUNK] for n in range(4)]
-        assert [event["block_size"] for event in told] == [CHUNK] * 4
-        parents = [event["parent_block_hash"] for event in told]
-        assert parents == [None, *(event["block_hashes"][0] for event in told[:3])]
+        model, small, enable_prefix_caching=True, num_gpu_blocks_override=100, max_model_len=2048,
+        kv_events_config=published,
+    ) as started:  # fmt: skip
+        for seed in range(1000, 1100):  # a subscriber needs a moment; host memory keeps nothing so short
+            started.generate(prompts(1, 40, seed=seed), 1)
+            if events.poll(100):
+                break
+        yield started
 
-        tested.forget_gpu()
-        sampling = SamplingParams(
-            temperature=0, max_tokens=4, detokenize=False, extra_args={"kv_transfer_params": {"kvengine_report": True}}
-        )
-        (answer,) = tested.llm.generate([{"prompt_token_ids": asked[0]}], sampling, use_tqdm=False)
-        assert answer.kv_transfer_params == {
-            "prompt_tokens": 300,
-            "cached_tokens_by_tier": {"gpu": 0, "cpu": 4 * CHUNK},
-        }
-        tested.llm.reset_prefix_cache(reset_connector=True)
-        tested.generate(prompts(1, 20, seed=3))
-        removed = cpu_events(socket, until=1)
-        assert [event["type"] for event in removed] == ["BlockRemoved"]
-        stored = [event["block_hashes"][0] for event in told]
-        assert removed[0]["block_hashes"] == stored[::-1], "what builds upon others goes first"
-        socket.close(0)
+
+def test_gauges_counters_and_horizons_say_what_happened(tested: Engine, before: float) -> None:
+    for tier, tokens in (("gpu", 99 * BLOCK_TOKENS), ("cpu", 64 * BLOCK_TOKENS)):
+        tested.generate(prompts(1, 200, seed=99))
+        assert series("kvengine:tier_capacity_tokens", tier=tier) == tokens
+        assert series("kvengine:tier_eviction_horizon_timestamp_seconds", tier=tier) == 0
+    tested.generate(prompts(1, 20, seed=98))  # a step later, the store is known to have ended
+    assert series("kvengine:stored_tokens_total") == 3 * CHUNK
+    assert series("kvengine:tier_resident_tokens", tier="cpu") == 3 * CHUNK
+    assert series("kvengine:tier_pinned_tokens", tier="cpu") == 0
+    assert before < series("kvengine:start_timestamp_seconds") < time.time()
+    asked = time.time()
+    assert asked <= series("kvengine:clock_timestamp_seconds") <= time.time(), "that of the page, not of a step"
+    tested.forget_gpu()
+    tested.generate(prompts(1, 200, seed=99))
+    assert series("kvengine:lookup_hit_tokens_total") == 3 * CHUNK
+    assert series("kvengine:copied_bytes_total", direction="load") > 0
+    assert series("kvengine:tier_eviction_horizon_timestamp_seconds", tier="gpu") > 0
+    assert series("kvengine:tier_eviction_horizon_timestamp_seconds", tier="cpu") == 0
+    for seed in range(12):
+        tested.generate(prompts(1, 700, seed=seed))
+    tested.generate(prompts(1, 20, seed=97))
+    assert series("kvengine:tier_resident_tokens", tier="cpu") == 32 * CHUNK
+    evicted = series("kvengine:evicted_tokens_total")
+    assert evicted == series("kvengine:stored_tokens_total") - 32 * CHUNK > 0
+    assert series("kvengine:tier_eviction_horizon_timestamp_seconds", tier="cpu") > 1.7e9
+    assert series("kvengine:failed_jobs_total", direction="load") == 0
+
+
+def test_events_replayed_are_what_the_gauges_said(tested: Engine, events: Any) -> None:
+    """Of all that happened in the test above, and of a reset."""
+    tested.llm.reset_prefix_cache(reset_connector=True)
+    tested.settle()
+    assert series("kvengine:tier_resident_tokens", tier="cpu") == 0
+    parents: dict[bytes, bytes | None] = {}
+    most = stored = 0
+    while not stored or parents:
+        for event in cpu_events(events, until=1):
+            if event["type"] == "BlockStored":
+                (key,), parent = event["block_hashes"], event["parent_block_hash"]
+                assert key not in parents, "stored twice"
+                assert parent is None or parent in parents, "a child before its parent"
+                parents[key] = parent
+                stored, most = stored + 1, max(most, len(parents))
+                continue
+            for key in event["block_hashes"]:
+                assert key not in parents.values(), "a parent goes before its child"
+                del parents[key]
+    assert most == 32, "as many as there are slots"
+    assert stored == series("kvengine:stored_tokens_total") / CHUNK
+
+
+def test_events_tell_what_can_be_loaded_and_the_response_what_was(tested: Engine, events: Any) -> None:
+    from vllm import SamplingParams
+
+    asked = prompts(1, 300, seed=5005)
+    tested.generate(asked)
+    tested.settle()
+    told = cpu_events(events, until=4)
+    assert [event["type"] for event in told] == ["BlockStored"] * 4
+    assert [event["token_ids"] for event in told] == [asked[0][n * CHUNK : (n + 1) * CHUNK] for n in range(4)]
+    assert [event["block_size"] for event in told] == [CHUNK] * 4
+    parents = [event["parent_block_hash"] for event in told]
+    assert parents == [None, *(event["block_hashes"][0] for event in told[:3])]
+
+    tested.forget_gpu()
+    sampling = SamplingParams(
+        temperature=0, max_tokens=4, detokenize=False, extra_args={"kv_transfer_params": {"kvengine_report": True}}
+    )
+    (answer,) = tested.llm.generate([{"prompt_token_ids": asked[0]}], sampling, use_tqdm=False)
+    assert answer.kv_transfer_params == {
+        "prompt_tokens": 300,
+        "cached_tokens_by_tier": {"gpu": 0, "cpu": 4 * CHUNK},
+    }
+    tested.llm.reset_prefix_cache(reset_connector=True)
+    tested.settle()
+    removed = cpu_events(events, until=1)
+    assert [event["type"] for event in removed] == ["BlockRemoved"]
+    stored = [event["block_hashes"][0] for event in told]
+    assert removed[0]["block_hashes"] == stored[::-1], "what builds upon others goes first"
 
 
 def cpu_events(socket: Any, until: int) -> list[dict[str, Any]]:

@@ -10,9 +10,15 @@ from tests.vllm.scenarios import SCENARIOS, Expected, kept, tokens
 CHUNK = 128
 
 
-def test_two_workers_give_the_tokens_of_one(model: Path, expected: Expected) -> None:
+def test_two_workers_give_the_tokens_of_one(model: Path, expected: Expected, tmp_path: Path) -> None:
     offload = {"cpu_bytes_to_use": 40 << 20, "chunk_size": CHUNK, "verify": True}
-    with engine(model, offload, probed=True, tensor_parallel_size=2, enable_prefix_caching=True) as tested:
+    log = tmp_path / "log"
+    with engine(model, offload, probed=True, log=log, tensor_parallel_size=2, enable_prefix_caching=True) as tested:
+        assert log.read_text().count("host memory for KV") == 1, "both have the same"
+        assert (
+            "host memory for KV: per worker 0.02 GiB (20,938,752 bytes, 852 blocks); "
+            "per instance of 2 workers 0.04 GiB (41,877,504 bytes, 852 blocks of 32 tokens), in chunks of 128 tokens"
+        ) in log.read_text()
         for name in ("few", "lengths", "single"):
             assert tokens(tested, name) == expected[name], f"{name}, cold"
             tested.settle()

@@ -1,0 +1,19 @@
+"""Where, and of what, a figure was measured."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+
+def machine() -> str:
+    """The processor, how much others use it, and the commit; nothing that names the machine."""
+    git = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=False, cwd=Path(__file__).parent).stdout.strip()
+    load = "/".join(f"{each:.1f}" for each in os.getloadavg())
+    return (
+        f"commit {commit or 'unknown'}; {os.cpu_count()} CPUs, {platform.machine()}, CPython "
+        f"{platform.python_version()}; load average {load}"
+    )
