@@ -43,6 +43,7 @@ from epp.settings import Settings
 from epp.streams import StreamCounts
 from epp.telemetry import Exposition, Source
 from epp.tls import ext_proc_certificate, metrics_certificate, metrics_context
+from epp.tokens.opened import OpenedSource
 from epp.transport import Tls, open_server
 
 __all__ = ["App", "Settings"]
@@ -66,6 +67,7 @@ class App:
         self._scraper: Scraper | None = None
         self._certificates: list[Certificate] = []
         self._failed = FailedConnections()
+        self._tokens = OpenedSource(core.tokens, core.pool.candidates)
         self._keeping: Keeping | None = None
         self.feed: Feed | None = None
         """Who follows the engines' KV events, where a plugin asks for that."""
@@ -129,6 +131,8 @@ class App:
         self._follow_kv_events(stack)
         if self.core.plan.scrape is not None:
             await self._scrape(stack, self.core.plan.scrape)
+        self._tokens.use(self.core.plan.tokens)
+        stack.push_async_callback(self._tokens.close)
         stack.push_async_callback(Chore("expire-leases", self._expire).stop)
         await self._serve_requests(stack)
         await self._follow_config(stack)
@@ -238,10 +242,14 @@ class App:
         file, reread = self._settings.config_file, self._settings.reread
         if file is None or reread is None:
             return
-        reload = ConfigReload(file, lambda: reread(before=self.core.plan), self.core.use, told=self.core.plan.lines)
+        reload = ConfigReload(file, lambda: reread(before=self.core.plan), self._use, told=self.core.plan.lines)
         reload.start()
         stack.push_async_callback(reload.stop)
         self.expose(reload.readings)
+
+    def _use(self, plan: Plan) -> None:
+        self.core.use(plan)
+        self._tokens.use(plan.tokens)
 
     async def _scrape(self, stack: AsyncExitStack, parameters: ScrapeParameters) -> None:
         self._scraper = scraper = Scraper(

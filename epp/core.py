@@ -26,6 +26,7 @@ from epp.pool import Pool
 from epp.readings import access_log_readings, director_readings, prefix_readings, profile_readings, rewrite_readings
 from epp.settings import Settings
 from epp.telemetry import Telemetry
+from epp.tokens.step import TokenStep
 from epp.tracing.opening import open_tracer
 from epp.tracing.queue import TraceQueue
 from epp.tracing.settings import TraceSettings
@@ -58,6 +59,8 @@ class Core:
         self.traces: TraceQueue | None = None
         self.gate = Gate(self.pool, lambda labels: self.telemetry.requests(labels).labels, clock)
         self.accuracy = Accuracy(clock)
+        self.tokens = TokenStep(clock)
+        """Its source is opened and closed by whoever runs this."""
         self.director = Director(
             plan.parser,
             plan.profile,
@@ -70,6 +73,7 @@ class Core:
             clock=clock,
             held=HeldBytes(settings.max_held_bytes),
             learners=(self.accuracy.observed,),
+            tokens=self._tokens(plan),
         )
         self.access_log = AccessLog(self.director)
         self._asks_for_responses = settings.exchange.may_ask
@@ -120,8 +124,14 @@ class Core:
         plan.rewrites.count_on(before.rewrites)
         self.telemetry.producers = producer_types(plan)
         admission = self.gate.use(plan.admission)
-        self.director.use(plan.parser, plan.profile, admission, plan.admission.objectives)
+        self.director.use(plan.parser, plan.profile, admission, plan.admission.objectives, self._tokens(plan))
         self.plan = plan
+
+    def _tokens(self, plan: Plan) -> TokenStep | None:
+        if plan.tokens is None:
+            return None
+        self.tokens.limits = plan.tokens.limits
+        return self.tokens
 
     def _listen(self, known: PrefixCache | None, now: PrefixCache | None) -> None:
         """Tell ``now`` of the endpoints, and ``known`` no more."""
@@ -158,6 +168,7 @@ class Core:
         for source in (
             director_readings(self.director),
             self.gate.readings,
+            lambda: self.tokens.counts.readings() if self.plan.tokens is not None else (),
             self.director.held.readings,
             access_log_readings(self.access_log),
             profile_readings(lambda: self.plan.profile),

@@ -269,6 +269,9 @@ class Plugin(Generic[P]):
 class Producer(Plugin[P], ABC):
     """Computes data that scorers read, and learns from picks."""
 
+    reads_tokens: ClassVar[bool] = False
+    """Whether it reads ``Request.tokens``, so that somebody must write them."""
+
     @abstractmethod
     def produce(self, request: Request, candidates: Sequence[Candidate]) -> None:
         """Write what is known about ``request`` into it, before scoring."""

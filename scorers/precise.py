@@ -30,6 +30,7 @@ class PrecisePrefixProducer(Producer[PreciseParameters]):
 
     type_name = "precise-prefix-cache-producer"
     Parameters = PreciseParameters
+    reads_tokens = True
 
     def __init__(self, parameters: PreciseParameters | None = None, name: str = "") -> None:
         super().__init__(parameters, name)

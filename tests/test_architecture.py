@@ -15,7 +15,15 @@ PACKAGES = ("epp", "scorers", "kvengine")
 
 # Each heavy library and the one module or folder that may import it.
 HOME = {
-    "aiohttp": ("epp/scrape/", "epp/admin.py", "epp/http_port.py", "epp/explain/", "epp/sim/", "epp/demo/"),
+    "aiohttp": (
+        "epp/scrape/",
+        "epp/admin.py",
+        "epp/http_port.py",
+        "epp/explain/",
+        "epp/sim/",
+        "epp/demo/",
+        "epp/tokens/remote.py",
+    ),
     "betterproto2": ("epp/standalone/",),
     "cel": ("epp/expressions.py",),
     "click": ("epp/cli.py",),
@@ -34,10 +42,12 @@ HOME = {
     "grpc_health": (),
     "hpack": ("epp/wire/",),
     "httptools": ("epp/scrape/",),
+    "jinja2": ("epp/tokens/template.py", "epp/tokens/content_format.py"),
     "matplotlib": ("epp/simulate/plots.py",),
     "opentelemetry": ("epp/tracing/spans.py", "epp/tracing/exporters.py"),
     "prometheus_client": ("epp/telemetry/", "epp/admin.py", "epp/sim/", "epp/demo/", "kvengine/connector/"),
     "rich": ("epp/demo/", "epp/explain/", "epp/simulate/", "epp/size/", "epp/cli.py"),
+    "tokenizers": ("epp/tokens/vocabulary.py",),
     "torch": ("kvengine/",),
     "uvloop": ("epp/serve.py",),
     "vllm": ("kvengine/connector/", "kvengine/plugin.py"),

@@ -50,6 +50,7 @@ NOT_OURS = frozenset({"flag", "help"})
 
 OTHERS = frozenset(
     {"kv-transfer-config", "kv-events-config", "block-size", "enable-prompt-tokens-details", "enable-cache-report"}
+    | {"chat-template", "default-chat-template-kwargs", "chat-template-content-format"}
     | {"base-url", "enable-kvengine", "fresh-prefix"}
 )
 """Flags of the engines' commands and of the benchmarks."""
@@ -162,9 +163,10 @@ def with_parameters(kind: str, parameters: str) -> str:
         ("dataLayer: {crossReplicaSyncerPluginRef: x}", "dataLayer.crossReplicaSyncerPluginRef", "replicas share"),
         ("dataLayer: {sources: [{pluginRef: a}, {pluginRef: b}]}", "dataLayer.sources", "lists 2 sources"),
         ("schedulingProfiles: [{name: a}, {name: b}]", "schedulingProfiles", "2 profiles"),
-        (with_parameters(TOKENS, "vllm: {}"), "vllm", "not tokenized here"),
-        (with_parameters(TOKENS, "modelName: m"), "modelName", "not tokenized here"),
-        (with_parameters(TOKENS, "udsTokenizerConfig: {}"), "udsTokenizerConfig", "not tokenized here"),
+        (with_parameters(TOKENS, "udsTokenizerConfig: {}"), "udsTokenizerConfig", "not done here"),
+        (with_parameters(TOKENS, "vllm: {endpointDiscovery: {}}"), "vllm.endpointDiscovery", "not done here"),
+        (with_parameters(TOKENS, "vllm: {prefillOnly: true}"), "vllm.prefillOnly", "not done here"),
+        (with_parameters(TOKENS, "vllm: {messagesRenderMode: legacy}"), "vllm.messagesRenderMode", "not done here"),
         (with_parameters(TOKENS, "estimate: {image: {}}"), TOKENS, "how many tokens media count"),
         (with_parameters(LOAD, "addEstimatedOutputTokens: true"), "addEstimatedOutputTokens", "not estimated here"),
         (with_parameters(LATENCY, "headroomSelectionStrategy: least"), LATENCY, "nothing predicts"),
@@ -274,14 +276,15 @@ async def metrics_page(folder: Path) -> str:
         index_snapshot=folder / "index",
     )  # fmt: skip
     limits = FlowControl(max_requests=Quantity(9), max_bytes=Quantity(10**6), enable_eviction=True)
-    plugins = (*default_config().plugins, PluginSpec(type="precise-prefix-cache-producer"))
+    precise, tokens = PluginSpec(type="precise-prefix-cache-producer"), PluginSpec(type=TOKENS, parameters={"vllm": {}})
+    plugins = (*default_config().plugins, precise, tokens)
     config = msgspec.structs.replace(
         default_config(), feature_gates=("flowControl",), flow_control=limits, plugins=plugins
     )
     app = App(build(config), settings)
     await app.start()
     try:
-        arrival = app.director.read(RequestHead({":path": "/v1/completions"}), b'{"model": "m", "prompt": "hello"}')
+        arrival = app.director.read(RequestHead({":path": "/v1/completions"}), b'{"model": "m", "prompt": [1, 2]}')
         assert app.director.admit(arrival, b"", lambda error: None) is not None, "no endpoint was read yet"
         decision = app.director.place(arrival)
         usage = Usage(prompt_tokens=2, completion_tokens=3)

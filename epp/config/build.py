@@ -24,6 +24,7 @@ from epp.config.schema import API_VERSIONS, Config
 from epp.config.sources import CoreMetricsExtractor, FileDiscovery, FileDiscoveryParameters
 from epp.config.strict import nearest
 from epp.config.suggestions import places
+from epp.config.tokens import wire_tokens
 from epp.config.unsupported import inert, refuse
 from epp.errors import ConfigError
 from epp.options import MetricsSourceOptions
@@ -92,6 +93,7 @@ def build(
     wiring = wire_profile(config, instances, random, picks)
     producers, unbound = bind_producers(instances)
     needless = bind_references(instances)
+    tokens = wire_tokens(instances, producers)
     parsers = _parsers(config, instances)
     rewrites, doubtful = wire_rewrites(config.inference_model_rewrites, random)
     discovery = _discovery(config, instances)
@@ -110,7 +112,8 @@ def build(
         precise=precise,
         discovery=discovery,
         scrape=scrape,
-        summary=(*describe(wiring, producers), *admission.summary),
+        tokens=tokens.plan,
+        summary=(*describe(wiring, producers), *admission.summary, *tokens.summary),
         warnings=(
             *_deprecated(config),
             *deprecated_plugins(config),
@@ -122,6 +125,7 @@ def build(
             *_unread_attributes(instances),
             *doubtful,
             *admission.warnings,
+            *tokens.warnings,
             *_unused(instances),
         ),
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from scorers.base import NoParameters, Plugin
@@ -34,45 +32,6 @@ class InflightLoadProducer(Plugin[InflightLoadParameters]):
 
     type_name = "inflight-load-producer"
     Parameters = InflightLoadParameters
-
-
-class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many tokens media count; not to be changed here."""
-
-    image: Any = None
-    video: Any = None
-    audio: Any = None
-
-    def __post_init__(self) -> None:
-        for key, value in (("image", self.image), ("video", self.video), ("audio", self.audio)):
-            if value is not None:
-                raise ValueError(f"{key}: how many tokens media count cannot be set here; take it out")
-
-
-class TokenParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The backend ``estimate`` is what is done here: 4 bytes to a token."""
-
-    estimate: Estimate | None = None
-    model_name: str | None = msgspec.field(default=None, name="modelName")
-    vllm: Any = None
-    uds_tokenizer_config: Any = msgspec.field(default=None, name="udsTokenizerConfig")
-
-    def __post_init__(self) -> None:
-        backends = (
-            ("vllm", self.vllm),
-            ("modelName", self.model_name),
-            ("udsTokenizerConfig", self.uds_tokenizer_config),
-        )
-        for key, value in backends:
-            if value is not None:
-                raise ValueError(f"{key}: prompts are not tokenized here, only estimated; take it out")
-
-
-class TokenProducer(Plugin[TokenParameters]):
-    """Estimates the tokens of a prompt, as the picker always does."""
-
-    type_name = "token-producer"
-    Parameters = TokenParameters
 
 
 class SessionIdParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -119,6 +78,6 @@ class PriorityThenTimeEviction(Plugin[NoParameters]):
 
 
 IMPLIED = (
-    InflightLoadProducer, TokenProducer, SessionIdProducer, TopologyExtractor, EndpointNotificationSource,
+    InflightLoadProducer, SessionIdProducer, TopologyExtractor, EndpointNotificationSource,
     SheddableEviction, PriorityThenTimeEviction,
 )  # fmt: skip

@@ -11,6 +11,7 @@ from epp.config.implied import IMPLIED
 from epp.config.not_built import NOT_BUILT
 from epp.config.sources import CoreMetricsExtractor, FileDiscovery, MetricsDataSource, SingleProfileHandler
 from epp.config.suggestions import Classes, instead
+from epp.config.token_producer import TokenProducer
 from epp.errors import ConfigError
 from epp.flow.policies import POLICIES
 from epp.parsers import PARSERS
@@ -30,8 +31,7 @@ def known_kinds() -> Mapping[str, Kind]:
     """
     own: tuple[Kind, ...] = (
         *PLUGINS, *PARSERS, *IMPLIED, *POLICIES, SingleProfileHandler, FileDiscovery, MetricsDataSource,
-        CoreMetricsExtractor,
-        RequestAttributeReporter,
+        CoreMetricsExtractor, RequestAttributeReporter, TokenProducer,
     )  # fmt: skip
     kinds = {kind.type_name: kind for kind in own}
     for entry in entry_points(group=GROUP):

@@ -12,6 +12,7 @@ from epp.flow.plan import AdmissionPlan
 from epp.parsers import Reader
 from epp.rewrites import ModelRewrites
 from epp.scheduler import Profile
+from epp.tokens.plan import TokenPlan
 from scorers.base import Plugin
 from scorers.precise import PrecisePrefixProducer
 from scorers.prefix_cache import PrefixCache
@@ -54,6 +55,8 @@ class Plan:
     """None when the configuration leaves it to the command line."""
     scrape: ScrapeParameters | None
     """None when nothing reads the engines' metrics."""
+    tokens: TokenPlan | None = None
+    """Who turns prompts into token ids; None when nothing asks for them."""
     summary: tuple[str, ...]
     """One line for each instance, for the start log."""
     warnings: tuple[str, ...]

@@ -11,12 +11,12 @@ from epp.config.implied import (
     PriorityThenTimeEviction,
     SessionIdProducer,
     SheddableEviction,
-    TokenProducer,
     TopologyExtractor,
 )
 from epp.config.instances import Declared, Instances
 from epp.config.sources import CoreMetricsExtractor
 from epp.config.strict import nearest
+from epp.config.token_producer import TokenProducer
 from epp.errors import ConfigError
 from scorers.base import Plugin
 from scorers.header_testing import HeaderTestingFilter
@@ -91,7 +91,7 @@ def _notes(consumer: Declared, instances: Instances) -> Iterator[str]:
         yield f"{plugin.name!r} changes nothing: requests and uncached tokens in flight are always counted"
         if plugin.parameters.prefix_match_info_producer_name:
             yield "parameters.prefixMatchInfoProducerName: what any producer knows to be cached is not counted"
-    elif isinstance(plugin, TokenProducer):
+    elif isinstance(plugin, TokenProducer) and not plugin.parameters.tokenizes:
         yield f"{plugin.name!r} changes nothing: tokens are always estimated, 4 bytes to one"
     elif isinstance(plugin, SheddableEviction | PriorityThenTimeEviction):
         yield f"{plugin.name!r} changes nothing: flowControl.enableEviction alone says whether requests are evicted"

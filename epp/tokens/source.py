@@ -19,7 +19,7 @@ class Asked(msgspec.Struct, frozen=True):
     path: str
     """Where the client sent it, without its query."""
     body: bytes
-    """As the client wrote it."""
+    """As the engine gets it."""
     model: str
     """The model that the engine is asked for."""
     prompts: int

@@ -60,7 +60,8 @@ class TokenStep:
             self.counts.results[Untold.NO_MODEL if source is None else Untold.MEDIA] += 1
             return self.onward(arrival, resume)
         began = self._clock()
-        asked = Asked(arrival.head.path, body, request.target_model, len(request.prompts))
+        sent = body if arrival.body is None else arrival.body
+        asked = Asked(arrival.head.path, sent, request.target_model, len(request.prompts))
         answer = source.now(asked)
         if answer is None and self.counts.waiting >= self.limits.max_waiting:
             answer = Untold.BUSY

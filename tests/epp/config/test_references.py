@@ -108,11 +108,8 @@ def test_a_declared_load_producer_makes_no_index() -> None:
 @pytest.mark.parametrize(
     ("plugins", "message"),
     [
-        ("[{type: token-producer, parameters: {vllm: {url: 'http://localhost:8000'}}}]",
-         "plugins[0].parameters.vllm: prompts are not tokenized here, only estimated; take it out"),
-        ("[{type: token-producer, parameters: {modelName: m}}]", "plugins[0].parameters.modelName: prompts are not"),
         ("[{type: tokenizer, parameters: {udsTokenizerConfig: {}}}]",
-         "plugins[0].parameters.udsTokenizerConfig: prompts are not tokenized here"),
+         "plugins[0].parameters.udsTokenizerConfig: is deprecated and not done here; write vllm, or local with a"),
         ("[{type: token-producer, parameters: {estimate: {image: {mode: static}}}}]",
          "plugins[0].parameters.estimate.image: how many tokens media count cannot be set here; take it out"),
         ("[{type: token-producer, parameters: {estimat: {}}}]",

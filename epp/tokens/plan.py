@@ -1,0 +1,99 @@
+"""Who tokenizes, as configured, and the making of it. Libraries are imported when somebody asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from epp.errors import ConfigError
+from epp.tokens.source import TokenSource
+from epp.tokens.step import TokenLimits
+from scorers.base import Candidate
+
+if TYPE_CHECKING:
+    from epp.tokens.model import ModelTokenizer
+
+Candidates = Callable[[], Sequence[Candidate]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalModel:
+    """Where one model's tokenizer is, and what its engines were told on their command line."""
+
+    folder: Path
+    template: Path | None = None
+    in_parts: bool | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalPlan:
+    """Tokenizers in this process."""
+
+    models: Mapping[str, LocalModel]
+    threads: int
+    cache_bytes: int
+    """Of all models together."""
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemotePlan:
+    """A server of vLLM's that tokenizes."""
+
+    url: str
+    """Empty for the pool's endpoints, in turn."""
+    scheme: str = "http"
+    """Of the pool's endpoints."""
+    renders: bool = True
+    """Whether it has the ``/render`` paths; else ``/tokenize``."""
+    model_name: str = ""
+    """The model to name instead of the request's; empty for the request's own."""
+    timeout_s: float = 5.0
+    max_bytes: int = 16 << 20
+    ca_cert_path: str = ""
+    client_cert_path: str = ""
+    client_key_path: str = ""
+    insecure_skip_verify: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenPlan:
+    """All of it."""
+
+    backend: LocalPlan | RemotePlan | None = None
+    """None: only what clients send as token ids is known."""
+    limits: TokenLimits = field(default_factory=TokenLimits)
+    loaded: Mapping[str, ModelTokenizer] = field(default_factory=dict, compare=False)
+    """The tokenizers of a ``LocalPlan``."""
+
+    def open(self, candidates: Candidates) -> TokenSource | None:
+        """The source; ``candidates`` are the pool's. To be called, and closed, on the event loop."""
+        if isinstance(self.backend, LocalPlan):
+            from epp.tokens.local import LocalSource
+
+            return LocalSource(self.loaded, threads=self.backend.threads, max_bytes=self.backend.max_bytes)
+        if isinstance(self.backend, RemotePlan):
+            from epp.tokens.remote import RemoteSource
+
+            return RemoteSource(self.backend, candidates)
+        return None
+
+
+def load(plan: LocalPlan) -> dict[str, ModelTokenizer]:
+    """The tokenizers that ``plan`` names. Raises: ConfigError."""
+    try:
+        from epp.tokens.model import ModelTokenizer
+    except ImportError as error:
+        raise ConfigError(
+            "tokenizers in this process need libraries: pip install '.[precise]' in a clone of Tierwise"
+        ) from error
+    share = plan.cache_bytes // len(plan.models)
+    return {
+        name: ModelTokenizer(
+            model.folder, share, template=model.template, in_parts=model.in_parts, arguments=model.arguments
+        )
+        for name, model in plan.models.items()
+    }

@@ -1,0 +1,261 @@
+"""A vLLM server that tokenizes: its ``/render`` paths, which take a request as it is, or the older ``/tokenize``.
+
+Source: vLLM 0.32. ``/v1/chat/completions/render`` and its like answer ``token_ids`` (a list of such for completions)
+and ``features`` for media; ``/tokenize`` takes one text, or messages with some of what a chat request may hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import re
+import ssl
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from epp.errors import BadRequest, ConfigError
+from epp.parsers.rewrite import with_model
+from epp.tokens.packing import packed
+from epp.tokens.plan import Candidates, RemotePlan
+from epp.tokens.source import Answer, Asked, Done, Untold
+
+log = logging.getLogger(__name__)
+
+RENDERED = ("/chat/completions", "/completions", "/messages", "/responses")
+"""How the paths end of requests that can be rendered; the first that fits."""
+MEDIA = re.compile(
+    rb'"(?:image_url|input_image|image_embeds|input_audio|audio_url|audio_embeds|video_url|video_embeds|prompt_embeds)"'
+    rb'|"type"\s*:\s*"(?:image|document|audio|video)"'
+)
+MAX_ANSWER_BYTES = 16 << 20
+"""Some two million token ids. Guess: more than any model takes."""
+LARGE_ANSWER_BYTES = 32 << 10
+"""From here on an answer is read in a thread. Source: 0.2 ms of the event loop."""
+CONNECTIONS = 64
+
+
+class Rendered(msgspec.Struct):
+    """What matters of an answer."""
+
+    token_ids: list[int]
+    features: Any = None
+
+
+class Tokenized(msgspec.Struct):
+    """What matters of an answer."""
+
+    tokens: list[int]
+
+
+TAKEN = (
+    "prompt", "messages", "tools", "add_generation_prompt", "continue_final_message", "add_special_tokens",
+    "chat_template_kwargs",
+)  # fmt: skip
+"""What ``/tokenize`` takes of a request."""
+UNTAKEN = (
+    "documents", "reasoning_effort", "suffix", "prompt_embeds", "truncate_prompt_tokens", "kv_transfer_params",
+    "chat_template",
+)  # fmt: skip
+"""What changes a prompt, and ``/tokenize`` knows nothing of."""
+
+
+class Failed(Exception):
+    """The server has not answered as it should."""
+
+    def __init__(self, why: Untold, sentence: str) -> None:
+        super().__init__(sentence)
+        self.why = why
+
+
+class RemoteJob:
+    """Tokens that a server is asked for. Owner: the event loop."""
+
+    def __init__(self, done: Done) -> None:
+        self._done: Done | None = done
+        self.task: asyncio.Task[None] | None = None
+
+    def cancel(self) -> None:
+        """Nobody waits any more."""
+        self._done = None
+        if self.task is not None:
+            self.task.cancel()
+
+    def finish(self, answer: Answer) -> None:
+        """Tell it, once."""
+        done, self._done = self._done, None
+        if done is not None:
+            done(answer)
+
+
+class RemoteSource:
+    """Owner: the event loop that it is first asked on."""
+
+    def __init__(self, plan: RemotePlan, candidates: Candidates) -> None:
+        """Raises: ConfigError for certificates that cannot be read."""
+        self._plan = plan
+        self._candidates = candidates
+        self._turns = itertools.count()
+        self._tls = _tls(plan)
+        self._session: aiohttp.ClientSession | None = None
+        self._jobs: dict[asyncio.Task[None], RemoteJob] = {}
+
+    def now(self, asked: Asked) -> Answer | None:
+        """What need not be asked."""
+        if rendered_path(asked.path) is None:
+            return Untold.UNSUPPORTED
+        if len(asked.body) > self._plan.max_bytes:
+            return Untold.TOO_LONG
+        if MEDIA.search(asked.body):
+            return Untold.MEDIA
+        return None
+
+    def later(self, asked: Asked, done: Done) -> RemoteJob:
+        """Ask."""
+        job = RemoteJob(done)
+        task = job.task = asyncio.get_running_loop().create_task(self._run(asked, job))
+        self._jobs[task] = job
+        task.add_done_callback(lambda ended: self._jobs.pop(ended, None))
+        return job
+
+    async def close(self) -> None:
+        """End every request, and the connections."""
+        for task, job in list(self._jobs.items()):
+            job.finish(Untold.CLOSED)
+            task.cancel()
+        if self._session is not None:
+            await self._session.close()
+
+    async def _run(self, asked: Asked, job: RemoteJob) -> None:
+        try:
+            ids = await (self._render(asked) if self._plan.renders else self._tokenize(asked))
+            job.finish(_enough(ids, asked.prompts))
+        except Failed as failure:
+            if failure.why is Untold.FAILED:
+                log.warning("tokens: %s", failure)
+            job.finish(failure.why)
+        except Exception:
+            log.exception("tokens: a request could not be tokenized, and goes on without")
+            job.finish(Untold.FAILED)
+
+    async def _render(self, asked: Asked) -> list[bytes]:
+        path = rendered_path(asked.path)
+        name, body = self._plan.model_name, asked.body
+        if name and name != asked.model:
+            try:
+                body = with_model(body, name)
+            except BadRequest as error:
+                raise Failed(Untold.REFUSED, str(error)) from error
+        answered = await self._post(f"/v1{path}/render", body)
+        kind = list[Rendered] if path == "/completions" else Rendered
+        answer: Any = await self._decoded(answered, kind)
+        prompts: list[Rendered] = answer if isinstance(answer, list) else [answer]
+        if any(prompt.features for prompt in prompts):
+            raise Failed(Untold.MEDIA, "media")
+        return [_packed(prompt.token_ids) for prompt in prompts]
+
+    async def _tokenize(self, asked: Asked) -> list[bytes]:
+        if rendered_path(asked.path) not in RENDERED[:2]:
+            raise Failed(Untold.UNSUPPORTED, "neither a completion nor a chat")
+        try:
+            given = msgspec.json.decode(asked.body, type=dict[str, msgspec.Raw])
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise Failed(Untold.REFUSED, str(error)) from error
+        present = {key: raw for key, raw in given.items() if bytes(raw) != b"null"}
+        if any(key in present for key in UNTAKEN):
+            raise Failed(Untold.UNSUPPORTED, "a field that /tokenize does not know")
+        model = msgspec.Raw(msgspec.json.encode(self._plan.model_name or asked.model))
+        wanted = {"model": model, **{key: present[key] for key in TAKEN if key in present}}
+        found = []
+        for text in _texts(wanted.pop("prompt", None), asked.prompts):
+            body = msgspec.json.encode(wanted if text is None else {**wanted, "prompt": text})
+            answer = await self._decoded(await self._post("/tokenize", body), Tokenized)
+            found.append(_packed(answer.tokens))
+        return found
+
+    async def _post(self, path: str, body: bytes) -> bytes:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=self._tls),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=self._plan.timeout_s),
+                headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
+                auto_decompress=False,
+            )
+        url = self._base() + path
+        try:
+            async with self._session.post(url, data=body, allow_redirects=False) as response:
+                if response.status != 200:
+                    why = Untold.REFUSED if response.status in (400, 413, 422) else Untold.FAILED
+                    raise Failed(why, f"{url} answers with status {response.status}")
+                parts, size = [], 0
+                async for part in response.content.iter_any():
+                    size += len(part)
+                    if size > MAX_ANSWER_BYTES:
+                        raise Failed(Untold.TOO_LONG, f"{url} sends more than {MAX_ANSWER_BYTES >> 20} MiB")
+                    parts.append(part)
+                return b"".join(parts)
+        except TimeoutError as error:
+            raise Failed(Untold.TIMEOUT, f"{url} takes more than {self._plan.timeout_s:g} s") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise Failed(Untold.FAILED, f"{url}: {str(error) or type(error).__name__}") from error
+
+    def _base(self) -> str:
+        if self._plan.url:
+            return self._plan.url
+        candidates = [candidate for candidate in self._candidates() if candidate.fresh] or self._candidates()
+        if not candidates:
+            raise Failed(Untold.FAILED, "the pool has no endpoint to ask")
+        return f"{self._plan.scheme}://{candidates[next(self._turns) % len(candidates)].address}"
+
+    async def _decoded(self, body: bytes, kind: Any) -> Any:
+        def decode() -> Any:
+            return msgspec.json.decode(body, type=kind)
+
+        try:
+            return decode() if len(body) < LARGE_ANSWER_BYTES else await asyncio.to_thread(decode)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise Failed(Untold.FAILED, f"an answer that is none: {error}") from error
+
+
+def _tls(plan: RemotePlan) -> ssl.SSLContext | bool:
+    """How the server is checked, and who we say we are. Raises: ConfigError."""
+    if not (plan.ca_cert_path or plan.client_cert_path or plan.insecure_skip_verify):
+        return True
+    try:
+        context = ssl.create_default_context(cafile=plan.ca_cert_path or None)
+        if plan.client_cert_path:
+            context.load_cert_chain(plan.client_cert_path, plan.client_key_path or None)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"certificates for tokenizing: {error}; check the paths of token-producer") from error
+    if plan.insecure_skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def rendered_path(path: str) -> str | None:
+    """Under which name a request to ``path`` is rendered; None where it is not."""
+    return next((name for name in RENDERED if path.endswith(name)), None)
+
+
+def _texts(prompt: msgspec.Raw | None, most: int) -> list[msgspec.Raw | None]:
+    """The texts of a field that holds one or several, as they are written; of a chat one that is None."""
+    if prompt is None or not bytes(prompt).startswith(b"["):
+        return [prompt]
+    return list(msgspec.json.decode(prompt, type=list[msgspec.Raw])[:most])
+
+
+def _enough(ids: list[bytes], prompts: int) -> tuple[bytes, ...]:
+    if len(ids) < prompts:
+        raise Failed(Untold.FAILED, f"an answer for {len(ids)} prompts of {prompts}")
+    return tuple(ids[:prompts])
+
+
+def _packed(ids: list[int]) -> bytes:
+    try:
+        return packed(ids)
+    except OverflowError as error:
+        raise Failed(Untold.FAILED, f"an answer with a token id that is none: {error}") from error

@@ -1,0 +1,198 @@
+"""What every source of token ids promises, whoever tokenizes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from epp.tokens.local import LocalSource
+from epp.tokens.model import ModelTokenizer
+from epp.tokens.packing import packed
+from epp.tokens.plan import RemotePlan
+from epp.tokens.remote import RemoteSource
+from epp.tokens.source import Answer, Asked, TokenSource, Untold
+from tests.epp.tokens.rendering import Renderer
+from tests.epp.tokens.trained import KINDS
+
+CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
+SOURCES = ["at once", "in a thread", "rendered", "tokenized"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return KINDS["chatml"](tmp_path_factory.mktemp("model"))
+
+
+@asynccontextmanager
+async def opened(kind: str, folder: Path) -> AsyncIterator[TokenSource]:
+    model = ModelTokenizer(folder, 1 << 20)
+    if kind in ("rendered", "tokenized"):
+        async with Renderer(model) as server:
+            source: TokenSource = RemoteSource(RemotePlan(url=server.url, renders=kind == "rendered"), tuple)
+            yield source
+            await source.close()
+        return
+    at_once = 1 << 30 if kind == "at once" else 0
+    source = LocalSource({"m": model}, at_once_bytes=at_once, at_once_characters=at_once)
+    yield source
+    await source.close()
+
+
+def asked(body: dict[str, Any], path: str = CHAT, prompts: int = 1) -> Asked:
+    return Asked(path, json.dumps({"model": "m", **body}).encode(), "m", prompts)
+
+
+async def answer(source: TokenSource, request: Asked) -> Answer:
+    told = source.now(request)
+    if told is not None:
+        return told
+    future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    source.later(request, future.set_result)
+    assert not future.done(), "not inside the call"
+    return await asyncio.wait_for(future, 20)
+
+
+def run(kind: str, folder: Path, scene: Callable[[TokenSource], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with opened(kind, folder) as source:
+            await scene(source)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_chat_is_what_its_template_makes_of_it(kind: str, folder: Path) -> None:
+    written = "<|im_start|>user\nhello there<|im_end|>\n<|im_start|>assistant\n"
+    whole = Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+    async def scene(source: TokenSource) -> None:
+        told = await answer(source, asked({"messages": [{"role": "user", "content": "hello there"}]}))
+        assert told == (packed(whole.encode(written, add_special_tokens=False).ids),)
+
+    run(kind, folder, scene)
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_every_prompt_of_a_completion_is_told_in_its_place_and_no_more_than_were_asked_for(
+    kind: str, folder: Path
+) -> None:
+    whole = Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+    async def scene(source: TokenSource) -> None:
+        texts = ["the cache", "", "a router that knows", "unasked"]
+        told = await answer(source, asked({"prompt": texts}, COMPLETION, prompts=3))
+        assert told == tuple(packed(whole.encode(text).ids) for text in texts[:3])
+
+    run(kind, folder, scene)
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize(("body", "path", "why"), [
+    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, CHAT,
+     {Untold.MEDIA}),
+    ({"messages": []}, CHAT, {Untold.REFUSED}),
+    ({"messages": "x"}, CHAT, {Untold.REFUSED}),
+    ({"messages": [{"role": "user", "content": "x"}], "continue_final_message": True}, CHAT, {Untold.REFUSED}),
+    ({"prompt": "x", "suffix": "y"}, COMPLETION, {Untold.UNSUPPORTED, Untold.REFUSED}),
+    ({"prompt": "x"}, "/v1/embeddings", {Untold.UNSUPPORTED}),
+    ({"prompt": 7}, COMPLETION, {Untold.REFUSED}),
+])  # fmt: skip
+def test_what_is_not_told_is_told_why(
+    kind: str, body: dict[str, Any], path: str, why: set[Untold], folder: Path
+) -> None:
+    async def scene(source: TokenSource) -> None:
+        assert await answer(source, asked(body, path)) in why
+
+    run(kind, folder, scene)
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_no_bytes_make_it_raise(kind: str, folder: Path) -> None:
+    bodies = st.binary(max_size=60) | st.sampled_from(
+        [b"", b"{}", b"[]", b'{"prompt": "\\ud800"}', b'{"messages": [{"role": "user", "content": "\\ud800"}]}',
+         b'{"messages":' + b"[" * 3000 + b"]" * 3000 + b"}", b'{"prompt": "\xff"}'],
+    )  # fmt: skip
+    cases: list[tuple[bytes, str]] = []
+
+    @given(bodies, st.sampled_from([CHAT, COMPLETION, "/v1/responses", "", "/v1/messages"]))
+    def collect(body: bytes, path: str) -> None:
+        cases.append((body, path))
+
+    collect()
+
+    async def scene(source: TokenSource) -> None:
+        for body, path in cases:
+            told = await answer(source, Asked(path, body, "m", 1))
+            assert isinstance(told, Untold) or len(told) == 1
+
+    run(kind, folder, scene)
+
+
+@pytest.mark.parametrize("kind", SOURCES[1:])
+def test_a_job_that_is_cancelled_is_not_heard_of_again(kind: str, folder: Path) -> None:
+    async def scene(source: TokenSource) -> None:
+        heard: list[Answer] = []
+        request = asked({"prompt": "x"}, COMPLETION)
+        assert source.now(request) is None
+        job = source.later(request, heard.append)
+        job.cancel()
+        job.cancel()
+        assert isinstance(await answer(source, asked({"prompt": "y"}, COMPLETION)), tuple)
+        assert heard == []
+
+    run(kind, folder, scene)
+
+
+@pytest.mark.parametrize("kind", SOURCES[1:])
+def test_who_waits_when_it_is_closed_is_told_so(kind: str, folder: Path) -> None:
+    async def scene(source: TokenSource) -> None:
+        heard: list[Answer] = []
+        requests = [asked({"prompt": f"{n}"}, COMPLETION) for n in range(20)]
+        for request in requests:
+            assert source.now(request) is None
+            source.later(request, heard.append)
+        await source.close()
+        assert heard == [Untold.CLOSED] * 20
+
+    run(kind, folder, scene)
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_body_that_is_too_long_is_not_read(kind: str, folder: Path) -> None:
+    async def scene(source: TokenSource) -> None:
+        assert await answer(source, Asked(COMPLETION, b'"' + b"x" * (17 << 20), "m", 1)) is Untold.TOO_LONG
+
+    run(kind, folder, scene)
+
+
+def chats() -> st.SearchStrategy[list[dict[str, Any]]]:
+    texts = st.text(max_size=20) | st.sampled_from(["<|im_start|>", "foo bar", "it's", "naïve 漢字", "\n\n "])
+    content = texts | st.none() | st.lists(texts | texts.map(lambda text: {"type": "text", "text": text}), max_size=3)
+    message = st.fixed_dictionaries(
+        {"role": st.sampled_from(["system", "user", "assistant", "tool"]), "content": content}
+    )
+    return st.lists(message, min_size=1, max_size=4)
+
+
+def test_all_sources_tell_the_same(folder: Path) -> None:
+    cases: list[list[dict[str, Any]]] = []
+    given(chats())(lambda messages: cases.append(messages))()
+
+    async def main() -> None:
+        told: dict[str, list[Answer]] = {}
+        for kind in SOURCES:
+            async with opened(kind, folder) as source:
+                told[kind] = [await answer(source, asked({"messages": messages})) for messages in cases]
+        for kind in SOURCES[1:]:
+            assert told[kind] == told[SOURCES[0]], kind
+
+    asyncio.run(main())
