@@ -52,10 +52,9 @@ class Core:
         self.pool.listeners.append(self.balance)
         self.telemetry = Telemetry(
             sample_ratio=settings.sample_ratio,
-            producers={p.name: p.type_name for p in plan.profile.producers},
+            producers=producer_types(plan),
             predicted=self.balance.picked,
         )
-        self.telemetry = Telemetry(sample_ratio=settings.sample_ratio, producers=producer_types(plan))
         self.traces: TraceQueue | None = None
         self.gate = Gate(self.pool, lambda labels: self.telemetry.requests(labels).labels, clock)
         self.accuracy = Accuracy(clock)

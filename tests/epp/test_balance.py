@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from epp.balance import EVERY_S, Balance
+from epp.config.build import build
+from epp.config.defaults import default_config
+from epp.core import Core
+from epp.decision import RequestHead
 from epp.pool import Endpoint, Pool
+from epp.settings import Settings
 from scorers.base import Slot, Tier
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
@@ -87,3 +92,12 @@ def test_an_endpoint_takes_its_numbers_with_it(picker: Picker) -> None:
     picker.read(A, 5)
     assert picker.numbers("picked_prompt_tokens") == {(B,): 0}
     assert picker.pool.candidates()[0].slot == Slot(1)
+
+
+def test_a_pickers_decisions_are_counted() -> None:
+    core = Core(build(default_config()), Settings())
+    core.pool.replace([Endpoint(A)])
+    body = b'{"model": "m", "prompt": "' + b"x" * 400 + b'"}'
+    core.director.decide(RequestHead({":path": "/v1/completions"}), body)
+    (picked, *_) = core.balance.readings()
+    assert dict(picked.samples) == {(A,): 100}
