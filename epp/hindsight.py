@@ -8,10 +8,12 @@ from epp.decision import Outcome
 from scorers.base import Candidate, Held, Mode, Observation, Prediction, Request, Tier
 
 _RANKS = {tier: rank for rank, tier in enumerate(Tier)}
+_MODES = {mode: rank for rank, mode in enumerate(Mode)}  # the best first
 
 
 def predicted(request: Request, chosen: Candidate, waited_s: float) -> Prediction:
-    """What ``request``'s producers say of ``chosen``; of two that speak of one tier, the one that says more."""
+    """What ``request``'s producers say of ``chosen``; of two that speak of one tier, the one that knows it in
+    the better way, and else says more."""
     slot = chosen.slot
     held = [
         Held(cached.tier, cached.tokens.get(slot, 0), cached.modes.get(slot, Mode.APPROXIMATE))
@@ -29,7 +31,7 @@ def _in_order(held: list[Held]) -> list[Held]:
     most: dict[Tier, Held] = {}
     for each in held:
         known = most.get(each.tier)
-        if known is None or each.tokens > known.tokens:
+        if known is None or (-_MODES[each.mode], each.tokens) > (-_MODES[known.mode], known.tokens):
             most[each.tier] = each
     return sorted(most.values(), key=lambda each: _RANKS[each.tier])
 

@@ -39,6 +39,7 @@ class Holds(Producer[NoParameters]):
         request.cached["cpu"] = CachedPrefix(Tier.CPU, 100, {Slot(0): 64}, {Slot(0): Mode.HORIZON})
         request.cached["gpu"] = CachedPrefix(Tier.GPU, 100, {Slot(0): 16})
         request.cached["other-gpu"] = CachedPrefix(Tier.GPU, 100, {Slot(0): 8}, {Slot(0): Mode.PRECISE})
+        request.cached["third-gpu"] = CachedPrefix(Tier.GPU, 100, {Slot(0): 12}, {Slot(0): Mode.PRECISE})
 
     def picked(self, request: Request, candidate: Candidate) -> None:
         pass
@@ -78,7 +79,7 @@ def test_a_plugin_that_learns_is_told_once_what_was_predicted_and_what_was_seen(
     (told,) = learner.told
     prediction = told.prediction
     assert (prediction.candidate.slot, prediction.candidate.in_flight) == (0, 0), "as it was before the pick"
-    assert prediction.held == (Held(Tier.GPU, 16, Mode.APPROXIMATE), Held(Tier.CPU, 64, Mode.HORIZON))
+    assert prediction.held == (Held(Tier.GPU, 12, Mode.PRECISE), Held(Tier.CPU, 64, Mode.HORIZON))
     assert (prediction.prompt_tokens, prediction.held_tokens, prediction.uncached_tokens) == (100, 64, 36)
     assert (told.prompt_tokens, told.cached_tokens, told.output_tokens) == (120, 64, 9)
     assert told.cached_by_tier == {Tier.GPU: 16, Tier.CPU: 48}
