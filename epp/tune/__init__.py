@@ -1,0 +1,1 @@
+"""``tierwise tune``: finds weights for a workload in the simulator, and says what to expect of them."""

@@ -1,0 +1,93 @@
+"""Successive halving: all candidates on few seeds, the better third of them on more, until one is left.
+
+Every candidate of a round runs on the same seeds as the baseline and is judged by the ratio to it, seed by seed: what
+a seed makes hard for all is no difference between them. Pure: who runs the simulations, and for how long, is the
+caller's.
+
+Source: K. Jamieson, A. Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization" (2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil, exp, log
+
+KEPT = 3
+"""One in so many goes on."""
+FINALISTS = 3
+"""When so few are left, one more round decides."""
+
+Evaluate = Callable[[Sequence[tuple[str, int]]], Mapping[tuple[str, int], float]]
+"""Names and seeds to what is to be small, above 0; fewer answers than asked for when there is no more time."""
+
+
+@dataclass(slots=True)
+class Standing:
+    """What is known of one candidate: the logarithm of its ratio to the baseline, by seed."""
+
+    name: str
+    ratios: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def ratio(self) -> float:
+        """The geometric mean over its seeds; 1 where nothing is known."""
+        return exp(sum(self.ratios.values()) / len(self.ratios)) if self.ratios else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How the search ended. ``standings``: all candidates, the baseline too, the longest in the race first."""
+
+    standings: tuple[Standing, ...]
+    runs: int
+
+    @property
+    def best(self) -> Standing:
+        """The winner."""
+        return self.standings[0]
+
+
+def runs_of(count: int) -> int:
+    """Simulations that a search among ``count`` candidates takes, the baseline's own included."""
+    return sum((min(alive, count) + 1) * seeds for alive, seeds in rounds(count))
+
+
+def rounds(count: int) -> list[tuple[int, int]]:
+    """Candidates and new seeds of each round."""
+    planned, alive, seeds = [], count, 1
+    while alive > FINALISTS:
+        planned.append((alive, seeds))
+        alive, seeds = max(FINALISTS, ceil(alive / KEPT)), seeds * 2
+    return [*planned, (alive, seeds)] if alive else []
+
+
+def affordable(runs: int) -> int:
+    """The most candidates that a search with ``runs`` simulations can have; 0 for none."""
+    count = 0
+    while runs_of(count + 1) <= runs:
+        count += 1
+    return count
+
+
+def search(names: Sequence[str], evaluate: Evaluate, first_seed: int) -> Found:
+    """Find the best of ``names``, of which the first is the baseline."""
+    baseline, others = names[0], list(names[1:])
+    standings = {name: Standing(name) for name in names}
+    alive, seed, runs, out = others, first_seed, 0, list[str]()
+    for kept, new in rounds(len(others)):
+        out = [*sorted(alive[kept:], key=lambda name: standings[name].ratio), *out]
+        alive = alive[:kept]
+        asked = [(name, each) for each in range(seed, seed + new) for name in (baseline, *alive)]
+        values = evaluate(asked)
+        runs += len(values)
+        for name, each in values:
+            if (baseline, each) in values:
+                standings[name].ratios[each] = log(values[name, each] / values[baseline, each])
+        seed += new
+        alive.sort(key=lambda name: (-len(standings[name].ratios), standings[name].ratio))
+        if len(values) < len(asked):
+            break
+    ordered = [standings[name] for name in (*alive, *out)]
+    place = next((n for n, standing in enumerate(ordered) if standing.ratio >= 1.0 or not standing.ratios), len(ordered))
+    return Found((*ordered[:place], standings[baseline], *ordered[place:]), runs)
