@@ -7,10 +7,8 @@ Exit codes: 0 done, 2 wrong usage or configuration, 130 interrupted; otherwise t
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -19,10 +17,7 @@ from typing import Any
 
 from epp import arguments, flags
 from epp.errors import ConfigError
-from epp.simulate.flags import SIMULATE
-from epp.simulate.options import simulate_options
-from epp.size.flags import SIZE
-from epp.size.options import size_options
+from epp.programs import PROGRAMS, Program
 
 try:
     import click
@@ -31,136 +26,6 @@ except ModuleNotFoundError:  # the base distribution is a library
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A subcommand: what it is called, what it takes, what it runs."""
-
-    name: str
-    summary: str
-    about: str
-    examples: tuple[tuple[str, str], ...]
-    """What it does, and the line to type."""
-    flags: tuple[flags.Flag, ...]
-    options: Callable[[Mapping[str, Any]], object]
-    module: str
-    function: str
-    extra: str
-
-
-PROGRAMS = (
-    Program(
-        "serve",
-        "The endpoint picker, beside a proxy or gateway of yours.",
-        "Serves the endpoint-picker protocol (ext-proc) to Envoy or a Gateway, with the flags, ports and configuration "
-        "of the Go picker. The same as: python -m epp",
-        (
-            ("four fixed endpoints, the default profile, no TLS",
-             "tierwise serve --endpoint 10.0.0.7:8000,10.0.0.8:8000 --secure-serving=false"),
-            ("a configuration that says where the endpoints are", "tierwise serve --config-file picker.yaml --v=4"),
-        ),
-        flags.SERVE,
-        lambda given: arguments.serve_options(given, os.environ),
-        "epp.serve", "run_serve", "epp",
-    ),
-    Program(
-        "standalone",
-        "Envoy and the picker in one command, without Kubernetes.",
-        "Starts a real Envoy and the picker, watches over both, and routes OpenAI requests to your vLLM servers.",
-        (
-            ("two vLLM servers behind http://localhost:8081/v1",
-             "tierwise standalone --endpoint localhost:8000 --endpoint localhost:8001"),
-            ("endpoints from a file that is watched", "tierwise standalone --endpoints-file endpoints.yaml"),
-        ),
-        flags.STANDALONE,
-        lambda given: arguments.standalone_options(given, flags.STANDALONE, os.environ),
-        "epp.standalone.command", "run_standalone", "standalone",
-    ),
-    Program(
-        "explain",
-        "Where a request would go, and why; or the endpoints.",
-        "Asks the debug port of a running picker. Nothing is sent to an endpoint, and nothing is counted or learned.",
-        (
-            ("every endpoint, as the picker sees it now", "tierwise explain"),
-            ("one request", "tierwise explain --body request.json"),
-            ("a prompt", "tierwise explain --model Qwen/Qwen3-32B --prompt 'Once upon a time'"),
-        ),
-        flags.EXPLAIN,
-        lambda given: arguments.explain_options(given, flags.EXPLAIN),
-        "epp.explain.command", "run_explain", "epp",
-    ),
-    Program(
-        "check",
-        "What the picker would make of a configuration, without serving.",
-        "Prints what a configuration does, and what in it is probably not meant. Exit code 0, 1 for warnings with "
-        "--strict, 2 with one sentence where it is refused.",
-        (
-            ("a file, in CI", "tierwise check --config-file picker.yaml --strict"),
-            ("what Kubernetes holds, from standard input",
-             "kubectl get configmap epp -o jsonpath='{.data.picker\\.yaml}' | tierwise check --config-file /dev/stdin"),
-        ),
-        flags.CHECK,
-        lambda given: arguments.check_options(given, flags.CHECK),
-        "epp.check", "run_check", "epp",
-    ),
-    Program(
-        "sim",
-        "Simulated vLLM servers, to try things without a GPU.",
-        "Starts servers that answer OpenAI requests with invented text, at the speed and with the caches of a modelled "
-        "engine.",
-        (("four servers on ports 8000 to 8003", "tierwise sim --endpoints 4 --port 8000"),),
-        flags.SIM,
-        lambda given: arguments.sim_options(given, flags.SIM),
-        "epp.sim.cli", "run_sim", "epp",
-    ),
-    Program(
-        "size",
-        "What a fleet's memory tiers hold, and whether a workload fits.",
-        "From a model's shape, GPUs and memory: the tokens that each tier holds, what loading a prefix saves over "
-        "computing it, where a workload will live, and the settings that follow. Arithmetic; nothing is run.",
-        (
-            ("one endpoint of 2 H100 with 100 GiB of CPU memory for KV",
-             "tierwise size --model qwen3-32b --gpu h100 --tensor-parallel-size 2 --cpu-bytes-to-use 100GiB"),
-            ("will a workload fit, and where will it live?",
-             "tierwise size --model qwen3-8b --gpu l4 --ram 64GiB --num-groups 9 --system-prompt-len 9000"),
-            ("a model of yours, by its config.json", "tierwise size --model ./my-model/ --gpu l40s --ram 64GiB"),
-            ("what a running endpoint has", "tierwise size --metrics-url http://10.0.0.7:8000/metrics --gpu h100"),
-            ("published figures beside ours, and which are wrong", "tierwise size --seeds"),
-        ),
-        SIZE,
-        size_options,
-        "epp.size.command", "run_size", "epp",
-    ),
-    Program(
-        "simulate",
-        "Policies compared on simulated fleets, thousands of requests a second.",
-        "Runs workloads through the real picker and simulated engines in virtual time, and writes a report: tables, "
-        "plots, inference-perf's JSON. No GPU, no servers; a seed decides everything.",
-        (
-            ("all policies on the workload of llm-d's CPU offloading guide", "tierwise simulate"),
-            ("two policies on three fleets, ten seeds, two processes",
-             "tierwise simulate --policy gpu-only,tiered --endpoints 8,64,1000 --seeds 10 --jobs 2"),
-            ("your configuration on your trace",
-             "tierwise simulate --policy picker.yaml,tiered --workload trace.jsonl --engine llama-3.3-70b-tp4-h100"),
-        ),
-        SIMULATE,
-        simulate_options,
-        "epp.simulate.command", "run_simulate", "epp",
-    ),
-    Program(
-        "demo",
-        "What tier awareness is worth, shown in under two minutes.",
-        "Runs one workload three times through Envoy: round robin, GPU-only prefix scoring, tier-aware scoring.",
-        (
-            ("on four simulated endpoints", "tierwise demo"),
-            ("on your own vLLM servers", "tierwise demo --endpoint 10.0.0.7:8000,10.0.0.8:8000"),
-        ),
-        flags.DEMO,
-        lambda given: arguments.demo_options(given, flags.DEMO),
-        "epp.demo.cli", "run_demo", "standalone",
-    ),
-)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,7 +18,13 @@ def _group(name: str, *flags: Flag) -> tuple[Flag, ...]:
 
 WORKLOAD: tuple[Flag, ...] = _group(
     "The workload",
-    Flag("workload", values.text, "preset", "by name: high-cache, low-cache, ...; the flags below change it", "NAME"),
+    Flag(
+        "workload",
+        values.text,
+        "preset",
+        "by name or file, as for simulate: high-cache, low-cache, ...; the flags below change it",
+        "NAME",
+    ),
     Flag("num-groups", _MANY, "num_groups", "groups of requests that share a system prompt", "N"),
     Flag("num-prompts-per-group", _MANY, "num_prompts_per_group", "requests of a group (default 10)", "N"),
     Flag("system-prompt-len", _TOKENS, "system_prompt_len", "tokens that the requests of a group share", "TOKENS"),

@@ -8,7 +8,6 @@ from epp.shapes.roofline import Roofline
 from epp.size.fleet import Fleet
 from epp.size.prices import lane_bytes_per_s
 from epp.size.report import HomePart, TierPart, WorkloadPart
-from epp.size.reuse import Reuse
 from epp.size.tiers import GPU, STORAGE
 from epp.size.workload import Workload
 
@@ -25,7 +24,7 @@ def place(fleet: Fleet, workload: Workload, tiers: tuple[TierPart, ...], times: 
     for tier in tiers:
         kept = tier.tier == GPU  # what is generated enters the GPU's cache alone
         if tier.tier == STORAGE:
-            everything = Reuse(workload.num_groups, workload.system_prompt_len, question, workload.requests)
+            everything = workload.at_one_of(1, answers_kept=False)
             ours = theirs = everything
             capacity: int = tier.fleet_tokens
         else:

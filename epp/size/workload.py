@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import ceil
+from pathlib import Path
 
 from epp.errors import ConfigError
+from epp.simulate.lengths import Distribution
+from epp.simulate.workload import choose
 from epp.size.options import WorkloadOptions
 from epp.size.reuse import Reuse
 
@@ -52,22 +55,23 @@ class Workload:
 
         ``answers_kept``: whether generated tokens enter the cache, as they do on the GPU.
         """
-        groups = ceil(self.num_groups / endpoints)
-        tail = self.question_len + (self.output_len if answers_kept else 0)
-        return Reuse(groups, self.system_prompt_len, tail, groups * self.num_prompts_per_group)
+        return self._reuse(ceil(self.num_groups / endpoints), answers_kept)
 
     def scattered_over(self, endpoints: int, *, answers_kept: bool = True) -> Reuse:
         """What one of ``endpoints`` sees when requests go anywhere."""
-        tail = self.question_len + (self.output_len if answers_kept else 0)
-        return Reuse(self.num_groups, self.system_prompt_len, tail, self.requests / endpoints)
+        return self._reuse(self.num_groups, answers_kept, 1 / endpoints)
 
     def revisits(self, endpoints: int) -> float:
         """Of all requests but each group's first, those that come where their group was before, if they go anywhere."""
         later = self.requests - self.num_groups
-        if later == 0:
-            return 1.0
-        seen_at_one = self.num_groups * (1 - (1 - 1 / endpoints) ** self.num_prompts_per_group)
-        return min(1.0, max(0.0, (self.requests - endpoints * seen_at_one) / later))
+        return min(1.0, endpoints * self.scattered_over(endpoints).most / later) if later else 1.0
+
+    def _reuse(self, groups: int, answers_kept: bool, share: float = 1.0) -> Reuse:
+        tail = self.question_len + (self.output_len if answers_kept else 0)
+        return Reuse(
+            groups=groups, prompts=self.num_prompts_per_group, shared_tokens=self.system_prompt_len, tail_tokens=tail,
+            share=share,
+        )  # fmt: skip
 
     def active_tokens(self, endpoints: int) -> int:
         """In use at a time on one of ``endpoints``; a shared prompt once."""
@@ -80,18 +84,33 @@ def workload_of(asked: WorkloadOptions, endpoints: int) -> Workload | None:
     """The workload that was asked for; None if nothing was. Raises: ConfigError naming what is missing."""
     if not asked.asked:
         return None
-    if asked.preset is not None:
-        raise ConfigError(f"--workload={asked.preset}: there are no presets")
-    if asked.num_groups is None or asked.system_prompt_len is None:
-        missing = "--num-groups" if asked.num_groups is None else "--system-prompt-len"
-        raise ConfigError(f"the workload lacks {missing}; give it, or --workload NAME, or none of its flags")
+    said = _preset(asked.preset) if asked.preset is not None else {}
+    said |= {field.name: value for field in fields(Workload) if (value := getattr(asked, field.name, None)) is not None}
+    for name in ("num_groups", "system_prompt_len"):
+        if name not in said:
+            flag = name.replace("_", "-")
+            raise ConfigError(f"the workload lacks --{flag}; give it, or --workload NAME, or none of its flags")
+    name = Path(asked.preset).stem if asked.preset else ""
+    return Workload(name=name, **({"concurrency": endpoints} | said))
+
+
+def _preset(name: str) -> dict[str, int]:
+    """What a workload of the simulator says, by inference-perf's key names; lengths that are drawn by their mean."""
+    config = choose(name)
+    shared = config.data.shared_prefix
+    if shared is None:
+        raise ConfigError(f"--workload={name}: has no groups that share a prompt, so caches cannot be sized for it; "
+                          f"tierwise simulate --workload {name} runs it")  # fmt: skip
+    levels = [stage.concurrency_level for stage in config.load.stages if stage.concurrency_level]
     said = {
-        name: value
-        for name in ("num_prompts_per_group", "question_len", "output_len", "concurrency")
-        if (value := getattr(asked, name)) is not None
+        "num_groups": shared.groups,
+        "num_prompts_per_group": shared.prompts,
+        "system_prompt_len": _tokens(shared.system_prompt_len),
+        "question_len": _tokens(shared.question_len),
+        "output_len": _tokens(shared.output_len),
     }
-    return Workload(
-        num_groups=asked.num_groups,
-        system_prompt_len=asked.system_prompt_len,
-        **({"concurrency": endpoints} | said),
-    )
+    return said | ({"concurrency": max(levels)} if levels else {})
+
+
+def _tokens(length: int | Distribution) -> int:
+    return length if isinstance(length, int) else round(length.mean)

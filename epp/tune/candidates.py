@@ -121,8 +121,8 @@ def _others(engine: EngineKind, kinds: Collection[str], random: Random) -> Itera
     while misses < 1000:
         if affinities and random.random() < 0.25:
             yield _affinity(*affinities.pop(), peak)
-        drawn = Weights(*(random.choice(WEIGHTS) for _ in range(5)), no_hit=random.choice((0, 0, 1, 2)))
-        point = drawn.reduced()
+        drawn = [random.choice(WEIGHTS) for _ in range(5)]
+        point = Weights(*[*drawn, random.choice((0, 0, 1, 2))]).reduced()
         if point in seen or not (point.gpu_prefix or point.cpu_prefix):
             misses += 1
             continue

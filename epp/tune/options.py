@@ -34,8 +34,8 @@ class TuneOptions:
     """What a tier of each engine holds; None leaves it to the engine."""
     objective: Objective = Objective.MEAN_TTFT
     budget_s: float = 300.0
-    runs: int | None = None
-    """Of the search; None takes as many as fit into the budget."""
+    candidates: int | None = None
+    """How many are tried, whatever time it takes; None tries as many as the budget allows."""
     held_out: int = 10
     """Seeds that the search does not see."""
     seed: int = 1

@@ -41,6 +41,8 @@ class Found:
 
     standings: tuple[Standing, ...]
     runs: int
+    whole: bool
+    """Whether there was time for all rounds."""
 
     @property
     def best(self) -> Standing:
@@ -72,7 +74,7 @@ def affordable(runs: int) -> int:
 
 def search(names: Sequence[str], evaluate: Evaluate, first_seed: int) -> Found:
     """Find the best of ``names``, of which the first is the baseline."""
-    baseline, others = names[0], list(names[1:])
+    baseline, others, whole = names[0], list(names[1:]), True
     standings = {name: Standing(name) for name in names}
     alive, seed, runs, out = others, first_seed, 0, list[str]()
     for kept, new in rounds(len(others)):
@@ -81,13 +83,18 @@ def search(names: Sequence[str], evaluate: Evaluate, first_seed: int) -> Found:
         asked = [(name, each) for each in range(seed, seed + new) for name in (baseline, *alive)]
         values = evaluate(asked)
         runs += len(values)
-        for name, each in values:
-            if (baseline, each) in values:
+        for each in range(seed, seed + new):
+            if any((name, each) not in values for name in (baseline, *alive)):
+                continue  # the time ended: what only some have seen says nothing
+            for name in (baseline, *alive):
                 standings[name].ratios[each] = log(values[name, each] / values[baseline, each])
         seed += new
-        alive.sort(key=lambda name: (-len(standings[name].ratios), standings[name].ratio))
-        if len(values) < len(asked):
+        alive.sort(key=lambda name: standings[name].ratio)
+        whole = len(values) == len(asked)
+        if not whole:
             break
     ordered = [standings[name] for name in (*alive, *out)]
-    place = next((n for n, standing in enumerate(ordered) if standing.ratio >= 1.0 or not standing.ratios), len(ordered))
-    return Found((*ordered[:place], standings[baseline], *ordered[place:]), runs)
+    place = next(
+        (n for n, standing in enumerate(ordered) if standing.ratio >= 1.0 or not standing.ratios), len(ordered)
+    )
+    return Found((*ordered[:place], standings[baseline], *ordered[place:]), runs, whole)

@@ -17,6 +17,7 @@ from epp import cli
 from epp.scrape.error import ScrapeError
 from epp.shapes.hugging_face import read_model
 from epp.size.endpoint import MAX_PAGE_BYTES, Said, read_page
+from epp.size.flags import SIZE
 from epp.size.layout import layout_of
 
 RECORDED = Path(__file__).parents[2] / "data" / "vllm-0.32-kvengine-capacity.txt"
@@ -63,6 +64,22 @@ def test_json_has_every_number(capsys: pytest.CaptureFixture[str]) -> None:
     assert {advice["setting"] for advice in answer["advice"]} >= {"--gpu-memory-utilization", "cpu_bytes_to_use"}
 
 
+def test_a_workload_is_taken_by_name_and_flags_change_it(capsys: pytest.CaptureFixture[str]) -> None:
+    found = []
+    for words in (("--workload", "high-cache"), LOAD, ("--workload=high-cache", "--system-prompt-len=8000")):
+        assert run(*FLEET, *words, "--gpu-memory-utilization=0.65", "--output=json") == 0
+        found.append(json.loads(capsys.readouterr().out)["workload"])
+    by_name, typed, changed = found
+    assert by_name == typed | {"name": "high-cache"}
+    assert (changed["system_prompt_len"], changed["concurrency"], changed["lives_in"]) == (8000, 45, "gpu")
+
+
+@pytest.mark.parametrize("name", ["storage-30k", "storage-50k", "storage-70k", "ladder-16k", "low-cache"])
+def test_every_workload_of_groups_can_be_sized(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--model=llama-3.3-70b", "--gpu=h200", "--tensor-parallel-size=4", f"--workload={name}") == 0
+    assert f"Where the workload {name} will live" in capsys.readouterr().out
+
+
 def test_published_figures_are_printed_in_both_forms(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--seeds") == 0
     assert "653 is what they take at 320 KiB a token" in capsys.readouterr().out
@@ -78,6 +95,8 @@ def test_published_figures_are_printed_in_both_forms(capsys: pytest.CaptureFixtu
         (("--max-local-cpu-size=5", "--cpu-bytes-to-use=5GiB"), "give one of them"),
         ((*FLEET, "--num-groups=5"), "the workload lacks --system-prompt-len"),
         ((*FLEET, "--output-len=5"), "the workload lacks --num-groups"),
+        ((*FLEET, "--workload=nonsense"), "unknown workload 'nonsense'"),
+        ((*FLEET, "--workload=agents"), "has no groups that share a prompt"),
         (("--gpu-memory-utilization=1.2",), "must be a number from 0.01 to 1"),
         (("--gpu-memory-utilization=nan",), "must be a number"),
         (("--tensor-parallel-size=0",), "from 1 to 1024"),
@@ -211,7 +230,7 @@ def test_any_page_is_read_or_refused(page: bytes) -> None:
         assert value is None or value > 0
 
 
-ANY: tuple[Callable[[str], object], ...] = tuple(flag.read for flag in cli.SIZE)
+ANY: tuple[Callable[[str], object], ...] = tuple(flag.read for flag in SIZE)
 
 
 @given(text=st.text(max_size=20))

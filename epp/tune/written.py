@@ -1,0 +1,57 @@
+"""The files that come of it: the configuration, the same in a chart's values, and all that was tried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from epp.errors import ConfigError
+from epp.simulate.engines import EngineKind
+from epp.simulate.policies import CONFIG_BLOCK_TOKENS, Policy
+
+CONFIG, VALUES, OLDER_VALUES, TRIED = "picker.yaml", "values.yaml", "values-inferencepool.yaml", "tuning.json"
+_WHAT_CAPACITY = "CPU_BLOCKS"
+
+
+def configuration(policy: Policy, engine: EngineKind, said: str) -> str:
+    """``policy`` as a file to serve with; ``said`` is about where it comes from."""
+    blocks = max(1, engine.cpu_tokens // CONFIG_BLOCK_TOKENS)
+    head = "".join(f"# {line}\n" for line in said.splitlines())
+    if _WHAT_CAPACITY in policy.config:
+        head += (
+            f"# lruCapacityPerServer: {blocks:,} blocks of {CONFIG_BLOCK_TOKENS} tokens, what the simulated engines' "
+            f"CPU "
+            "tier holds.\n# Write what yours holds (tierwise size), or leave it out where endpoints say it "
+            "themselves.\n"
+        )
+    return head + policy.config.replace(_WHAT_CAPACITY, str(blocks))
+
+
+def values(config: str, *, older: bool = False) -> str:
+    """``config`` as the values of the llm-d router's charts; ``older``: of the inferencepool chart before them."""
+    inner = "".join(f"      {line}\n" if line else "\n" for line in config.splitlines())
+    if older:
+        keys = "inferenceExtension:\n  pluginsConfigFile: tuned.yaml\n  pluginsCustomConfig:\n    tuned.yaml: |\n"
+        return keys + inner
+    keys = "router:\n  epp:\n    pluginsConfigFile: tuned.yaml\n    pluginsCustomConfig:\n      tuned.yaml: |\n"
+    return keys + "".join(f"  {line}\n" if line else "\n" for line in inner.splitlines())
+
+
+def prepare(folder: Path) -> None:
+    """Make ``folder``, before there is anything to write. Raises: ConfigError where it cannot be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--output={folder}: cannot be made: {error.strerror}") from error
+
+
+def write(folder: Path, config: str, tried: object) -> None:
+    """All files, into a folder that is there. Raises: ConfigError where they cannot be written."""
+    try:
+        (folder / CONFIG).write_text(config)
+        (folder / VALUES).write_text(values(config))
+        (folder / OLDER_VALUES).write_text(values(config, older=True))
+        (folder / TRIED).write_bytes(msgspec.json.format(msgspec.json.encode(tried)) + b"\n")
+    except OSError as error:
+        raise ConfigError(f"--output={folder}: cannot be written: {error.strerror}") from error

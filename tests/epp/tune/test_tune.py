@@ -1,0 +1,206 @@
+"""Candidates, what is written, and the command on a workload that takes a moment."""
+
+from __future__ import annotations
+
+import json
+from math import nan
+from pathlib import Path
+
+import pytest
+import yaml
+
+from epp import cli
+from epp.config.build import plan_from
+from epp.config.kinds import known_kinds
+from epp.sim.preset import Preset
+from epp.simulate import engines
+from epp.simulate.figures import Figures
+from epp.simulate.policies import BY_NAME, plan_of
+from epp.tune.candidates import BASELINE, USUAL, Weights, candidates
+from epp.tune.gain import gain_of
+from epp.tune.options import Objective
+from epp.tune.tables import sentence
+from epp.tune.written import configuration, values
+
+ENGINE = engines.choose(engines.DEFAULT)
+WORKLOAD = """\
+load: {type: concurrent, stages: [{num_requests: 48, concurrency_level: 16}]}
+data:
+  type: shared_prefix
+  shared_prefix: {num_groups: 12, num_prompts_per_group: 4, system_prompt_len: 6000, question_len: 64, output_len: 32}
+"""
+
+
+@pytest.fixture(scope="module")
+def preset() -> Preset:
+    return ENGINE.preset()
+
+
+# Candidates.
+
+
+def test_the_baseline_comes_first_and_is_the_simulators_own(preset: Preset) -> None:
+    first, *others = candidates(40, ENGINE, set(known_kinds()), seed=1)
+    assert first.name == BASELINE == USUAL.name
+    ours, theirs = (plan_of(policy, preset, 1).profile for policy in (first, BY_NAME["tiered"]))
+    assert [(s.name, w) for s, w in ours.scorers] == [(s.name, w) for s, w in theirs.scorers]
+    assert len(others) == 40
+
+
+def test_every_candidate_is_a_configuration_without_warnings(preset: Preset) -> None:
+    found = candidates(120, ENGINE, set(known_kinds()), seed=3)
+    assert len({policy.name for policy in found}) == len({policy.config for policy in found}) == 121
+    for policy in found:
+        assert plan_of(policy, preset, 0).warnings == ()
+
+
+def test_a_seed_decides_what_is_tried() -> None:
+    drawn = [[p.name for p in candidates(60, ENGINE, set(known_kinds()), seed)] for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_weights_that_differ_by_a_factor_are_one() -> None:
+    assert Weights(4, 4, 2, 2).reduced() == Weights(2, 2, 1, 1)
+    found = [p.name for p in candidates(300, ENGINE, set(known_kinds()), seed=5)]
+    assert "4:4:2:2" not in found
+
+
+def test_costs_are_tried_where_there_is_such_a_scorer() -> None:
+    kinds = {"tier-cost-scorer", "tier-cost-producer", "tier-cost-picker"}
+    with_them = [p.name for p in candidates(3, ENGINE, kinds, seed=1)]
+    assert with_them[1] == "cost"
+    assert "cost" not in [p.name for p in candidates(3, ENGINE, set(), seed=1)]
+
+
+# What is written.
+
+
+def test_the_values_hold_the_configuration_and_that_loads(tmp_path: Path) -> None:
+    for policy in candidates(30, ENGINE, set(known_kinds()), seed=2):
+        text = configuration(policy, ENGINE, "Made for a test:\nnothing to expect.")
+        (tmp_path / "picker.yaml").write_text(text)
+        plan_from(tmp_path / "picker.yaml", None)
+        new, old = yaml.safe_load(values(text)), yaml.safe_load(values(text, older=True))
+        for chart in (new["router"]["epp"], old["inferenceExtension"]):
+            assert chart["pluginsConfigFile"] == "tuned.yaml"
+            assert yaml.safe_load(chart["pluginsCustomConfig"]["tuned.yaml"]) == yaml.safe_load(text)
+        assert "CPU_BLOCKS" not in text
+
+
+def test_the_capacity_is_the_engines_in_the_pickers_blocks() -> None:
+    text = configuration(USUAL.policy(), ENGINE, "")
+    (producer,) = [p for p in yaml.safe_load(text)["plugins"] if p.get("name") == "cpu-prefix-cache-producer"]
+    assert producer["parameters"]["lruCapacityPerServer"] == ENGINE.cpu_tokens // 16 == 41_000
+
+
+# What to expect.
+
+
+def figures(ttft_s: float, tokens_per_s: float = 1000.0) -> Figures:
+    return Figures(
+        requests=1, refused=0, duration_s=1, mean_ttft_s=ttft_s, p90_ttft_s=ttft_s, mean_e2e_s=1, p90_e2e_s=1, itl_s=0,
+        tokens_per_s=tokens_per_s, input_tokens_per_s=1, output_tokens_per_s=1, gpu_share=0, cpu_share=0,
+        prediction_error=nan,
+    )  # fmt: skip
+
+
+def test_a_gain_is_the_mean_of_changes_seed_by_seed() -> None:
+    base, ours = [figures(1.0), figures(10.0), figures(4.0)], [figures(0.5), figures(5.5), figures(1.8)]
+    gain = gain_of(Objective.MEAN_TTFT, (1, 2, 3), base, ours)
+    change = gain.changes["mean-ttft"]
+    assert change.change == pytest.approx((-0.5 - 0.45 - 0.55) / 3)
+    assert change.margin == pytest.approx(4.30 * 0.05 / 3**0.5, rel=1e-3)
+    assert gain.proven
+    assert "Expect mean TTFT -50.0%" in sentence(Objective.MEAN_TTFT, "w", 9, gain)
+
+
+def test_a_gain_within_its_interval_is_none() -> None:
+    base, ours = [figures(1.0), figures(1.0), figures(1.0)], [figures(0.5), figures(1.4), figures(0.9)]
+    gain = gain_of(Objective.MEAN_TTFT, (1, 2, 3), base, ours)
+    assert not gain.proven
+    assert "keep 2:2:1:1" in sentence(Objective.MEAN_TTFT, "w", 9, gain)
+
+
+def test_more_throughput_is_the_better_one() -> None:
+    base, ours = (
+        [figures(1, 100.0), figures(1, 200.0), figures(1, 50.0)],
+        [figures(1, 110.0), figures(1, 220.0), figures(1, 55.0)],
+    )
+    assert gain_of(Objective.THROUGHPUT, (1, 2, 3), base, ours).proven
+    assert not gain_of(Objective.THROUGHPUT, (1, 2, 3), ours, base).proven
+
+
+# The command.
+
+
+def tune(tmp_path: Path, *words: str) -> tuple[int, Path]:
+    (tmp_path / "small.yaml").write_text(WORKLOAD)
+    output = tmp_path / "tuned"
+    common = ("--workload", str(tmp_path / "small.yaml"), "--endpoints=4", "--gpu-tokens=65536", "--cpu-tokens=131072")
+    return cli.main(["tune", *common, f"--output={output}", *words]), output
+
+
+def test_a_search_repeats_itself_and_writes_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = []
+    for _ in range(2):
+        code, output = tune(tmp_path, "--candidates=6", "--held-out=4")
+        printed = capsys.readouterr().out
+        assert "--candidates=6 --seed=1" in printed
+        tried = json.loads((output / "tuning.json").read_text())
+        plan_from(output / "picker.yaml", None)
+        assert code == (0 if tried["gain"] and tried["gain"]["proven"] else 1)
+        del tried["seconds"]
+        told.append((tried, (output / "picker.yaml").read_text(), (output / "values.yaml").read_text()))
+    assert told[0] == told[1]
+    tried = told[0][0]
+    assert set(tried["standings"]) >= {"2:2:1:1"}
+    assert len(tried["standings"]) == 7
+    if tried["gain"]:
+        assert len(tried["gain"]["seeds"]) == 4
+        assert min(tried["gain"]["seeds"]) >= 1_000_000, "seeds that the search has not seen"
+
+
+def test_several_processes_find_the_same(tmp_path: Path) -> None:
+    found = []
+    for jobs in (1, 2):
+        _, output = tune(tmp_path, "--candidates=3", "--held-out=3", f"--jobs={jobs}")
+        found.append(json.loads((output / "tuning.json").read_text())["standings"])
+    assert found[0] == found[1]
+
+
+def test_a_budget_bounds_the_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, output = tune(tmp_path, "--budget=8s", "--held-out=3")
+    assert code in (0, 1)
+    tried = json.loads((output / "tuning.json").read_text())
+    assert tried["candidates"] >= 3
+    assert capsys.readouterr().out.count("\n") > 5
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--workload=nonsense",), "unknown workload 'nonsense'"),
+        (("--engine=nonsense",), "unknown engine 'nonsense'"),
+        (("--objective=joy",), "must be mean-ttft or"),
+        (("--candidates=2",), "from 3 to 400"),
+        (("--held-out=1",), "from 3 to 1000"),
+        (("--budget=soon",), "write it as 50ms"),
+        (("--endpoints=1",), "from 2 to 10000"),
+        (("--budget=1s", "--held-out=1000"), "raise --budget, or lower --held-out"),
+    ],
+)
+def test_what_cannot_be_tuned_is_one_sentence(
+    words: tuple[str, ...], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _ = tune(tmp_path, *words)
+    assert code == cli.USAGE_ERROR
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tuned").write_text("in the way")
+    code, _ = tune(tmp_path, "--candidates=3", "--held-out=3")
+    assert code == cli.USAGE_ERROR
+    assert "--output=" in capsys.readouterr().err
