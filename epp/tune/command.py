@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 
 import msgspec
@@ -113,7 +113,8 @@ def plan(options: TuneOptions, simulated: Simulations, began: float) -> int:
     "enough."""
     if options.candidates is not None:
         return options.candidates
-    simulated.run([(BASELINE, first_seed(options))], lambda: True)
+    first = first_seed(options)
+    simulated.run([(BASELINE, seed) for seed in range(first, first + max(2, options.jobs))], lambda: True)
     each_s, spent_s = simulated.each_s, time.monotonic() - began
     held_out_s = 2 * options.held_out * each_s
     count = min(affordable(int((options.budget_s - spent_s - held_out_s) * CARE / each_s)), MOST_CANDIDATES)
@@ -146,6 +147,10 @@ def look(options: TuneOptions, simulated: Simulations, names: Sequence[str], beg
     def may_begin() -> bool:
         return time_left(options, simulated, began, after=2 * options.held_out)
 
+    def room() -> float:
+        left_s = began + options.budget_s - time.monotonic()
+        return inf if options.candidates is not None else left_s * CARE / simulated.each_s - 2 * options.held_out
+
     with progress_on(console) as progress:
         task = progress.add_task(f"{len(names) - 1} candidates", total=runs_of(len(names) - 1))
 
@@ -155,7 +160,7 @@ def look(options: TuneOptions, simulated: Simulations, names: Sequence[str], beg
             simulated.run(left, may_begin, lambda _: progress.advance(task))
             return {one: cost(options.objective, simulated.done[one]) for one in asked if one in simulated.done}
 
-        return search(names, evaluate, first_seed(options))
+        return search(names, evaluate, first_seed(options), room)
 
 
 def measure(options: TuneOptions, simulated: Simulations, winner: str, began: float, console: Console) -> Gain:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil, exp, log
+from math import ceil, exp, inf, log
 
 KEPT = 3
 """One in so many goes on."""
@@ -50,18 +50,18 @@ class Found:
         return self.standings[0]
 
 
-def runs_of(count: int) -> int:
-    """Simulations that a search among ``count`` candidates takes, the baseline's own included."""
-    return sum((min(alive, count) + 1) * seeds for alive, seeds in rounds(count))
-
-
-def rounds(count: int) -> list[tuple[int, int]]:
-    """Candidates and new seeds of each round."""
-    planned, alive, seeds = [], count, 1
+def rounds(count: int, seeds: int = 1) -> list[tuple[int, int]]:
+    """Candidates and new seeds of each round, when ``count`` begin with so many seeds."""
+    planned, alive = [], count
     while alive > FINALISTS:
         planned.append((alive, seeds))
         alive, seeds = max(FINALISTS, ceil(alive / KEPT)), seeds * 2
     return [*planned, (alive, seeds)] if alive else []
+
+
+def runs_of(count: int, seeds: int = 1) -> int:
+    """Simulations that those rounds take, the baseline's own included."""
+    return sum((alive + 1) * each for alive, each in rounds(count, seeds))
 
 
 def affordable(runs: int) -> int:
@@ -72,14 +72,20 @@ def affordable(runs: int) -> int:
     return count
 
 
-def search(names: Sequence[str], evaluate: Evaluate, first_seed: int) -> Found:
-    """Find the best of ``names``, of which the first is the baseline."""
+def search(names: Sequence[str], evaluate: Evaluate, first_seed: int, room: Callable[[], float] = lambda: inf) -> Found:
+    """Find the best of ``names``, of which the first is the baseline.
+
+    ``room``: simulations that there is still time for. Where the rounds that are left take more, fewer go on.
+    """
     baseline, others, whole = names[0], list(names[1:]), True
     standings = {name: Standing(name) for name in names}
     alive, seed, runs, out = others, first_seed, 0, list[str]()
     for kept, new in rounds(len(others)):
-        out = [*sorted(alive[kept:], key=lambda name: standings[name].ratio), *out]
-        alive = alive[:kept]
+        fitting = kept = min(kept, len(alive))
+        while runs and fitting > 1 and runs_of(fitting, new) > room():
+            fitting -= 1
+        whole = whole and fitting == kept
+        out, alive = [*alive[fitting:], *out], alive[:fitting]
         asked = [(name, each) for each in range(seed, seed + new) for name in (baseline, *alive)]
         values = evaluate(asked)
         runs += len(values)
@@ -90,11 +96,10 @@ def search(names: Sequence[str], evaluate: Evaluate, first_seed: int) -> Found:
                 standings[name].ratios[each] = log(values[name, each] / values[baseline, each])
         seed += new
         alive.sort(key=lambda name: standings[name].ratio)
-        whole = len(values) == len(asked)
-        if not whole:
+        if len(values) < len(asked):
+            whole = False
             break
     ordered = [standings[name] for name in (*alive, *out)]
-    place = next(
-        (n for n, standing in enumerate(ordered) if standing.ratio >= 1.0 or not standing.ratios), len(ordered)
-    )
+    worse = (n for n, standing in enumerate(ordered) if standing.ratio >= 1.0 or not standing.ratios)
+    place = next(worse, len(ordered))
     return Found((*ordered[:place], standings[baseline], *ordered[place:]), runs, whole)

@@ -66,6 +66,7 @@ def test_every_candidate_of_a_round_runs_on_the_seeds_of_the_baseline() -> None:
 def test_few_candidates_see_many_seeds_and_many_see_few() -> None:
     assert rounds(27) == [(27, 1), (9, 2), (3, 4)]
     assert rounds(3) == [(3, 1)]
+    assert rounds(9, 2) == [(9, 2), (3, 4)]
     assert runs_of(27) == 28 + 20 + 16
 
 
@@ -95,3 +96,15 @@ def test_a_baseline_that_nothing_beats_is_the_best() -> None:
     names = ["usual", "worse", "worst"]
     found = search(names, Bench({"usual": 1.0, "worse": 1.1, "worst": 2.0}), first_seed=1)
     assert [s.name for s in found.standings] == names
+
+
+@given(count=st.integers(4, 60), room=st.integers(0, 200))
+def test_where_time_gets_short_fewer_go_on_and_the_best_is_among_them(count: int, room: int) -> None:
+    names = [f"c{n}" for n in range(count + 1)]
+    bench = Bench(worths(count + 1, 2))
+    first = count + 1
+    found = search(names, bench, first_seed=1, room=lambda: first + room - len(bench.asked))
+    assert found.best.name == "c2"
+    assert found.whole == (room >= runs_of(count) - first)
+    last = max(2 * seeds for _, seeds in rounds(count))  # a last round of one candidate and the baseline
+    assert found.runs <= max(first + room, 0) + 2 * last * len(rounds(count))
