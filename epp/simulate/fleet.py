@@ -26,7 +26,7 @@ from epp.sim.job import NO_HITS, Finished, Hits, Job, RefusedError, Started
 from epp.sim.preset import Preset
 from epp.simulate.arrivals import Source
 from epp.simulate.prompts import Ask, Prompts
-from epp.simulate.scraped import ScrapedEngine, Scraping
+from epp.simulate.scraped import Rounds, ScrapedEngine, Scraping
 from scorers.base import Prompt, Request, Tier
 
 IDENTITY = b"simulated"
@@ -104,6 +104,7 @@ class Fleet:
         random = Random(seed)
         phases = [random.random() * scraping.interval_s for _ in self.engines]
         self._scraped = [ScrapedEngine(engine, scraping, p) for engine, p in zip(self.engines, phases, strict=True)]
+        self._rounds = Rounds(scraping, phases)
         self._seen = [-1.0] * len(self.engines)  # when the scrape began that the pool has
         self._due: list[float | None] = [None] * len(self.engines)
         self._heap: list[tuple[float, int, int, int | Ask | tuple[Record, Job]]] = []
@@ -237,8 +238,8 @@ class Fleet:
     def _observe(self) -> None:
         """Tell the pool of the scrapes since the last decision."""
         pool = self.core.pool
-        for n, scraped in enumerate(self._scraped):
-            scrape = scraped.visible(self.now)
+        for n in self._rounds.since_last(self.now):
+            scrape = self._scraped[n].visible(self.now)
             if scrape.began_at > self._seen[n]:
                 self._seen[n] = scrape.began_at
                 pool.observe(self._slots[n], scrape.metrics, scrape.began_at)

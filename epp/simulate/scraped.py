@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, inf
 
@@ -37,11 +39,11 @@ class ScrapedEngine:
     """
 
     def __init__(self, engine: Engine, scraping: Scraping, phase_s: float) -> None:
-        """Scrapes begin at ``phase_s``, and at every interval from there."""
+        """Scrapes begin at 0, at ``phase_s``, and at every interval from there."""
         self._engine = engine
         self._scraping = scraping
         self._phase_s = phase_s
-        self._older = self._last = Scrape(-inf, EngineMetrics())
+        self._older = self._last = Scrape(0.0, metrics_of(engine, tells_tiers=scraping.tells_tiers))
 
     def before(self, now: float) -> None:
         """The engine changes at ``now``: what was scraped before is fixed."""
@@ -64,6 +66,28 @@ class ScrapedEngine:
                 self._last,
                 Scrape(at, metrics_of(self._engine, tells_tiers=self._scraping.tells_tiers)),
             )
+
+
+class Rounds:
+    """Whose scrape the picker has read since it last looked: few of many, where decisions are close together."""
+
+    def __init__(self, scraping: Scraping, phases_s: Sequence[float]) -> None:
+        self._scraping = scraping
+        self._order = sorted(range(len(phases_s)), key=phases_s.__getitem__)
+        self._phases_s = [phases_s[n] for n in self._order]
+        self._until = -inf
+
+    def since_last(self, now: float) -> Sequence[int]:
+        """Positions of those with a new scrape, and perhaps of some without."""
+        interval_s = self._scraping.interval_s
+        since, self._until = self._until, now - self._scraping.lag_s
+        if self._until - since >= interval_s:
+            return self._order
+        begin = bisect_left(self._phases_s, since % interval_s)
+        end = bisect_right(self._phases_s, self._until % interval_s)
+        if since % interval_s <= self._until % interval_s:
+            return self._order[begin:end]
+        return self._order[begin:] + self._order[:end]
 
 
 def metrics_of(engine: Engine, *, tells_tiers: bool) -> EngineMetrics:
