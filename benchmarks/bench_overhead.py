@@ -38,6 +38,7 @@ from benchmarks.interval import Interval, shift_interval
 from benchmarks.kvengine_transfer import transfer
 from benchmarks.machine import machine
 from benchmarks.two_pass import CPU_ENVIRONMENT
+from tests.vllm.engine import series
 from tests.vllm.model import Shape, make_model
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def measured(model: Path, pairs: int, until_s: float) -> Pairs:
         say(done, pairs)
     print(file=sys.stderr)
     hits = sum(m.value for m in tested.llm.get_metrics() if m.name == "vllm:external_prefix_cache_hits")
-    (stored,) = (m.value for m in tested.llm.get_metrics() if m.name == "kvengine:stored_tokens")
+    stored = series("kvengine:stored_tokens_total")
     for engine in (plain, tested):
         engine.llm.llm_engine.engine_core.shutdown()
     if hits or not stored:

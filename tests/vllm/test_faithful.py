@@ -212,6 +212,7 @@ def three_of_a_kind(tested: Engine) -> dict[str, Tokens]:
     tested.begin("third", prompt)
     tested.step(lambda _: series("kvengine:waits_total") == waiting + 2, answers)
     assert tested.ask("kv_held") == [1], "there is one load"
+    assert series("kvengine:open_jobs", direction="load") == 1
     assert not answers
     return answers
 
@@ -229,6 +230,8 @@ def test_what_several_wait_for_is_loaded_once_and_the_others_find_it_on_the_devi
     assert list(answers.values()) == expected["single"] * 3
     tested.settle()
     assert load_jobs() == loads + 1
+    assert load_jobs() == series("kvengine:job_seconds_count", direction="load")
+    assert series("kvengine:open_jobs", direction="load") == 0
     assert hits(tested) - before == ONE
     assert tested.metric("vllm:prefix_cache_hits") - on_device >= 2 * ONE
     assert series("kvengine:waits_given_up_total") == gave_up

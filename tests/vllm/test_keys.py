@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from vllm import SamplingParams
 from vllm.lora.request import LoRARequest
+from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.request import Request
@@ -22,12 +23,18 @@ SHAPE = Geometry(
 )  # fmt: skip
 
 
-def keys(shape: Geometry = SHAPE, *, cache_salt: str | None = None, lora: int | None = None) -> list[ChunkKey]:
+def keys(
+    shape: Geometry = SHAPE, *, cache_salt: str | None = None, lora: int | None = None, image: str | None = None
+) -> list[ChunkKey]:
     init_none_hash(sha256)
+    place = PlaceholderRange(offset=3, length=20)
+    images = (
+        [MultiModalFeatureSpec(data=None, modality="image", identifier=image, mm_position=place)] if image else None
+    )
     request = Request(
         "r", list(range(100)), SamplingParams(max_tokens=1), None, cache_salt=cache_salt,
         lora_request=LoRARequest(f"lora-{lora}", lora, f"/lora/{lora}") if lora else None,
-        block_hasher=get_request_block_hasher(16, sha256),
+        mm_features=images, block_hasher=get_request_block_hasher(16, sha256),
     )  # fmt: skip
     return Scheduler(shape, Settings())._chunks(Known(request), 3)
 
@@ -38,7 +45,7 @@ def test_equal_requests_have_equal_keys_and_every_chunk_its_own() -> None:
     assert keys(cache_salt="a") == keys(cache_salt="a")
 
 
-def test_salts_adapters_and_models_share_no_chunk() -> None:
+def test_salts_adapters_images_and_models_share_no_chunk() -> None:
     different = [
         keys(),
         keys(cache_salt="a"),
@@ -46,6 +53,8 @@ def test_salts_adapters_and_models_share_no_chunk() -> None:
         keys(lora=1),
         keys(lora=2),
         keys(cache_salt="a", lora=1),
+        keys(image="cat"),
+        keys(image="dog"),
         keys(replace(SHAPE, salt=b"model--b")),
     ]
     every = [key for several in different for key in several]

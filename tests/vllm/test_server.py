@@ -1,6 +1,6 @@
 """``vllm serve``, turned on as LMCache is: what it says, its adapters, and what is left when it is killed.
 
-The first server loses its engine's process only; of the second one, which keeps nothing, everything is killed at once.
+The first server loses its engine's process only; of the second one everything is killed at once.
 """
 
 from __future__ import annotations
@@ -153,19 +153,18 @@ def test_a_server_whose_engine_is_killed_ends_and_leaves_nothing(served: Server,
 
 
 def test_the_next_one_starts_as_if_there_had_been_none(model: Path, expected: Expected, before: set[str]) -> None:
-    """With a buffer in which nothing is kept; it is killed, all of it at once, in the middle of its work."""
-    staging = {"KVENGINE_LOCAL_CPU": "false", "KVENGINE_NUM_CPU_BLOCKS": "80"}
-    with server(model, {"kv_load_failure_policy": "fail"}, staging) as second:
+    """As a producer; it is killed, all of it at once, in the middle of its work."""
+    transfer = {"kv_role": "kv_producer", "kv_load_failure_policy": "fail"}
+    with server(model, transfer, {"KVENGINE_NUM_CPU_BLOCKS": "80"}) as second:
         for _ in range(2):
             for name in ("few", "single"):
                 scenario = SCENARIOS[name]
                 assert second.generate(scenario.prompts, scenario.max_tokens) == expected[name], name
             second.settle()
             second.reset(external=False)
-        assert "80 blocks of 32 tokens" in second.log(), "the buffer"
-        for what in ("stored", "lookup_hit"):
-            assert second.series(f"kvengine:{what}_tokens_total") == 0, what
-        assert second.series("kvengine:tier_store_after", tier="cpu") == 0, "nothing enters"
+        assert "80 blocks of 32 tokens" in second.log()
+        assert second.series("kvengine:stored_tokens_total") >= 4 * 512
+        assert second.series("kvengine:lookup_hit_tokens_total") == 0, "a producer loads nothing"
         (warning,) = (line for line in second.said if "kv_load_failure_policy" in line and "WARNING" in line)
         assert "kv_load_failure_policy fail: a load that fails fails its request; recompute computes it" in warning
         work = threading.Thread(target=unanswered, args=(second,))
