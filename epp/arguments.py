@@ -139,11 +139,13 @@ def check_options(given: Given, flags: Sequence[Flag]) -> CheckOptions:
 def sim_options(given: Given, flags: Sequence[Flag]) -> SimOptions:
     """The options of ``tierwise sim``. Raises: ConfigError when the ports do not exist."""
     options = _set(SimOptions(), given, flags)
-    last = options.port + options.endpoints - 1
-    if options.port and last > 65535:
-        raise ConfigError(
-            f"--port={options.port} with --endpoints={options.endpoints} ends at port {last}, beyond 65535"
-        )
+    ports = {"port": options.port, "kv-events-port": options.kv_events_port, "kv-replay-port": options.kv_replay_port}
+    for name, port in ports.items():
+        last = (port or 0) + options.endpoints - 1
+        if port and last > 65535:
+            raise ConfigError(f"--{name}={port} with --endpoints={options.endpoints} ends at port {last}, beyond 65535")
+    if options.kv_replay_port is not None and options.kv_events_port is None:
+        raise ConfigError("--kv-replay-port: there are no events without --kv-events-port; write both")
     return options
 
 

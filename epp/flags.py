@@ -284,6 +284,14 @@ SIM: tuple[Flag, ...] = _group(
         "model and hardware: demo, qwen3-32b-tp2-h100, llama-3.1-8b-l4 (default demo)",
         "NAME",
     ),
+    Flag(
+        "kv-events-port",
+        values.port,
+        "kv_events_port",
+        "publish KV events over ZeroMQ as vLLM does; the first server's port, the others follow (default: none are)",
+        "PORT",
+    ),
+    Flag("kv-replay-port", values.port, "kv_replay_port", "where they can be asked for again, likewise", "PORT"),
     _VERBOSITY,
 )
 

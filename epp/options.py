@@ -255,6 +255,10 @@ class SimOptions:
     host: str = "127.0.0.1"
     preset: str | None = None
     """None for the simulator's own default."""
+    kv_events_port: int | None = None
+    """The first one's for its KV events; None publishes none."""
+    kv_replay_port: int | None = None
+    """The first one's for events asked for again."""
     log: LogOptions = LogOptions()
 
 

@@ -12,7 +12,7 @@ from epp.decision import Outcome, RequestHead
 from epp.errors import EppError
 from epp.request import REQUEST_ID
 from epp.scheduler import Schedule
-from scorers.base import Candidate, Request
+from scorers.base import Candidate, Mode, Request
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +84,16 @@ def tokens_by_tier(request: Request, candidate: Candidate) -> dict[str, int]:
         tier = cached.tier.value
         by_tier[tier] = max(by_tier.get(tier, 0), cached.tokens.get(candidate.slot, 0))
     return by_tier
+
+
+def modes_by_tier(request: Request, candidate: Candidate) -> dict[str, str]:
+    """How what ``tokens_by_tier`` says is known: the best way that anybody knows it."""
+    order = list(Mode)
+    by_tier: dict[str, Mode] = {}
+    for cached in request.cached.values():
+        mode, tier = cached.modes.get(candidate.slot, Mode.APPROXIMATE), cached.tier.value
+        by_tier[tier] = min(by_tier.get(tier, mode), mode, key=order.index)
+    return {tier: mode.value for tier, mode in by_tier.items()}
 
 
 def bounded(name: str) -> str:

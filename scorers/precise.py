@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+from typing_extensions import override
 
 from scorers.base import CachedPrefix, Candidate, Mode, Producer, Request, Scorer, Slot, Tier
 from scorers.precise_cache import PreciseCache, token_prompts
@@ -15,6 +16,16 @@ from scorers.prefix import ApproxPrefixParameters, ApproxPrefixProducer, PrefixS
 
 GUESSED = (Tier.GPU, Tier.CPU)
 """Tiers for which something is known without events."""
+
+
+class Guess(ApproxPrefixProducer):
+    """What stands in where an endpoint is not known precisely."""
+
+    @property
+    @override
+    def knows_capacity(self) -> bool:
+        """Nobody need be told that it may be empty: it was not asked for."""
+        return True
 
 
 class PrecisePrefixProducer(Producer[PreciseParameters]):
@@ -36,9 +47,7 @@ class PrecisePrefixProducer(Producer[PreciseParameters]):
         super().__init__(parameters, name)
         self.source: PreciseCache | None = None
         """Set by whoever follows the engines."""
-        self.fallbacks = tuple(
-            [ApproxPrefixProducer(ApproxPrefixParameters(tier=tier), self.name_of(tier)) for tier in GUESSED]
-        )
+        self.fallbacks = tuple([Guess(ApproxPrefixParameters(tier=tier), self.name_of(tier)) for tier in GUESSED])
         """To be served by the prefix cache."""
         weights = self.parameters.indexer_config.weights
         self._by_worth = sorted(weights.items(), key=lambda item: -item[1])

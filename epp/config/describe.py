@@ -7,6 +7,7 @@ from typing import Any
 
 from epp.config.profiles import Wiring
 from scorers.base import Candidate, Plugin, Producer, Slot, Tier
+from scorers.precise import PrecisePrefixProducer
 from scorers.prefix import ApproxPrefixProducer, PrefixScorer
 
 _SILENT = Candidate(slot=Slot(0), address="")
@@ -16,7 +17,7 @@ _SILENT = Candidate(slot=Slot(0), address="")
 def describe(wiring: Wiring, producers: Sequence[Producer[Any]]) -> Iterator[str]:
     """One line for each instance, in the order in which a request meets them."""
     for producer in producers:
-        about = f": {_capacity(producer)}" if isinstance(producer, ApproxPrefixProducer) else ""
+        about = f": {_capacity(producer)}" if isinstance(producer, ApproxPrefixProducer) else _following(producer)
         yield f"producer {_title(producer)}{about}"
     for narrower in wiring.filters:
         yield f"filter {_title(narrower)}"
@@ -25,6 +26,17 @@ def describe(wiring: Wiring, producers: Sequence[Producer[Any]]) -> Iterator[str
         yield f"scorer {_title(scorer)}: weight {weight:g}" + (f", reads {source}" if source else "")
     picks = getattr(wiring.picker.parameters, "max_num_of_endpoints", None)
     yield f"picker {_title(wiring.picker)}" + (f": {picks} endpoint{'s' * (picks > 1)} a decision" if picks else "")
+
+
+def _following(producer: Producer[Any]) -> str:
+    if not isinstance(producer, PrecisePrefixProducer):
+        return ""
+    events = producer.parameters.kv_events_config
+    where = events.pod_discovery_config
+    if events.zmq_endpoint:
+        return f": KV events of publishers that connect to {events.zmq_endpoint}"
+    replays = where.replay_socket_port or where.replay_socket_port_offset is not None
+    return ": KV events of every endpoint" + ("" if replays else ", no port for replays but what labels say")
 
 
 def _capacity(producer: ApproxPrefixProducer) -> str:

@@ -13,6 +13,8 @@ from epp.pool import Pool
 from epp.scrape.state import ScrapeState
 from epp.seat import EngineMetrics
 from scorers.base import Candidate
+from scorers.precise_cache import Told
+from scorers.precise_index import TIERS
 from scorers.prefix_cache import PrefixCache
 
 
@@ -31,6 +33,17 @@ class Held(msgspec.Struct, frozen=True):
     used_tokens: int
 
 
+class FromEvents(msgspec.Struct, frozen=True):
+    """What an engine's KV events say."""
+
+    state: str
+    """``known``, or why it is not."""
+    tokens: Mapping[str, int]
+    """Held by tier."""
+    gaps: int
+    publisher_restarts: int
+
+
 class EndpointState(msgspec.Struct, frozen=True):
     """One endpoint. ``in_flight`` and its tokens are exact."""
 
@@ -47,6 +60,8 @@ class EndpointState(msgspec.Struct, frozen=True):
     """By producer, with its tier: ``cpu-prefix-cache-producer (cpu)``."""
     scrape: ScrapeState | None
     """None where nothing reads the engines' metrics."""
+    kv_events: FromEvents | None = None
+    """None where nobody follows the engines' events."""
 
 
 class PoolState(msgspec.Struct, frozen=True):
@@ -64,11 +79,13 @@ def pool_state(
 ) -> PoolState:
     """A snapshot."""
     read = scrapes() if scrapes is not None else {}
-    endpoints = [_endpoint(pool, c, plan.prefix_cache, read.get(c.address)) for c in pool.candidates()]
+    endpoints = [_endpoint(pool, c, plan, read.get(c.address)) for c in pool.candidates()]
     return PoolState(pool.name, len(ledger), tuple(endpoints))
 
 
-def _endpoint(pool: Pool, candidate: Candidate, cache: PrefixCache | None, scrape: ScrapeState | None) -> EndpointState:
+def _endpoint(pool: Pool, candidate: Candidate, plan: Plan, scrape: ScrapeState | None) -> EndpointState:
+    cache, precise = plan.prefix_cache, plan.precise
+    told = precise.source.told(candidate.slot) if precise is not None and precise.source is not None else None
     return EndpointState(
         address=candidate.address,
         name=candidate.name,
@@ -79,8 +96,14 @@ def _endpoint(pool: Pool, candidate: Candidate, cache: PrefixCache | None, scrap
         decision=Load(candidate.waiting, candidate.running, candidate.kv_usage),
         engine=pool.engine(candidate.address) or EngineMetrics(),
         index={} if cache is None else _held(cache, candidate),
+        kv_events=None if told is None else _from_events(told),
         scrape=scrape,
     )
+
+
+def _from_events(told: Told) -> FromEvents:
+    tokens = {tier.value: held for tier, held in zip(TIERS, told.tokens, strict=True)}
+    return FromEvents(told.why or "known", tokens, told.gaps, told.restarts)
 
 
 def _held(cache: PrefixCache, candidate: Candidate) -> dict[str, Held]:

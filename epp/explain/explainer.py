@@ -13,7 +13,7 @@ from epp.errors import EppError, NoEndpoints
 from epp.explain.explanation import MAX_NAME, Asked, Considered, Explanation, FilterVerdict, Part, Refusal, why
 from epp.explain.trial import Trial, rehearse, undrawn
 from epp.pool import Pool
-from epp.story import tokens_by_tier
+from epp.story import modes_by_tier, tokens_by_tier
 from scorers.base import Candidate, Request
 from scorers.pickers import MaxScorePicker
 
@@ -132,6 +132,7 @@ def considered(
         dropped_by=dropped_by,
         tokens={name: cached.tokens.get(candidate.slot, 0) for name, cached in request.cached.items()},
         tokens_by_tier=tokens_by_tier(request, candidate),
+        modes_by_tier=modes_by_tier(request, candidate),
         scores=scores or {},
         total=total,
         pick=pick,

@@ -56,6 +56,8 @@ class Considered(msgspec.Struct, frozen=True):
     tokens: Mapping[str, int] = {}
     """Held of the prompt, by producer."""
     tokens_by_tier: Mapping[str, int] = {}
+    modes_by_tier: Mapping[str, str] = {}
+    """How those are known: precise, horizon or approximate."""
     scores: Mapping[str, Part] = {}
     total: float | None = None
     pick: int | None = None

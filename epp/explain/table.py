@@ -87,7 +87,7 @@ def _listed(rows: tuple[Considered, ...]) -> Iterator[Text]:
         loads = zip(_LOADS, (row.waiting, row.running, f"{row.kv_usage:.0%}", row.in_flight), strict=True)
         yield Text("    " + ", ".join(f"{title} {load}" for title, load in loads))
         if row.tokens_by_tier:
-            yield Text("    tokens: " + ", ".join(f"{tier} {held:,}" for tier, held in row.tokens_by_tier.items()))
+            yield Text("    tokens: " + ", ".join(_held(row, tier) for tier in row.tokens_by_tier))
         scores = [(n, f"{p.value:.3f} × {p.weight:g} = {p.product:.3f}") for n, p in row.scores.items()]
         yield from _columns(scores)
 
@@ -139,7 +139,9 @@ def _cells(row: Considered, tiers: list[str], scorers: list[str]) -> Iterator[st
     yield _place(row)
     yield escape(row.address) + _stale(row)
     yield from (f"{row.waiting}", f"{row.running}", f"{row.kv_usage:.0%}", f"{row.in_flight}")
-    yield from (f"{row.tokens_by_tier.get(tier, 0):,}" for tier in tiers)
+    for tier in tiers:
+        mode = row.modes_by_tier.get(tier, "approximate")
+        yield f"{row.tokens_by_tier.get(tier, 0):,}" + ("" if mode == "approximate" else f" {mode[0]}")
     for name in scorers:
         part = row.scores.get(name)
         yield "" if part is None else f"{part.value:.3f}"
@@ -156,3 +158,9 @@ def _stale(row: Considered) -> str:
 
 def _style(row: Considered) -> str:
     return "bold" if row.pick == 1 else "dim" if row.dropped_by else ""
+
+
+def _held(row: Considered, tier: str) -> str:
+    """Tokens in one tier, and how that is known where it is better than a guess."""
+    mode = row.modes_by_tier.get(tier, "approximate")
+    return f"{tier} {row.tokens_by_tier[tier]:,}" + ("" if mode == "approximate" else f" ({mode})")

@@ -7,6 +7,7 @@ import signal
 import sys
 
 import msgspec
+from zmq import POLLIN
 
 from epp.kvevents.orders import LENGTH_BYTES, Command, Report, Start, framed
 from epp.kvevents.subscriber import Subscriber
@@ -58,7 +59,7 @@ def run(commands_in: int, orders_out: int) -> None:
     if not isinstance(start, Start):
         raise TypeError(f"the first command is {start!r}")
     subscriber = Subscriber(start, send)
-    subscriber.poller.register(commands_in, 1)
+    subscriber.watching.poller.register(commands_in, POLLIN)
     for command in rest:
         subscriber.command(command)
     while True:

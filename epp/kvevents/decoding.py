@@ -154,7 +154,7 @@ def _event(raw: msgspec.Raw) -> Event | None:
             continue
     said = msgspec.msgpack.decode(raw)
     kind = said.get("type") if isinstance(said, dict) else said[0] if isinstance(said, list) and said else None
-    if kind in _KNOWN or not isinstance(kind, str):
+    if not isinstance(kind, str) or kind in _KNOWN:
         raise msgspec.DecodeError(f"not an event: {str(said)[:80]}")
     return None
 

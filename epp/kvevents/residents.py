@@ -14,7 +14,6 @@ Cost: one dictionary entry, about 140 bytes, for a block in however many tiers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from epp.kvevents.block_data import Malformed, salt_and_data
 from epp.kvevents.columns import COUNTS_AT, DEPTH, DEPTH_BITS, MOST_DEPTH, RUN, TIERS, Column, Columns
@@ -22,22 +21,15 @@ from epp.kvevents.decoding import REMOVED, STORED, Event, Hash, Stored, hash_of
 from epp.kvevents.run import Place, Run
 from epp.kvevents.runs import Runs
 from epp.kvevents.tally import Tally
+from epp.kvevents.waiting import Waiting, WaitingBlocks
 from epp.parsers.identity import TOKENS, identity
 
 KINDS = frozenset((None, "full_attention", "mla_attention", "sink_full_attention"))
 """Of cache groups: those whose blocks are found by their whole prefix."""
 MOST_BLOCKS = 4_000_000
 """Of one endpoint: 64 million tokens in blocks of 16."""
-MOST_WAITING = 200_000
-"""Blocks of one endpoint that wait for what they build upon, or are known by name only."""
-
-
-class Waiting(NamedTuple):
-    """Blocks whose tokens are known, and what they build upon is not."""
-
-    hashes: list[int]
-    data: bytes
-    block_tokens: int
+MOST_NAMELESS = 200_000
+"""Blocks of one endpoint that are known by name only."""
 
 
 class Residents:
@@ -62,8 +54,7 @@ class Residents:
     def _reset(self) -> None:
         self._tables: dict[int, dict[int, int]] = {}  # by tokens to a block, then by hash: counts and place
         self._nameless: dict[int, int] = {}  # by hash: counts of what came without tokens, and is in no table
-        self._waiting: dict[int, list[Waiting]] = {}  # by hash of what they build upon
-        self._waiting_blocks = 0
+        self._waiting = WaitingBlocks()
         self._columns = Columns()
         self._masks = self._columns.masks
         self._ignored: set[int] = set()  # cache groups
@@ -128,9 +119,9 @@ class Residents:
         found = self._find(size, parent)
         if found is not None:
             self._place(size, hashes, data, *found, column)
-        elif self._may_wait(count):
-            self._waiting.setdefault(parent, []).append(Waiting(hashes, data, size))
-            self._waiting_blocks += count
+        elif not self._waiting.add(parent, Waiting(hashes, data, size), self._is_here):
+            self._tally.over_limit += count
+        else:
             table = self._tables.setdefault(size, {})
             for each in hashes:
                 self._add(size, table, each, table.get(each) or self._nameless.pop(each, 0), column)
@@ -144,7 +135,7 @@ class Residents:
                     self._add(size, table, each, value, column)
                     break
             else:
-                if len(self._nameless) < MOST_WAITING:
+                if len(self._nameless) < MOST_NAMELESS:
                     self._nameless[each] = column.more(self._nameless.get(each, 0))
                 else:
                     self._tally.over_limit += 1
@@ -202,8 +193,7 @@ class Residents:
 
     def _follow(self, parent: int) -> None:
         """Place what waited for ``parent``, and what waited for that."""
-        for waiting in self._waiting.pop(parent, ()):
-            self._waiting_blocks -= len(waiting.hashes)
+        for waiting in self._waiting.pop(parent):
             found = self._find(waiting.block_tokens, parent)
             if found is not None:
                 self._place(waiting.block_tokens, waiting.hashes, waiting.data, *found, None)
@@ -221,23 +211,8 @@ class Residents:
                 return self._runs.lay(self._runs.root(size, name), -1, data)[-1].run, blocks - 1
         return None
 
-    def _may_wait(self, count: int) -> bool:
-        if self._waiting_blocks + count > MOST_WAITING:
-            self._sweep()
-        if self._waiting_blocks + count <= MOST_WAITING:
-            return True
-        self._tally.over_limit += count
-        return False
-
-    def _sweep(self) -> None:
-        """Let go what waits and has been removed meanwhile."""
-        for parent, several in list(self._waiting.items()):
-            kept = [each for each in several if not self._tables[each.block_tokens].keys().isdisjoint(each.hashes)]
-            self._waiting_blocks -= sum([len(each.hashes) for each in several]) - sum([len(e.hashes) for e in kept])
-            if kept:
-                self._waiting[parent] = kept
-            else:
-                del self._waiting[parent]
+    def _is_here(self, waiting: Waiting) -> bool:
+        return not self._tables[waiting.block_tokens].keys().isdisjoint(waiting.hashes)
 
     # Removals
 

@@ -13,17 +13,15 @@ it is contiguous; blocks behind a hole are remembered (``loose``) and count when
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Any
 
 from epp.kvevents.orders import Add, Drop, Grow, Hold, Order, Split
 from epp.kvevents.run import BYTES_PER_TOKEN, Place, Run, common
+from epp.kvevents.tips import Tips
 from scorers.identity import PrefixHasher, digests
 
 LONGEST_RUN = 4096
 """Blocks: a run grows by copying."""
-TIPS = 4096
-"""Ends of runs whose hash is kept, 640 bytes each: what grows block by block need not be hashed from its start."""
 
 
 class Runs:
@@ -42,7 +40,7 @@ class Runs:
         self._free: list[int] = []
         self._orders: list[Order] = []
         self._changed: dict[tuple[int, int], Run] = {}  # by number and holder
-        self._tips: OrderedDict[int, tuple[int, Any]] = OrderedDict()
+        self._tips = Tips()
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -123,7 +121,7 @@ class Runs:
             if not siblings:
                 above.children = None
             self._orders.append(Drop(run.number))
-            self._tips.pop(run.number, None)
+            self._tips.drop(run)
             self.distinct_blocks -= run.blocks
             if not run.named:
                 self._reuse(run)
@@ -206,20 +204,14 @@ class Runs:
             run.children[data[:step]] = child
             self._orders.append(Add(child.number, run.number, run.block_tokens, new))
             run = child
-        self._tips[run.number] = (run.start + run.blocks, state)
-        self._tips.move_to_end(run.number)
-        if len(self._tips) > TIPS:
-            self._tips.popitem(last=False)
+        self._tips.put(run, state)
         return Place(run, depth, blocks)
 
     def _state(self, run: Run) -> Any:
         """The hash of everything up to the end of ``run``; the caller's own."""
-        tip = self._tips.pop(run.number, None) if run.parent is not None else None
-        if tip is not None and tip[0] == run.start + run.blocks:
-            if run.children:  # others may begin here, too
-                self._tips[run.number] = tip
-                return tip[1].copy()
-            return tip[1]
+        state = self._tips.take(run)
+        if state is not None:
+            return state
         identity, data = self.path(run, run.start + run.blocks - 1)
         state = self._hasher.begin(identity)
         state.update(data)

@@ -7,9 +7,7 @@ topics (``kv@ADDRESS@MODEL``) say who speaks.
 
 from __future__ import annotations
 
-import logging
 import time
-from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -17,46 +15,21 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from epp.kvevents.decoding import Unreadable, decode
+from epp.kvevents.lines import Line, Watching, received
 from epp.kvevents.orders import Add, Command, Counts, Follow, Grow, Leave, Left, Note, Report, Start, Wire
+from epp.kvevents.replays import AT_ONCE, Replays
 from epp.kvevents.runs import Runs
 from epp.kvevents.source import Source
-from epp.kvevents.stream import Replay, Stream
+from epp.kvevents.stream import Stream
 from epp.kvevents.tally import Tally
 
-log = logging.getLogger(__name__)
-
-MOST_MESSAGE_BYTES = 64 << 20
-MOST_QUEUED = 10_000
-"""Batches of one publisher; of more, the publisher drops some, which is a gap."""
-AT_ONCE = 64
-"""Batches of one publisher between two looks at the others."""
 FLUSH_S = 0.002
 REPORT_S = 1.0
-REPLAY_IDLE_S = 2.0
-REPLAY_BUDGET_S = 120.0
-REPLAY_AGAIN_S = 30.0
-MOST_REPLAYS = 8
-"""At a time. Source, with the three before: the Go picker's."""
 MESSAGE_BYTES = 32 << 10
 """Of orders, about: the picker reads one in 0.1 ms."""
 ORDER_BYTES = 16
-END = (-1).to_bytes(8, "big", signed=True)
+MOST_NOTES = 10_000
 _WATCHED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
-
-
-class Line:
-    """The sockets to one publisher."""
-
-    def __init__(self, source: Source, wire: Wire, stream: Stream) -> None:
-        self.source = source
-        self.wire = wire
-        self.stream = stream
-        self.events: zmq.Socket[bytes] | None = None
-        self.monitor: zmq.Socket[bytes] | None = None
-        self.dealer: zmq.Socket[bytes] | None = None
-        self.asked_at = self.heard_at = 0.0
-        self.recent: deque[float] = deque(maxlen=3)
-        """When replays were asked for."""
 
 
 class Subscriber:
@@ -74,15 +47,12 @@ class Subscriber:
         self._by_address: dict[str, Source] = {}
         self._lines: dict[int, list[Line]] = {}
         self._ranks: dict[tuple[int, int], Line] = {}  # of publishers that connect to us
-        self._of_socket: dict[object, tuple[Callable[[Line], None], Line]] = {}
         self._touched: dict[int, Source] = {}
         self._noted: set[tuple[str, str]] = set()
         self._reports: list[Report] = []
-        self._queued: deque[tuple[Line, Replay]] = deque()
-        self._replaying: set[Line] = set()
         self._flushed_at = self._reported_at = clock()
-        self._context = zmq.Context()
-        self.poller = zmq.Poller()
+        self.watching = Watching()
+        self._replays = Replays(self.watching, self._tally, self._touch, self._note, clock)
         self._bound = self._bind(start.bind) if start.bind else None
 
     def command(self, command: Command) -> None:
@@ -95,19 +65,14 @@ class Subscriber:
     def step(self, idle_s: float = REPORT_S) -> set[int]:
         """Wait until something happens, for at most ``idle_s``, and deal with it; returns the files that are ready."""
         waiting = FLUSH_S if self._touched or self._reports else idle_s
-        files: set[int] = set()
-        for socket, _ in self.poller.poll(round(waiting * 1000)):
-            if socket is self._bound:
-                self._hear_all()
-            elif isinstance(socket, int):
-                files.add(socket)
-            elif (deal := self._of_socket.get(socket)) is not None:
-                deal[0](deal[1])
+        rest = self.watching.wait(waiting)
+        if self._bound in rest:
+            self._hear_all()
+        self._replays.look()
         now = self._clock()
-        self._look_after_replays(now)
         if now - self._flushed_at >= FLUSH_S:
             self.flush(now)
-        return files
+        return {each for each in rest if isinstance(each, int)}
 
     def flush(self, now: float) -> None:
         """Tell the picker what has changed."""
@@ -123,7 +88,7 @@ class Subscriber:
         self._reports = []
         if all_of_them:
             self._reported_at = now
-            self._try_again(now)
+            self._replays.try_again([line for lines in self._lines.values() for line in lines])
             orders.append(Counts(msgspec.structs.asdict(self._tally), self._runs.distinct_blocks, len(self._runs)))
         self._in_pieces(orders)
 
@@ -133,7 +98,7 @@ class Subscriber:
             self._leave(number)
         if self._bound is not None:
             self._bound.close(0)
-        self._context.destroy(0)
+        self.watching.context.destroy(0)
 
     def _in_pieces(self, orders: list[Report]) -> None:
         begin, size = 0, 0
@@ -165,13 +130,11 @@ class Subscriber:
         if self._by_address.get(source.address) is source:
             del self._by_address[source.address]
         for line in self._lines.pop(number):
-            self._end_replay(line)
+            self._replays.end(line)
             if line.events is not None and line.monitor is not None:
-                self._unwatch(line.monitor)
                 line.events.disable_monitor()
-                line.monitor.close(0)
-                self._unwatch(line.events)
-                line.events.close(0)
+                self.watching.close(line.monitor)
+                self.watching.close(line.events)
         for key in [key for key in self._ranks if key[0] == number]:
             del self._ranks[key]
         source.residents.forget()
@@ -179,55 +142,35 @@ class Subscriber:
         self._reports.append(Left(number))
 
     def _connect(self, line: Line) -> None:
-        events = line.events = self._subscription()
+        events = line.events = self.watching.subscription()
         line.monitor = events.get_monitor_socket(_WATCHED)
-        self._watch(line.monitor, self._watched, line)
-        self._watch(events, self._hear, line)
+        self.watching.watch(line.monitor, self._watched, line)
+        self.watching.watch(events, self._hear, line)
         try:
             events.connect(line.wire.events)
         except zmq.ZMQError as error:
             self._note("address", f"{line.wire.events}: {error}")
 
     def _bind(self, where: str) -> zmq.Socket[bytes]:
-        socket = self._subscription()
+        socket = self.watching.subscription()
         socket.bind(where)
-        self.poller.register(socket, zmq.POLLIN)
+        self.watching.poller.register(socket, zmq.POLLIN)
         return socket
-
-    def _subscription(self) -> zmq.Socket[bytes]:
-        socket = self._context.socket(zmq.SUB)
-        socket.setsockopt(zmq.IPV6, 1)
-        socket.setsockopt(zmq.RCVHWM, MOST_QUEUED)
-        socket.setsockopt(zmq.MAXMSGSIZE, MOST_MESSAGE_BYTES)
-        socket.setsockopt(zmq.RECONNECT_IVL_MAX, 5000)
-        socket.setsockopt(zmq.HEARTBEAT_IVL, 10_000)
-        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 30_000)
-        socket.setsockopt(zmq.LINGER, 0)
-        socket.subscribe(b"")
-        return socket
-
-    def _watch(self, socket: zmq.Socket[bytes], deal: Callable[[Line], None], line: Line) -> None:
-        self._of_socket[socket] = (deal, line)
-        self.poller.register(socket, zmq.POLLIN)
-
-    def _unwatch(self, socket: zmq.Socket[bytes]) -> None:
-        if self._of_socket.pop(socket, None) is not None:
-            self.poller.unregister(socket)
 
     # What they say
 
     def _watched(self, line: Line) -> None:
         while line.monitor is not None and line.monitor.poll(0):
             said = recv_monitor_message(line.monitor)
-            self._touched[line.source.number] = line.source
+            self._touch(line)
             if said["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                self._ask(line, line.source.do(line.stream, line.stream.connected()))
+                self._replays.ask(line, line.source.do(line.stream, line.stream.connected()))
             elif said["event"] == zmq.EVENT_DISCONNECTED:
                 line.stream.disconnected()
 
     def _hear(self, line: Line) -> None:
         for _ in range(AT_ONCE):
-            frames = self._received(line.events)
+            frames = received(line.events)
             if frames is None:
                 return
             if len(frames) != 3 or len(frames[1]) != 8:
@@ -243,7 +186,7 @@ class Subscriber:
     def _hear_all(self) -> None:
         """Publishers that connect to us: the topic says who speaks, and the batch for which of its ranks."""
         for _ in range(AT_ONCE):
-            frames = self._received(self._bound)
+            frames = received(self._bound)
             if frames is None:
                 return
             parts = frames[0].decode(errors="replace").split("@")
@@ -274,95 +217,14 @@ class Subscriber:
         return source
 
     def _take(self, line: Line, number: int, payload: bytes) -> None:
-        self._touched[line.source.number] = line.source
-        self._ask(line, line.source.do(line.stream, line.stream.live(number, payload)))
+        self._touch(line)
+        self._replays.ask(line, line.source.do(line.stream, line.stream.live(number, payload)))
 
-    @staticmethod
-    def _received(socket: zmq.Socket[bytes] | None) -> list[bytes] | None:
-        if socket is None:
-            return None
-        try:
-            return socket.recv_multipart(zmq.NOBLOCK)
-        except zmq.Again:
-            return None
+    def _touch(self, line: Line) -> None:
+        self._touched[line.source.number] = line.source
 
     def _note(self, kind: str, value: str) -> None:
         key = (kind, value[:256])
-        if key not in self._noted and len(self._noted) < 10_000:
+        if key not in self._noted and len(self._noted) < MOST_NOTES:
             self._noted.add(key)
             self._reports.append(Note(*key))
-
-    # Replays
-
-    def _ask(self, line: Line, replay: Replay | None) -> None:
-        if replay is None:
-            return
-        self._end_replay(line)
-        now = self._clock()
-        if len(line.recent) == line.recent.maxlen and now - line.recent[0] < REPLAY_AGAIN_S:
-            self._failed(line)  # whatever it sends leads to the next question
-        elif len(self._replaying) >= MOST_REPLAYS:
-            self._queued.append((line, replay))
-        else:
-            self._begin(line, replay, now)
-
-    def _begin(self, line: Line, replay: Replay, now: float) -> None:
-        line.recent.append(now)
-        self._tally.replays += 1
-        dealer = line.dealer = self._context.socket(zmq.DEALER)
-        dealer.setsockopt(zmq.IPV6, 1)
-        dealer.setsockopt(zmq.LINGER, 0)
-        dealer.setsockopt(zmq.MAXMSGSIZE, MOST_MESSAGE_BYTES)
-        line.asked_at = line.heard_at = now
-        self._replaying.add(line)
-        self._watch(dealer, self._hear_replay, line)
-        try:
-            dealer.connect(line.wire.replay)
-            dealer.send_multipart([b"", replay.start.to_bytes(8, "big")], zmq.NOBLOCK)
-        except zmq.ZMQError as error:
-            self._note("address", f"{line.wire.replay}: {error}")
-
-    def _hear_replay(self, line: Line) -> None:
-        dealer = line.dealer
-        for _ in range(AT_ONCE):
-            frames = self._received(dealer) if line.dealer is dealer else None
-            if frames is None:
-                return
-            self._touched[line.source.number] = line.source
-            line.heard_at = self._clock()
-            if len(frames) < 3 or len(frames[-2]) != 8:
-                self._tally.malformed += 1
-            elif frames[-2] == END:
-                self._end_replay(line)
-                self._ask(line, line.source.do(line.stream, line.stream.replay_ended()))
-            else:
-                number = int.from_bytes(frames[-2], "big")
-                self._ask(line, line.source.do(line.stream, line.stream.replayed(number, frames[-1])))
-
-    def _end_replay(self, line: Line) -> None:
-        self._replaying.discard(line)
-        if any(each is line for each, _ in self._queued):
-            self._queued = deque([(each, replay) for each, replay in self._queued if each is not line])
-        if line.dealer is not None:
-            self._unwatch(line.dealer)
-            line.dealer.close(0)
-            line.dealer = None
-
-    def _failed(self, line: Line) -> None:
-        self._tally.failed_replays += 1
-        self._end_replay(line)
-        self._touched[line.source.number] = line.source
-        line.source.do(line.stream, line.stream.replay_failed())
-
-    def _look_after_replays(self, now: float) -> None:
-        for line in list(self._replaying):
-            if now - line.heard_at > REPLAY_IDLE_S or now - line.asked_at > REPLAY_BUDGET_S:
-                self._failed(line)
-        while self._queued and len(self._replaying) < MOST_REPLAYS:
-            self._begin(*self._queued.popleft(), now)
-
-    def _try_again(self, now: float) -> None:
-        """Ask those again whose replay failed, or could not be read."""
-        for line in [line for lines in self._lines.values() for line in lines]:
-            if not line.recent or now - line.recent[-1] >= REPLAY_AGAIN_S:
-                self._ask(line, line.source.do(line.stream, line.stream.retry()))

@@ -6,14 +6,19 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from epp.options import SimOptions
 from epp.sim.preset import DEMO, PRESETS, Preset
 from epp.sim.server import Endpoint
+
+if TYPE_CHECKING:
+    from epp.sim.publisher import EventPublisher
 
 
 class SimError(Exception):
@@ -22,13 +27,14 @@ class SimError(Exception):
 
 @asynccontextmanager
 async def endpoints(
-    preset: Preset, sockets: list[socket.socket], *, speed: float = 1.0
+    preset: Preset, sockets: list[socket.socket], *, speed: float = 1.0, publishers: Sequence[EventPublisher] = ()
 ) -> AsyncIterator[list[Endpoint]]:
-    """Serve one endpoint on each of ``sockets`` (bound, and closed on leaving) while the context lasts."""
+    """Serve one endpoint on each of ``sockets`` (bound, and closed on leaving) while the context lasts; ``publishers``
+    are one for each, or none."""
     async with AsyncExitStack() as stack:
         running: list[Endpoint] = []
-        for sock in sockets:
-            endpoint = Endpoint(preset, speed=speed)
+        for sock, publisher in zip_longest(sockets, publishers):
+            endpoint = Endpoint(preset, speed=speed, publisher=publisher)
             runner = web.AppRunner(
                 endpoint.application(), handler_cancellation=True, access_log=None, shutdown_timeout=1
             )
@@ -74,6 +80,29 @@ def describe(preset: Preset) -> str:
     return "\n".join([*lines, f"  {preset.note}"] if preset.note else lines)
 
 
+@contextmanager
+def publishing(options: SimOptions) -> Iterator[list[EventPublisher]]:
+    """A publisher of KV events for each endpoint, where they are wanted. Raises: SimError when a port is taken."""
+    publishers: list[EventPublisher] = []
+    if options.kv_events_port is None:
+        yield publishers
+        return
+    import zmq
+
+    from epp.sim.publisher import EventPublisher
+
+    try:
+        for n in range(options.endpoints):
+            port, replay = (wanted and wanted + n for wanted in (options.kv_events_port, options.kv_replay_port))
+            publishers.append(EventPublisher(options.host, port or 0, replay))
+        yield publishers
+    except zmq.ZMQError as error:
+        raise SimError(f"cannot publish KV events: {error}; choose another --kv-events-port") from error
+    finally:
+        for publisher in publishers:
+            publisher.close()
+
+
 async def serve(options: SimOptions) -> None:
     """Serve until SIGINT or SIGTERM."""
     preset = choose(options.preset)
@@ -81,8 +110,18 @@ async def serve(options: SimOptions) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with endpoints(preset, sockets):
+    with publishing(options) as publishers:
+        await _serve(preset, sockets, publishers, stop)
+
+
+async def _serve(
+    preset: Preset, sockets: list[socket.socket], publishers: Sequence[EventPublisher], stop: asyncio.Event
+) -> None:
+    async with endpoints(preset, sockets, publishers=publishers):
         print(describe(preset))
+        for name, ports in (("", [p.port for p in publishers]), (", again on", [p.replay_port for p in publishers])):
+            if any(ports):
+                print(f"  KV events{name} port{'s' * (len(ports) > 1)} {', '.join(map(str, ports))}")
         for sock in sockets:
             host, port = sock.getsockname()[:2]
             print(f"  http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)

@@ -100,6 +100,7 @@ class Ask:
 
     prompts: list[bytes]
     identity: bytes
+    salt: str
     output_tokens: int
     finish_reason: str
     stream: bool
@@ -169,7 +170,9 @@ def _ask(request: Common, prompts: list[bytes], tools: bytes, output: int, reaso
     options = request.stream_options or StreamOptions()
     report = request.kv_transfer_params is not None and request.kv_transfer_params.kvengine_report
     identity = b"\0".join((request.model.encode(), (request.cache_salt or "").encode(), tools))
-    return Ask(prompts, identity, output, reason, request.stream, options.include_usage, chat, report)
+    return Ask(
+        prompts, identity, request.cache_salt or "", output, reason, request.stream, options.include_usage, chat, report
+    )
 
 
 # Answers

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
@@ -22,6 +23,10 @@ from epp.sim.live import Answer, LiveEngine, Part
 from epp.sim.openai import ApiError, Ask
 from epp.sim.preset import Preset
 
+if TYPE_CHECKING:
+    from epp.sim.events import EngineEvents
+    from epp.sim.publisher import EventPublisher
+
 MAX_BODY_BYTES = 64 << 20
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -29,11 +34,17 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Endpoint:
     """The handlers of one endpoint and its engine. Owner: the running event loop."""
 
-    def __init__(self, preset: Preset, *, speed: float = 1.0) -> None:
+    def __init__(self, preset: Preset, *, speed: float = 1.0, publisher: EventPublisher | None = None) -> None:
+        """``publisher`` is where the engine's KV events go."""
         self.preset = preset
         self.live = LiveEngine(Engine(preset), speed=speed)
         self._exposition = Exposition(self.live.engine, self.live.unix_s)
         self._born = int(time.time())
+        self._events: EngineEvents | None = None
+        if publisher is not None:
+            from epp.sim.events import EngineEvents
+
+            self._events = EngineEvents(self.live.engine, publisher)
 
     def application(self) -> web.Application:
         """The routes. A handler is cancelled when its client goes away, which aborts the request."""
@@ -88,12 +99,20 @@ class Endpoint:
     async def _serve(self, request: web.Request, ask: Ask, prefix: str) -> web.StreamResponse:
         answer_id = prefix + (request.headers.get("x-request-id") or uuid.uuid4().hex)
         jobs = [self._job(ask, data, f"{uuid.uuid4().hex}-{n}") for n, data in enumerate(ask.prompts)]
+        events = self._events
+        if events is not None:
+            for job, data in zip(jobs, ask.prompts, strict=True):
+                events.learn(job.keys, data, ask.salt)
         try:
             with self.live.serving(jobs, streaming=ask.stream) as answer:
                 writer = Writer(ask, answer, answer_id, self.preset.model)
                 return await (writer.stream(request) if ask.stream else writer.whole())
         except RefusedError as error:
             raise openai.bad_request(str(error)) from error
+        finally:
+            if events is not None:
+                for job in jobs:
+                    events.forget(job.keys)
 
     def _job(self, ask: Ask, data: bytes, job_id: str) -> Job:
         keys = tokens.block_keys(ask.identity, data, self.preset.block_tokens)

@@ -86,3 +86,10 @@ def test_the_endpoints_numbers_are_whole_in_any_width(width: int) -> None:
     text = " ".join(text.split())
     for whole in ("10.0.0.1:18400", "9,088 of 14,832", "7,552 of 656,000", "1,400", "50%"):
         assert whole in text
+
+
+def test_tokens_that_are_known_better_than_by_a_guess_say_so() -> None:
+    known = row("10.0.0.1:18400", total=1.0, pick=1, modes_by_tier={"gpu": "precise", "cpu": "horizon"})
+    said = Explanation(reason=REASON, candidates=(known,))
+    assert "tokens: gpu 123,456 (precise), cpu 7,654,321 (horizon)" in printed(table.of_explanation(said, 60), 60)
+    assert "123,456 p  7,654,321 h" in printed(table.of_explanation(said, 400), 400)

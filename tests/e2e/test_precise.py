@@ -1,0 +1,121 @@
+"""Precise mode behind a real Envoy, with simulated engines that publish what they keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+from urllib.request import Request, urlopen
+
+import openai
+import pytest
+
+from epp.sim.cli import bind, endpoints
+from epp.sim.preset import DEMO
+from epp.sim.publisher import EventPublisher
+from scorers.base import Slot
+from tests.e2e.background import Background
+from tests.e2e.router import LOOPBACK, Router, router
+
+pytestmark = pytest.mark.e2e
+
+ENGINE = replace(DEMO, cpu_blocks=0)
+PRECISE = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+  - type: precise-prefix-cache-producer
+    parameters:
+      kvEventsConfig: {podDiscoveryConfig: {socketPortOffset: %d, replaySocketPortOffset: %d}}
+  - {type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: precise-prefix-cache-producer}}
+"""
+APPROXIMATE = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins: [{type: prefix-cache-scorer}]
+"""
+
+
+@dataclass
+class Served:
+    """A simulated engine as the router sees it."""
+
+    address: str
+
+
+@contextmanager
+def engines(loop: Background) -> Iterator[tuple[list[Served], int, int]]:
+    """Two on consecutive ports, with how far their ports for events and for replays are from those."""
+    stack = AsyncExitStack()
+
+    async def start() -> tuple[list[Served], int, int]:
+        sockets = bind(LOOPBACK, 0, 1)
+        first = sockets[0].getsockname()[1]
+        sockets += bind(LOOPBACK, first + 1, 1)
+        publishers = [EventPublisher(LOOPBACK, 0, 0)]
+        one = publishers[0]
+        publishers.append(EventPublisher(LOOPBACK, one.port + 1, one.replay_port + 1))
+        for publisher in publishers:
+            stack.callback(publisher.close)
+        await stack.enter_async_context(endpoints(ENGINE, sockets, publishers=publishers))
+        return [Served(f"{LOOPBACK}:{first + n}") for n in (0, 1)], one.port - first, one.replay_port - first
+
+    try:
+        yield loop.run(start())
+    finally:
+        loop.run(stack.aclose())
+
+
+def cached(client: openai.OpenAI, prompt: list[int]) -> int:
+    answer = client.completions.create(model=ENGINE.model, prompt=prompt, max_tokens=1)
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens_details is not None
+    return answer.usage.prompt_tokens_details.cached_tokens or 0
+
+
+def served_after_an_eviction(routed: Router, served: list[Served]) -> int:
+    """Cached tokens of a prompt that one engine has lost and another has got, neither through the picker."""
+    random = Random(7)
+    prompt = [random.randrange(150_000) for _ in range(16 * 20 + 1)]
+    direct = [f"http://{each.address}" for each in served]
+    with (
+        openai.OpenAI(base_url=f"{direct[0]}/v1", api_key="none") as first,
+        openai.OpenAI(base_url=f"{direct[1]}/v1", api_key="none") as second,
+    ):
+        cached(routed.client, prompt)
+        holds = 0 if cached(first, prompt) else 1
+        assert cached(routed.client, prompt) == 320, "it goes where it was sent"
+        urlopen(Request(f"{direct[holds]}/reset_prefix_cache", method="POST")).close()
+        cached((second, first)[holds], prompt)
+    routed.settle()
+    precise = routed.picker.core.precise
+    if precise is not None:
+        slot = Slot(1 - holds)
+
+        def said() -> Any:
+            told = precise.told(slot)
+            gone = precise.told(Slot(holds))
+            return told is not None and gone is not None and told.tokens[0] >= 320 and gone.tokens[0] == 0
+
+        routed.loop.until(said, "both engines have told")
+    return cached(routed.client, prompt)
+
+
+def test_a_prompt_goes_to_who_holds_it_after_an_eviction_that_nobody_told_the_picker_of(
+    loop: Background, tmp_path: Path
+) -> None:
+    with engines(loop) as (served, events, replays):
+        config = tmp_path / "picker.yaml"
+        config.write_text(PRECISE % (events, replays))
+        with router(loop, served, config_file=config) as routed:  # type: ignore[arg-type]
+            precise = routed.picker.core.precise
+            assert precise is not None
+            routed.loop.until(lambda: [told.why for told in precise.everyone()] == ["", ""], "both are known")
+            assert served_after_an_eviction(routed, served) == 320
+    with engines(loop) as (served, _, _):
+        config.write_text(APPROXIMATE)
+        with router(loop, served, config_file=config) as routed:  # type: ignore[arg-type]
+            assert served_after_an_eviction(routed, served) == 0, "without events, the picker cannot know"

@@ -1,0 +1,113 @@
+"""What a real vLLM with kvengine says of its caches by KV events, beside what it then finds in them.
+
+    python -m tests.vllm.recording FILE
+
+writes a recording for the tests that run without vLLM: ``tests/data/kv-events-vllm.msgpack``.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+import zmq
+
+from tests.vllm.engine import Tokens, engine, prompts
+from tests.vllm.model import make_model
+
+CHUNK = 64
+GPU_BLOCKS = 64
+CPU_BLOCKS = 96
+ASKED = 40
+
+
+class Found(msgspec.Struct):
+    """One request: what had been published before, and what the engine then had cached."""
+
+    batches: int
+    prompt: Tokens
+    gpu: int
+    """Tokens found in GPU memory."""
+    cpu: int
+    """Tokens loaded from the CPU tier, behind those."""
+
+
+class Recording(msgspec.Struct):
+    """Everything published, and everything found."""
+
+    batches: list[bytes]
+    found: list[Found]
+    salted: list[Tokens]
+    """Prompts that were asked with a salt: without it, nobody holds anything of them."""
+
+
+class Addresses(NamedTuple):
+    events: str
+    replay: str
+
+
+def record(model: Path, folder: Path) -> Recording:
+    """Ask for random prompts, some of them again, with both tiers too small for them."""
+    from vllm import SamplingParams
+    from vllm.config import KVEventsConfig
+
+    where = Addresses(f"ipc://{folder}/events", f"ipc://{folder}/replay")
+    published = KVEventsConfig(
+        enable_kv_cache_events=True, publisher="zmq", endpoint=where.events, replay_endpoint=where.replay
+    )
+    random = Random(3)
+    pool = [prompts(1, tokens, seed=tokens)[0] for tokens in (130, 300, 420, 610, 700)]
+    pool += [each[:cut] + prompts(1, 150, seed=cut)[0] for each, cut in zip(pool[1:], (96, 200, 448, 512), strict=True)]
+    salted = prompts(1, 200, seed=999)
+    sampling = SamplingParams(
+        temperature=0, max_tokens=2, detokenize=False, extra_args={"kv_transfer_params": {"kvengine_report": True}}
+    )
+    with engine(
+        model, {"num_cpu_blocks": CPU_BLOCKS, "chunk_size": CHUNK}, enable_prefix_caching=True,
+        kv_events_config=published, num_gpu_blocks_override=GPU_BLOCKS, max_model_len=1024,
+    ) as tested:  # fmt: skip
+        found: list[Found] = []
+        for number in range(ASKED):
+            if number == ASKED // 2:
+                tested.forget_gpu()
+            if number == 5:
+                tested.llm.generate([{"prompt_token_ids": salted[0], "cache_salt": "pepper"}], use_tqdm=False)
+            tested.settle()
+            prompt = random.choice(pool)
+            before = len(said(where.replay))
+            (answer,) = tested.llm.generate([{"prompt_token_ids": prompt}], sampling, use_tqdm=False)
+            by_tier: dict[str, int] = answer.kv_transfer_params["cached_tokens_by_tier"]
+            found.append(Found(before, prompt, by_tier["gpu"], by_tier["cpu"]))
+        tested.settle()
+        return Recording(said(where.replay), found, salted)
+
+
+def said(replay: str) -> list[bytes]:
+    """All batches so far, as the engine sends them again."""
+    batches: list[bytes] = []
+    with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+        dealer.connect(replay)
+        dealer.send_multipart([b"", bytes(8)])
+        while True:
+            assert dealer.poll(20_000), "no answer from the replay endpoint"
+            *_, number, payload = dealer.recv_multipart()
+            if not payload:
+                return batches
+            assert int.from_bytes(number, "big") == len(batches)
+            batches.append(payload)
+
+
+def main() -> int:
+    """Write a recording."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        Path(sys.argv[1]).write_bytes(msgspec.msgpack.encode(record(make_model(folder), folder)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
