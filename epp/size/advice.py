@@ -85,6 +85,11 @@ def _offload(fleet: Fleet, needed_tokens: int | None) -> list[AdvicePart]:
     rounded = (
         ceil(per_worker * 10) / 10 if needed_tokens is not None and size_bytes != most else int(per_worker * 10) / 10
     )
+    if fleet.model is not None and (fleet.model.window_layers or fleet.model.latent_dim):
+        size = round(rounded * fleet.ranks * GIB)
+        return [
+            AdvicePart(setting="cpu_bytes_to_use", value=str(size), why=f"vLLM's own offloading, per endpoint: {why}")
+        ]
     return [
         AdvicePart(
             setting="max_local_cpu_size",

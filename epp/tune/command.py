@@ -67,6 +67,7 @@ def run_tune(options: TuneOptions) -> int:
         return msgspec.structs.replace(template, policy=by_name[name], seed=seed)
 
     with simulations(trial_of, options.jobs) as simulated:
+        first_look(options, simulated)
         names = [policy.name for policy in every[: plan(options, simulated, began) + 1]]
         found = look(options, simulated, names, began, console)
         gain = None if found.best.name == BASELINE else measure(options, simulated, found.best.name, began, console)
@@ -108,13 +109,23 @@ def trial_template(options: TuneOptions) -> Trial:
     )  # fmt: skip
 
 
+def first_look(options: TuneOptions, simulated: Simulations) -> None:
+    """Run the baseline: how long does it take? Raises: ConfigError where the engines cannot serve the workload."""
+    first = first_seed(options)
+    done = simulated.run([(BASELINE, seed) for seed in range(first, first + max(2, options.jobs))], lambda: True)
+    refused, requests = (sum(getattr(f, key) for f in done.values()) for key in ("refused", "requests"))
+    if refused:
+        raise ConfigError(
+            f"--workload={options.workload}: {refused} of {requests} requests are longer than the engine's context, or "
+            "than its GPU memory; take another --engine, or more --gpu-tokens"
+        )
+
+
 def plan(options: TuneOptions, simulated: Simulations, began: float) -> int:
     """How many candidates there is time for. Raises: ConfigError where that are too few, with a budget that is "
     "enough."""
     if options.candidates is not None:
         return options.candidates
-    first = first_seed(options)
-    simulated.run([(BASELINE, seed) for seed in range(first, first + max(2, options.jobs))], lambda: True)
     each_s, spent_s = simulated.each_s, time.monotonic() - began
     held_out_s = 2 * options.held_out * each_s
     count = min(affordable(int((options.budget_s - spent_s - held_out_s) * CARE / each_s)), MOST_CANDIDATES)

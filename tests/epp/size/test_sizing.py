@@ -137,6 +137,14 @@ def test_cpu_memory_is_not_advised_where_the_gpu_has_it_all() -> None:
     assert advised(report(SEEDS, LOW))["max_local_cpu_size"] == "none"
 
 
+def test_kvengine_is_not_advised_for_models_that_it_refuses() -> None:
+    sized = report(SizeOptions(model="gpt-oss-120b", gpu="h200", cpu_bytes=100 * GIB))
+    settings = advised(sized)
+    assert "max_local_cpu_size" not in settings
+    assert settings["cpu_bytes_to_use"] == str(100 * GIB)
+    assert any("kvengine refuses models with windows" in note for note in sized.notes)
+
+
 def test_host_memory_bounds_what_is_advised() -> None:
     sized = report(replace(SEEDS, ram_bytes=32 * GIB), HIGH)
     assert float(advised(sized)["max_local_cpu_size"]) * 2 <= (32 - 12) * 0.8

@@ -181,6 +181,9 @@ def test_a_budget_bounds_the_search(tmp_path: Path, capsys: pytest.CaptureFixtur
     [
         (("--workload=nonsense",), "unknown workload 'nonsense'"),
         (("--engine=nonsense",), "unknown engine 'nonsense'"),
+        (("--workload=/nowhere/trace.jsonl",), "/nowhere/trace.jsonl"),
+        (("--gpu-tokens=4096",), "48 requests are longer than the engine's context"),
+        (("--gpu-tokens=4096", "--jobs=2"), "requests are longer than the engine's context"),
         (("--objective=joy",), "must be mean-ttft or"),
         (("--candidates=2",), "from 3 to 400"),
         (("--held-out=1",), "from 3 to 1000"),
