@@ -1,6 +1,6 @@
 """Does the simulator reproduce published tables: llm-d's CPU offloading guide (v0.4) and its ladder of June 2026?
 
-Run: ``python -m benchmarks.simulator_fidelity [--seeds N] [--calibrate]``. In virtual time, so a busy machine is fine.
+Run: ``python -m benchmarks.simulator_fidelity [--seeds N] [--only PART]``. In virtual time, so a busy machine is fine.
 
 What was calibrated on what is in docs/simulator.md. In the tables here, *calibrated* rows were fitted and say nothing;
 *predicted* rows were not looked at.
@@ -69,13 +69,16 @@ HBM_AND_CPU = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10, help="runs of the guide's tables; the ladder has a third")
-    parser.add_argument("--calibrate", action="store_true", help="scan the one calibrated constant, too")
+    parser.add_argument("--only", choices=("calibration", "ladder", "guide"), help="one part of the three")
     asked = parser.parse_args()
     ladder_seeds = max(1, asked.seeds // 3)
-    if asked.calibrate:
-        calibrate(ladder_seeds)
-    ladder(ladder_seeds)
-    guide(asked.seeds)
+    parts = {
+        "calibration": lambda: calibrate(ladder_seeds),
+        "ladder": lambda: ladder(ladder_seeds),
+        "guide": lambda: guide(asked.seeds),
+    }
+    for part in [asked.only] if asked.only else parts:
+        parts[part]()
 
 
 def simulate(name: str, engine: EngineKind, policy: str, seeds: int, requests: int | None = None) -> list[Result]:
@@ -129,7 +132,7 @@ def ladder(seeds: int) -> None:
     ]
     for title, results, rows in arms:
         print(f"\n{title}")
-        print(f"{'requests/s':>10}" + "".join(f"{name:>22}" for name, *_ in COLUMNS))
+        print(f"{'requests/s':>10}" + "".join(f"{name:>25}" for name, *_ in COLUMNS))
         for n, row in enumerate(rows):
             rate = results[0].stages[n].name.partition(" ")[0]
             print(f"{rate:>10}" + cells([result.stages[n].figures for result in results], row))
@@ -149,7 +152,7 @@ def guide(seeds: int) -> None:
         for requests in REQUESTS:
             chosen = " (taken)" if requests == CHOSEN_REQUESTS else ""
             print(f"\n{name}, llm-d v0.4's router, {requests} requests{chosen}, {seeds} seeds: simulated (published)")
-            print(f"{'':24}" + "".join(f"{title:>22}" for title, *_ in COLUMNS))
+            print(f"{'':24}" + "".join(f"{title:>25}" for title, *_ in COLUMNS))
             old, new = engines.choose("qwen3-32b-tp2-h100-v0.4"), engines.choose("qwen3-32b-tp2-h100")
             arms = (
                 ("baseline", replace(old, cpu_tokens=0), rows[0]),
@@ -170,14 +173,14 @@ def gains(those: Sequence[Figures], base: Sequence[Figures], row: Row, base_row:
     for _, attribute, value, _ in COLUMNS:
         said = getattr(row, attribute) / getattr(base_row, attribute) - 1
         gain = changes(those, base, value)
-        line += f"{f'{percent(gain)} ({said:+.1%})':>22}"
+        line += f"{f'{percent(gain)} ({said:+.1%})':>25}"
     off = 100 * (changes(those, base, lambda f: f.tokens_per_s).mean - (row.tokens_per_s / base_row.tokens_per_s - 1))
     print(f"{line}   throughput off by {off:+.1f} pp")
 
 
 def cells(those: Sequence[Figures], row: Row) -> str:
     return "".join(
-        f"{f'{interval([value(figures) for figures in those]).mean:{form}} ({getattr(row, attribute):{form}})':>22}"
+        f"{f'{interval([value(figures) for figures in those]).mean:{form}} ({getattr(row, attribute):{form}})':>25}"
         for _, attribute, value, form in COLUMNS
     )
 
