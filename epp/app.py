@@ -204,7 +204,8 @@ class App:
             stack.push_async_callback(Chore(f"follow {certificate.flag}", certificate.follow).stop)
 
     def _remember(self, stack: AsyncExitStack, file: Path) -> None:
-        self._keeping = keeping = Keeping(file, self.pool, lambda: self.core.plan.prefix_cache)
+        in_use, clock = (lambda: self.core.plan.prefix_cache), self.core.clock
+        self._keeping = keeping = Keeping(file, self.pool, in_use, clock=clock)
         keeping.load()
         self.pool.listeners.append(keeping)
         self.expose(keeping.readings)

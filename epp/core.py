@@ -77,6 +77,7 @@ class Core:
         self.access_log = AccessLog(self.director)
         self._asks_for_responses = settings.exchange.may_ask
         self._sees_response_headers = plan.changes_responses
+        self.ledger.on_close.append(self._closed)
         self._listen(None, plan.prefix_cache)
         self.restarts = Restarts(self.pool, self._forget)
         self.pool.listeners.append(self.restarts)
@@ -149,6 +150,10 @@ class Core:
     def ended(self, pick_id: int, cause: Cause) -> None:
         """A pick is over, and nobody saw more of it."""
         self.director.ended(pick_id, Outcome(cause))
+
+    def _closed(self, pick_id: int) -> None:
+        if self.plan.prefix_cache is not None:
+            self.plan.prefix_cache.ended(pick_id, self.clock())
 
     def expire(self) -> None:
         """Take back the picks whose end nobody reported."""

@@ -285,6 +285,7 @@ class Director:
             pick_id = self._ledger.open(chosen, prediction.uncached_tokens, now, labels, prediction)
         else:
             pick_id = self._ledger.open(chosen, uncached_tokens(request, chosen), now, story=labels)
+        request.pick_id, request.picked_s = pick_id, now
         self._profile.picked(request, chosen)
         seconds = self._clock() - began
         self.telemetry.decided(labels, request, chosen, seconds)

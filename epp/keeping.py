@@ -50,13 +50,19 @@ class Keeping:
     """
 
     def __init__(
-        self, path: Path, pool: Pool, in_use: Callable[[], PrefixCache | None], now_s: Callable[[], float] = time.time
+        self,
+        path: Path,
+        pool: Pool,
+        in_use: Callable[[], PrefixCache | None],
+        now_s: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``now_s`` is Unix time."""
+        """``now_s`` is Unix time, ``clock`` the one that picks are timed by."""
         self._path = path
         self._pool = pool
         self._in_use = in_use
         self._now_s = now_s
+        self._clock = clock
         self._kept: Kept | None = None
         self._waiting: set[str] = set()
         self._cache: PrefixCache | None = None  # the one that was given the secret
@@ -105,7 +111,7 @@ class Keeping:
             known = identity(self._pool.engine(candidate.address))
             if known is not None:
                 engines[candidate.address], slots[candidate.address] = known, candidate.slot
-        index = taken(cache.index, slots)
+        index = taken(cache.index, slots, now=self._clock())
         kept = Kept(self._now_s(), tiers_of(cache), engines, index)
         nameless = len(self._pool) - len(engines)
         path = self._path
@@ -163,7 +169,8 @@ class Keeping:
         if engine != kept.engines.get(address):
             self._settle(address, Fate.ANOTHER_ENGINE)
             return
-        self._blocks += restore(cache.index, candidate.slot, kept.index, address)
+        taken_s = self._clock() - max(0.0, self._now_s() - kept.written_s)
+        self._blocks += restore(cache.index, candidate.slot, kept.index, address, taken_s)
         self._settle(address, Fate.RESTORED)
 
     def _settle(self, address: str, fate: Fate) -> None:

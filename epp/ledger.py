@@ -10,7 +10,7 @@ Owner: the event loop; not locked.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -75,6 +75,8 @@ class Ledger:
         """Ids count up from ``first_id``. Make it a random number where ends are reported from afar: those of picks
         that an earlier picker made may still arrive, and must be nobody's."""
         self.released: Counter[Cause] = Counter()
+        self.on_close: list[Callable[[int], None]] = []
+        """Called with the id of every pick that is closed."""
         self._pool = pool
         self._lease_s = lease_s
         self._held_s = held_s
@@ -149,6 +151,8 @@ class Ledger:
         self.released[cause] += 1
         self._uncount(pick_id, ticket)
         self._answering.discard(pick_id)
+        for closed in self.on_close:
+            closed(pick_id)
         if cause is Cause.RECONCILED:
             self._taken_back[pick_id] = ticket
             if len(self._taken_back) > TAKEN_BACK:

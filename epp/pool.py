@@ -33,7 +33,8 @@ class PoolListener(Protocol):
         """Everything kept for ``slot`` is to be dropped: it may be reused at once."""
 
     def engine_reported(self, candidate: Candidate) -> None:
-        """The engine's block size or count, its beginning, or what it says of its tiers, became known or changed."""
+        """The engine's block size or count, its beginning, or what it says of its tiers, became known or changed; or
+        that is too old to be believed (``fresh``), or is not any more."""
 
 
 class Pool:
@@ -102,12 +103,12 @@ class Pool:
         seat = self._seat(slot)
         if seat is None or began_at < seat.began_at:
             return
-        before = _told(seat.engine)
+        before, was_fresh = _told(seat.engine), seat.fresh
         if not seat.observe(engine, began_at):
             return
         candidate = self._changed(seat)
         self._eased()
-        if before != _told(engine):
+        if before != _told(engine) or (engine.tiers and not was_fresh):
             for listener in self.listeners:
                 listener.engine_reported(candidate)
 
@@ -116,7 +117,10 @@ class Pool:
         seat = self._seat(slot)
         if seat is not None and seat.fresh:
             seat.fresh = False
-            self._changed(seat)
+            candidate = self._changed(seat)
+            if seat.engine.tiers:
+                for listener in self.listeners:
+                    listener.engine_reported(candidate)
 
     def pick(self, address: str, pick_id: int, uncached_tokens: int, now: float) -> None:
         """Count a pick; the ledger's to call."""

@@ -144,6 +144,23 @@ def prefix_readings(in_use: Callable[[], PrefixCache | None], pool: Pool) -> Sou
                 by_tier.items(),
             )
         yield Reading(
+            "tierwise_prefix_endpoints",
+            "Endpoints by how it is known what they hold in a tier: told block by block (precise), by the engine's "
+            "eviction horizon, or guessed (approximate).",
+            ("plugin_name", "tier", "mode"),
+            [
+                ((producer.name, producer.tier.value, mode.value), count)
+                for producer in cache.producers
+                for mode, count in cache.endpoints_by_mode(producer.name).items()
+            ],
+        )
+        yield Reading(
+            "tierwise_prefix_doubted_capacities",
+            "Endpoints whose engines say that they hold less than the configured lruCapacityPerServer.",
+            ("plugin_name", "tier"),
+            [((producer.name, producer.tier.value), cache.doubted(producer.name)) for producer in cache.producers],
+        )
+        yield Reading(
             "tierwise_prefix_over_share_tokens",
             "Tokens that the prefix index dropped because one fairness id held more than its share of an endpoint.",
             (),

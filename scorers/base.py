@@ -159,6 +159,9 @@ class Request(msgspec.Struct, weakref=True):
     """When it arrived, on a clock that never goes back. Units: seconds."""
     cached: dict[str, CachedPrefix] = {}
     """By producer name, filled in by the producers before scoring."""
+    pick_id: int = 0
+    """The ledger's number of the pick, and when it was made; set before anybody is told of the pick."""
+    picked_s: float = 0.0
     prefix_match: object | None = None
     """What the prefix cache found, kept until the pick is recorded. Nobody else's."""
 

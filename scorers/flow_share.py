@@ -110,9 +110,9 @@ class FlowRecency(Recency):
         """Blocks that ``flow`` pays for."""
         return self._flows[flow].blocks if flow in self._flows else 0
 
-    def use(self, node: Node) -> None:
+    def use(self, node: Node, now: float = 0.0, but: int = 0) -> None:
         """As in Recency; the current flow pays."""
-        super().use(node)
+        super().use(node, now, but)
         charge = self._charges.get(node)
         if charge is None:
             charge = self._charges[node] = Charge(node)
@@ -125,10 +125,10 @@ class FlowRecency(Recency):
             flow = self._flows[self.flow] = Flow(self.flow)
         flow.add(charge, flow.end.older)
 
-    def use_for(self, node: Node, flow: str | None) -> None:
+    def use_for(self, node: Node, flow: str | None, now: float, but: int) -> None:
         """The same, and ``flow`` pays; nobody for None."""
         self.flow = flow or ""
-        self.use(node)
+        self.use(node, now, but)
         if flow is None:
             self._drop(self._charges[node])
 
@@ -151,6 +151,13 @@ class FlowRecency(Recency):
         for cut in self.cuts:
             if cut.last is not self._end:
                 self._recharge(cut.last)
+
+    def evict_unused(self, tier: int, until_s: float) -> None:
+        """As in Recency."""
+        super().evict_unused(tier, until_s)
+        last = self.cuts[tier].last
+        if last is not self._end:
+            self._recharge(last)
 
     def split(self, upper: Node, lower: Node) -> None:
         """As in Recency; both parts belong to the flow that the whole belonged to."""
@@ -182,7 +189,7 @@ class FlowRecency(Recency):
             yield f"slot {self.slot}: runs below others are counted wrongly"
         if set(self._charges) != set(place):
             yield f"slot {self.slot}: its charges are not of the runs that it holds"
-        if any(charge.blocks != self._held(self._entries[node]) for node, charge in self._charges.items()):
+        if any(charge.blocks != self.held_of(node) for node, charge in self._charges.items()):
             yield f"slot {self.slot}: a charge is not what its run holds"
         for name, flow in self._flows.items():
             charges = list(flow)
@@ -216,16 +223,10 @@ class FlowRecency(Recency):
             self._remove_charge(entry.node)
 
     def _recharge(self, entry: Entry) -> None:
-        charge, blocks = self._charges[entry.node], self._held(entry)
+        charge, blocks = self._charges[entry.node], self.held_of(entry.node)
         if charge.flow is not None:
             charge.flow.blocks += blocks - charge.blocks
         charge.blocks = blocks
-
-    def _held(self, entry: Entry) -> int:
-        node = entry.node
-        if node.full & self.whole:
-            return node.blocks
-        return max([cut.kept for cut in self.cuts if cut.last is entry and node.partial & cut.bit], default=0)
 
     def _remove_charge(self, node: Node) -> None:
         charge = self._charges.pop(node)

@@ -9,15 +9,18 @@ and 0.03 µs for each endpoint that holds something.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from scorers.base import Prompt, Slot
 from scorers.flow_share import FlowRecency
-from scorers.holders import held_by_tier, slots_of
+from scorers.held_along import held_along
+from scorers.holders import slots_of
 from scorers.identity import PrefixHasher, digests
 from scorers.integrity import violations
+from scorers.path import NO_GATES, Gate, admitted_to, depth_in, use
 from scorers.recency import Recency
 from scorers.tree import Node, Walk, walk
 
@@ -91,15 +94,18 @@ class PrefixIndex:
         """What every endpoint holds of the first ``limit_tokens`` of ``prompt``."""
         return self._match(prompt, self.blocks_of(prompt, limit_tokens))
 
-    def record(self, match: Match, slot: Slot, flow: str = "") -> None:
-        """Note that ``flow`` sends the matched prompt to ``slot``: its blocks become the most recent there, in every
-        tier.
+    def record(
+        self, match: Match, slot: Slot, flow: str = "", now: float = 0.0, gates: Mapping[int, Gate] = NO_GATES
+    ) -> Node | None:
+        """Note that ``flow`` sends the matched prompt to ``slot`` ``now``: its blocks become the most recent there, in
+        every tier, but in those of ``gates``, all that are gated, only what is there and what the gate admits.
 
-        A slot without capacity learns nothing. The prompt is matched anew where the index has changed since.
+        Returns the last run of it, by which ``use_again`` knows it. A slot without capacity learns nothing. The prompt
+        is matched anew where the index has changed since.
         """
         recency = self._endpoints.get(slot)
         if recency is None or not match.blocks or not recency.capacity:
-            return
+            return None
         if match.generation != self.generation:
             match = self._match(match.prompt, match.blocks)
         self.generation += 1
@@ -110,9 +116,60 @@ class PrefixIndex:
             path.append(self.split(match.walked.inside, match.walked.inside_blocks))
         if match.walked.depth < match.blocks:
             self._add_new(path, match, recency)
-        for node in reversed(path):
-            recency.use(node)
+        last = path[-1]
+        now = max(now, recency.newest_s)
+        limits = {tier: admitted_to(path, recency.cuts[tier], gate) for tier, gate in gates.items()}
+        use(path, recency, now, limits, self.split)
         recency.trim()
+        return last
+
+    def use_again(self, slot: Slot, last: Node, blocks: int, now: float) -> None:
+        """Note that the ``blocks`` blocks that ended with ``last`` when they were recorded are used ``now``, as far as
+        ``slot`` holds them. A gated tier admits nothing by that."""
+        recency = self._endpoints.get(slot)
+        if recency is None:
+            return
+        path, node, depth = list[Node](), last, 0
+        while node.parent is not None:
+            if node in recency:
+                path.append(node)
+                depth += node.blocks
+            node = node.parent
+        while path and depth - path[0].blocks >= blocks:  # what was added behind
+            depth -= path.pop(0).blocks
+        if not path:
+            return
+        self.generation += 1
+        left = min(blocks, depth - path[0].blocks + recency.held_of(path[0]))
+        if left < depth:
+            path[0] = self.split(path[0], path[0].blocks - (depth - left))
+        path.reverse()
+        now = max(now, recency.newest_s)
+        limits = {tier: depth_in(path, cut) for tier, cut in enumerate(recency.cuts) if cut.bit & recency.gated}
+        use(path, recency, now, limits, self.split)
+        recency.trim()
+
+    def evict_unused(self, slot: Slot, tier: int, until_s: float) -> None:
+        """Let ``slot`` hold nothing in ``tier`` that was last used at ``until_s`` or before. O(1) where it does not."""
+        if self.is_older(slot, tier, until_s):
+            self.generation += 1
+            self._endpoints[slot].evict_unused(tier, until_s)
+
+    def is_older(self, slot: Slot, tier: int, until_s: float) -> bool:
+        """Whether ``slot`` holds anything in ``tier`` that was last used at ``until_s`` or before."""
+        recency = self._endpoints.get(slot)
+        return recency is not None and recency.is_older(tier, until_s)
+
+    def gate(self, slot: Slot, tiers: Iterable[int]) -> None:
+        """Say which of ``slot``'s tiers, which has capacities, admit no more than ``record`` is told; what they hold is
+        left. A tier that is no longer gated is emptied first: it holds all that is newer than its last, or nothing."""
+        recency = self._endpoints[slot]
+        gated = sum([recency.cuts[tier].bit for tier in set(tiers)])
+        opened = recency.gated & ~gated
+        for tier, cut in enumerate(recency.cuts):
+            if cut.bit & opened:
+                self.evict_unused(slot, tier, inf)
+        recency.gated = gated
 
     def set_capacity(self, slot: Slot, tier: int, tokens: int) -> None:
         """Let ``slot`` hold ``tokens`` in ``tier``; what does not fit any more is evicted at once. Unset means 0."""
@@ -214,39 +271,14 @@ class PrefixIndex:
         state = self._hasher.begin(prompt.identity)
         walked = walk(self._root, state, memoryview(prompt.data), blocks, self._block_bytes)
         total_tokens = blocks * self.block_tokens
-        return Match(prompt, blocks, total_tokens, self._held(walked), walked, self.generation)
-
-    def _held(self, walked: Walk) -> tuple[dict[Slot, int], ...]:
-        """By tier: how many tokens of the walk each endpoint holds.
-
-        ``holding`` are those that hold everything so far; they drop out in groups.
-        """
-        runs = [(node, node.blocks) for node in walked.path]
-        if walked.inside is not None:
-            runs.append((walked.inside, walked.inside_blocks))
-        groups: list[tuple[int, int]] = []
-        holding = runs[0][0].holders if runs else 0
-        depth = 0
-        for node, known in runs:
-            lost = holding & ~node.full
-            if lost:
-                holding ^= lost
-                within = lost & node.partial
-                if lost != within:
-                    groups.append((lost ^ within, depth * self.block_tokens))
-                groups += self._held_within(within, depth, known) if within else ()
-                if not holding:
-                    break
-            depth += known
-        groups.append((holding, depth * self.block_tokens))
-        return held_by_tier(groups, self.tiers)
-
-    def _held_within(self, holders: int, depth: int, known: int) -> Iterator[tuple[int, int]]:
-        """Of those whose tier ends within a run; the prompt has ``known`` of its blocks."""
-        for slot in slots_of(holders, self.tiers):
-            for cut in self._endpoints[slot].cuts:
-                if cut.bit & holders:
-                    yield cut.bit, (depth + min(known, cut.kept)) * self.block_tokens
+        return Match(
+            prompt,
+            blocks,
+            total_tokens,
+            held_along(walked, self._endpoints, self.tiers, self.block_tokens),
+            walked,
+            self.generation,
+        )
 
     def split(self, node: Node, blocks: int) -> Node:
         """Cut off the first ``blocks`` of a run, for everybody who holds it; the new run before it."""
@@ -261,7 +293,7 @@ class PrefixIndex:
         begin, end = match.walked.depth * step, match.blocks * step
         new = digests(match.walked.state, memoryview(match.prompt.data), begin, end, step)
         last = path[-1] if path else self._root
-        if path and last.children is None and not last.holders & ~recency.whole:
+        if path and last.children is None and not recency.gated and not last.holders & ~recency.whole:
             recency.forget(last)
             last.extend(new)
             return

@@ -23,7 +23,8 @@ def violations(root: Node, endpoints: Iterable[Recency]) -> Iterator[str]:
             yield f"slot {recency.slot}: its entries are not the runs that it holds"
         yield from _of_order(recency)
         for tier, cut in enumerate(recency.cuts):
-            yield from [f"slot {recency.slot}, tier {tier}: {fault}" for fault in _of_cut(cut, list(recency))]
+            admitted = [node for node in recency if not cut.bit & recency.gated or node.holders & cut.bit]
+            yield from [f"slot {recency.slot}, tier {tier}: {fault}" for fault in _of_cut(cut, admitted)]
 
 
 def _of_node(node: Node, root: Node, everybody: int) -> Iterator[str]:
@@ -51,6 +52,9 @@ def _of_order(recency: Recency) -> Iterator[str]:
     for node, position in place.items():
         if node.parent is not None and place.get(node.parent, -1) >= position:
             yield f"slot {recency.slot}: a run is newer than what comes before it"
+    times = [recency.used_s(node) for node in place]
+    if times != sorted(times, reverse=True):
+        yield f"slot {recency.slot}: the order is not one of times"
 
 
 def _of_cut(cut: Cut, runs: list[Node]) -> Iterator[str]:

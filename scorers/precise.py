@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
-from typing_extensions import override
 
 from scorers.base import CachedPrefix, Candidate, Mode, Producer, Request, Scorer, Slot, Tier
 from scorers.precise_cache import PreciseCache, token_prompts
@@ -19,13 +18,10 @@ GUESSED = (Tier.GPU, Tier.CPU)
 
 
 class Guess(ApproxPrefixProducer):
-    """What stands in where an endpoint is not known precisely."""
+    """What stands in where an endpoint is not known precisely. It was not asked for, so nobody need be told that a
+    tier of unknown capacity counts as empty."""
 
-    @property
-    @override
-    def knows_capacity(self) -> bool:
-        """Nobody need be told that it may be empty: it was not asked for."""
-        return True
+    asked_for = False
 
 
 class PrecisePrefixProducer(Producer[PreciseParameters]):

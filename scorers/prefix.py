@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
 from scorers.base import CachedPrefix, Candidate, Producer, Request, Scorer, Slot, Tier
 from scorers.ranges import check_range
+from scorers.terms import Terms, terms, told_tokens
 
 DEFAULT_CAPACITY_BLOCKS = 31_250
 DEFAULT_BLOCK_TOKENS = 16
@@ -22,13 +23,13 @@ FEW = 16
 class ApproxPrefixParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """How much one instance holds for each endpoint, and how much of a prompt it looks at.
 
-    Source: names and defaults of the Go picker's plugin of the same type; ``tier`` and the last are ours.
+    Source: names and defaults of the Go picker's plugin of the same type; ``tier`` and the last two are ours.
     """
 
     tier: Tier | None = None
     """None: what the instance's name says, ``cpu`` or ``storage``; otherwise gpu."""
     auto_tune: bool = True
-    """Take the GPU tier's capacity from the engine as soon as that reports it."""
+    """Take the capacity from the engine as soon as that reports it; of the other tiers where none is written."""
     lru_capacity_per_server: int | None = None
     """Blocks of ``block_size_tokens``; None is 31,250 for the GPU tier and unknown for the others."""
     block_size_tokens: int | None = None
@@ -39,6 +40,8 @@ class ApproxPrefixParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=
     """0 leaves it to ``max_prefix_blocks_to_match``."""
     max_prefix_blocks_to_match: int = 2048
     """Deprecated; 0 is unlimited."""
+    follow_horizon: bool = True
+    """Believe an engine that tells how far its evictions have come; ours. False: always approximate."""
     max_share_by_fairness_id: float = 1.0
     """The share of an endpoint's capacity that one fairness id may hold; ours. 1 is no bound: clients that send no
     fairness id are one flow, and must not be bounded unasked."""
@@ -88,11 +91,14 @@ class ApproxPrefixProducer(Producer[ApproxPrefixParameters]):
     Writes: ``Request.cached`` under the instance's name.
 
     Capacity is, for the GPU tier, what the engine reports (``auto_tune``), else ``lru_capacity_per_server``; for the
-    others the latter only, and 0 without it.
+    others the latter, else what the engine reports, and 0 without both. Where an engine tells how far its evictions
+    have come, what it holds follows from that (``follow_horizon``), endpoint by endpoint and tier by tier.
     """
 
     type_name = "approx-prefix-cache-producer"
     Parameters = ApproxPrefixParameters
+    asked_for: ClassVar[bool] = True
+    """Whether the configuration has it."""
 
     def __init__(self, parameters: ApproxPrefixParameters | None = None, name: str = "") -> None:
         super().__init__(parameters, name)
@@ -113,19 +119,42 @@ class ApproxPrefixProducer(Producer[ApproxPrefixParameters]):
         return self.source.state(self) if self.source is not None else None
 
     @property
-    def knows_capacity(self) -> bool:
-        """Whether some endpoint can ever hold something."""
-        return self.tier is Tier.GPU or self.parameters.lru_capacity_per_server is not None
+    def asks_engine(self) -> bool:
+        """Whether the capacity is the engine's, once it says it."""
+        parameters = self.parameters
+        return parameters.auto_tune and (self.tier is Tier.GPU or parameters.lru_capacity_per_server is None)
+
+    def terms(self, candidate: Candidate) -> Terms:
+        """What holds for this tier of ``candidate``."""
+        parameters, gpu = self.parameters, self.tier is Tier.GPU
+        typed = self._typed_tokens
+        if gpu and parameters.auto_tune and candidate.gpu_blocks and not candidate.block_tokens:
+            typed = candidate.gpu_blocks * parameters.block_tokens
+        found = terms(
+            candidate,
+            self.tier,
+            typed,
+            auto=parameters.auto_tune,
+            follow=parameters.follow_horizon,
+            wins=not gpu,
+        )
+        if gpu and found.capacity_tokens is None:
+            tokens = DEFAULT_CAPACITY_BLOCKS * parameters.block_tokens
+            return found._replace(capacity_tokens=tokens, bound_tokens=tokens)
+        return found
 
     def capacity_tokens(self, candidate: Candidate) -> int:
-        """What ``candidate`` holds in this tier."""
-        parameters = self.parameters
-        if self.tier is Tier.GPU and parameters.auto_tune and candidate.gpu_blocks:
-            return candidate.gpu_blocks * (candidate.block_tokens or parameters.block_tokens)
-        blocks = parameters.lru_capacity_per_server
-        if blocks is None:
-            blocks = DEFAULT_CAPACITY_BLOCKS if self.tier is Tier.GPU else 0
-        return blocks * parameters.block_tokens
+        """What ``candidate`` holds in this tier; 0 where nobody says."""
+        return self.terms(candidate).capacity_tokens or 0
+
+    def told_tokens(self, candidate: Candidate) -> int | None:
+        """What the engine says that ``candidate`` holds in this tier."""
+        return told_tokens(candidate, self.tier)
+
+    @property
+    def _typed_tokens(self) -> int | None:
+        blocks = self.parameters.lru_capacity_per_server
+        return None if blocks is None else blocks * self.parameters.block_tokens
 
     def _served(self) -> PrefixSource:
         if self.source is None:
@@ -154,6 +183,7 @@ class PrefixParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     hash_block_size: int | None = None
     """Oldest name of ``block_size``."""
     max_prefix_blocks_to_match: int | None = None
+    follow_horizon: bool | None = None
 
     def __post_init__(self) -> None:
         check_range("matchLengthWeight", self.match_length_weight, 0, 1)
@@ -183,6 +213,7 @@ class PrefixParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
                 self.block_size,
                 self.hash_block_size,
                 self.max_prefix_blocks_to_match,
+                self.follow_horizon,
             )
         )
 
@@ -227,6 +258,7 @@ class PrefixScorer(Scorer[PrefixParameters]):
             lru_capacity_per_server=written.lru_capacity_per_server,
             block_size_tokens=written.block_tokens,
             max_prefix_tokens_to_match=DEFAULT_LIMIT_TOKENS if blocks is None else blocks * written.block_tokens,
+            follow_horizon=written.follow_horizon is not False,
         )
         return ApproxPrefixProducer(parameters, self.name)
 

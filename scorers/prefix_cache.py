@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import inf, nextafter
 
-from scorers.base import CachedPrefix, Candidate, Request, Slot
+from scorers.base import CachedPrefix, Candidate, Mode, Request, Slot
+from scorers.flights import Flight, Flights
 from scorers.index import BLOCK_TOKENS, Match, PrefixIndex, Statistics
-from scorers.prefix import ApproxPrefixProducer
+from scorers.offers import Offers
+from scorers.path import NO_GATES, Gate
+from scorers.prefix import UNLIMITED, ApproxPrefixProducer
+from scorers.standings import Standings
+from scorers.terms import Terms
 
 log = logging.getLogger(__name__)
 
 
 class PrefixCache:
-    """What the endpoints hold, as far as it follows from what was sent to them.
+    """What the endpoints hold, as far as it follows from what was sent to them, and from what their engines tell.
 
-    A listener of the pool: endpoints come with the capacities that their producers know, and go with all they hold.
-    The largest limit of the producers bounds how much of a prompt is hashed and recorded; a smaller one bounds what its
-    producer says. Owner: the event loop.
+    A listener of the pool: endpoints come with the terms that their producers know, and go with all they hold. Of a
+    tier in horizon mode, what was last used at the engine's horizon or before is gone; a prompt is in use from its pick
+    to its request's end. The largest limit of the producers bounds how much of a prompt is hashed and recorded; a
+    smaller one bounds what its producer says. Owner: the event loop.
     """
 
     def __init__(
@@ -30,7 +37,10 @@ class PrefixCache:
         if not producers:
             raise ValueError("a prefix cache serves at least one producer")
         self.index = PrefixIndex(len(producers), block_tokens, secret, _flow_shares(producers))
-        self._capacities: dict[Slot, tuple[int, ...]] = {}
+        self._flights = Flights()
+        self._latest_s = -inf  # of all times heard of
+        self._gates: dict[Slot, dict[int, Gate]] = {}
+        self._standings = Standings(len(producers), block_tokens)
         self._serve(producers)
 
     def take_over(self, producers: Sequence[ApproxPrefixProducer], candidates: Sequence[Candidate]) -> bool:
@@ -55,77 +65,157 @@ class PrefixCache:
         if len(self._tiers) != len(producers):
             raise ValueError(f"two producers have one name: {', '.join(producer.name for producer in producers)}")
         self._limit_tokens = max(self._limits.values())
+        self._unwarned = {producer for producer in producers if producer.asked_for}
         for producer in producers:
             producer.source = self
-            if not producer.knows_capacity:
-                log.warning(
-                    "%s: nothing says how much the %s tier holds, so it counts as empty; write lruCapacityPerServer",
-                    producer.name,
-                    producer.tier.value,
-                )
 
     def cached(self, producer: ApproxPrefixProducer, request: Request) -> CachedPrefix:
         """What is held of ``request`` in the producer's tier. The first producer asked has the prompts matched."""
         tier = self._tiers[producer.name]
         matches = self._matches(request)
         limit = self._limits[producer.name]
-        if limit < self._limit_tokens:
-            return _limited(producer, tier, matches, limit - limit % self.index.block_tokens)
-        if len(matches) == 1:
-            return CachedPrefix(producer.tier, matches[0].total_tokens, matches[0].held[tier])
-        return _summed(producer, tier, matches)
+        chunks, modes = self._standings.chunks[tier], self._standings.modes[tier]
+        if limit >= self._limit_tokens:
+            if len(matches) == 1 and not chunks:
+                return CachedPrefix(producer.tier, matches[0].total_tokens, matches[0].held[tier], modes)
+            limit = UNLIMITED
+        limit -= limit % self.index.block_tokens
+        total = sum([min(match.total_tokens, limit) for match in matches])
+        return CachedPrefix(producer.tier, total, _summed(matches, tier, limit, chunks), modes)
 
     def picked(self, request: Request, candidate: Candidate) -> None:
         """Record the pick; the second and later calls for a request do nothing."""
         matches, request.prefix_match = request.prefix_match, None
         if not isinstance(matches, list):
             return
-        if candidate.slot not in self.index:
+        slot, now = candidate.slot, request.picked_s
+        if slot not in self.index:
             self.endpoint_added(candidate)
+        if self._unwarned:
+            self._warn_of_unknown(slot)
+        self._latest_s = max(self._latest_s, now)
+        gates = self._gates.get(slot, NO_GATES)
+        runs = []
         for match in matches:
-            self.index.record(match, candidate.slot, request.fairness_id)
+            last = self.index.record(match, slot, request.fairness_id, now, gates)
+            if last is not None:
+                runs.append((last, match.blocks))
+        if slot in self._standings.followed:
+            self._flights.begin(request.pick_id, Flight(slot, tuple(runs), self._latest_s))
+
+    def ended(self, pick_id: int, now: float) -> None:
+        """A request is over: until now its endpoint has used its prompts."""
+        flight = self._flights.end(pick_id)
+        if flight is not None:
+            self._latest_s = max(self._latest_s, now)
+            self._use_again(flight, now)
 
     def endpoint_added(self, candidate: Candidate) -> None:
-        """Give a new endpoint its capacities."""
-        self.index.remove_endpoint(candidate.slot)  # whoever had the slot before
-        self._capacities.pop(candidate.slot, None)
+        """Give a new endpoint its terms."""
+        self.endpoint_removed(candidate.slot, candidate.address)  # whoever had the slot before
         self.engine_reported(candidate)
 
     def endpoint_removed(self, slot: Slot, address: str) -> None:  # noqa: ARG002
         """Forget an endpoint and all that it holds."""
         self.index.remove_endpoint(slot)
-        self._capacities.pop(slot, None)
+        self._flights.forget(slot)
+        self._gates.pop(slot, None)
+        self._standings.remove(slot)
 
     def engine_reported(self, candidate: Candidate) -> None:
-        """Follow a change of what the engine says of itself; what does not fit any more is evicted at once."""
-        capacities = tuple([producer.capacity_tokens(candidate) for producer in self.producers])
-        if capacities != self._capacities.get(candidate.slot):
-            self._capacities[candidate.slot] = capacities
-            for tier, tokens in enumerate(capacities):
-                self.index.set_capacity(candidate.slot, tier, tokens)
+        """Follow a change of what the engine says of itself; what does not fit any more, or is gone, is evicted at
+        once."""
+        slot = candidate.slot
+        terms = tuple([producer.terms(candidate) for producer in self.producers])
+        if terms != self._standings.of(slot):
+            self._change(candidate, terms)
+        if slot in self._standings.followed:
+            self._follow(candidate, terms)
 
     def capacity_tokens(self, slot: Slot, producer: str) -> int:
         """What ``slot`` can hold, as the producer knows it; 0 for an unknown slot."""
-        capacities = self._capacities.get(slot)
-        return capacities[self._tiers[producer]] if capacities is not None else 0
+        terms = self._standings.of(slot)
+        return terms[self._tiers[producer]].capacity_tokens or 0 if terms is not None else 0
 
     def used_tokens(self, slot: Slot, producer: str) -> int:
         """What ``slot`` holds; 0 for an unknown slot."""
         return self.index.tokens(slot, self._tiers[producer])
 
+    def mode(self, slot: Slot, producer: str) -> Mode:
+        """How that is known."""
+        return self._standings.modes[self._tiers[producer]].get(slot, Mode.APPROXIMATE)
+
+    def endpoints_by_mode(self, producer: str) -> dict[Mode, int]:
+        """How many endpoints are known in which way."""
+        return self._standings.by_mode(self._tiers[producer])
+
+    def doubted(self, producer: str) -> int:
+        """Endpoints whose engines say that they hold less than the producer's configured capacity."""
+        return self._standings.doubted(self._tiers[producer])
+
     def state(self, producer: ApproxPrefixProducer) -> object:
         """What the producer's tier can hold and holds, all endpoints together."""
-        tier = self._tiers[producer.name]
+        tier, standings = self._tiers[producer.name], self._standings
         return {
             "tier": producer.tier.value,
-            "endpoints": len(self._capacities),
-            "capacity_tokens": sum([capacities[tier] for capacities in self._capacities.values()]),
+            "endpoints": len(standings),
+            "endpoints_by_mode": {mode.value: count for mode, count in standings.by_mode(tier).items() if count},
+            "capacity_tokens": standings.capacity_tokens(tier),
             "used_tokens": self.statistics().tokens_by_tier[tier],
         }
 
     def statistics(self) -> Statistics:
         """A snapshot; ``tokens_by_tier`` in the order of ``producers``."""
         return self.index.statistics()
+
+    def _change(self, candidate: Candidate, terms: tuple[Terms, ...]) -> None:
+        slot = candidate.slot
+        before = self._standings.of(slot) or (None,) * len(terms)
+        self._standings.set(slot, terms)
+        for tier, (was, each) in enumerate(zip(before, terms, strict=True)):
+            if was is None or was.bound_tokens != each.bound_tokens:
+                self.index.set_capacity(slot, tier, each.bound_tokens)
+            if each.doubted_tokens is not None and (was is None or was.doubted_tokens != each.doubted_tokens):
+                warn_of_doubt(candidate, self.producers[tier], each.doubted_tokens)
+        wanted = {
+            tier: (each.store_after, max(1, each.chunk_tokens // self.index.block_tokens))
+            for tier, each in enumerate(terms)
+            if each.store_after > 1
+        }
+        gates = self._gates.pop(slot, {})
+        if wanted.keys() != gates.keys():
+            self.index.gate(slot, wanted)
+        if wanted:
+            self._gates[slot] = {tier: gates.get(tier) or Offers(*each) for tier, each in wanted.items()}
+
+    def _follow(self, candidate: Candidate, terms: Sequence[Terms]) -> None:
+        """Drop what was last used before the horizons. What is in flight is in use now."""
+        slot = candidate.slot
+        for tier, each in enumerate(terms):
+            report = candidate.tiers.get(self.producers[tier].tier)
+            if each.mode is not Mode.HORIZON or report is None or report.horizon_s is None:
+                continue
+            horizon_s = report.horizon_s
+            if not self.index.is_older(slot, tier, horizon_s):
+                continue
+            self._latest_s = max(self._latest_s, nextafter(horizon_s, inf))
+            for flight in self._flights.noted_by(slot, horizon_s, self._latest_s):
+                self._use_again(flight, self._latest_s)
+            self.index.evict_unused(slot, tier, horizon_s)
+
+    def _use_again(self, flight: Flight, now: float) -> None:
+        for last, blocks in flight.runs:
+            self.index.use_again(flight.slot, last, blocks, now)
+
+    def _warn_of_unknown(self, slot: Slot) -> None:
+        for producer, terms in zip(self.producers, self._standings.of(slot) or (), strict=True):
+            if terms.capacity_tokens is None and producer in self._unwarned:
+                self._unwarned.discard(producer)
+                log.warning(
+                    "%s: nothing says how much the %s tier holds, so it counts as empty; write lruCapacityPerServer",
+                    producer.name,
+                    producer.tier.value,
+                )
 
     def _matches(self, request: Request) -> list[Match]:
         """One for each prompt that has a full block; kept in the request until its pick is recorded."""
@@ -139,23 +229,32 @@ class PrefixCache:
         return found
 
 
+def warn_of_doubt(candidate: Candidate, producer: ApproxPrefixProducer, doubted_tokens: int) -> None:
+    """Name a capacity that cannot be right."""
+    log.warning(
+        "%s: lruCapacityPerServer is %d tokens, and the %s tier of %s holds %s as its engine says; leave it out",
+        producer.name,
+        doubted_tokens,
+        producer.tier.value,
+        candidate.address,
+        producer.told_tokens(candidate),
+    )
+
+
 def _flow_shares(producers: Sequence[ApproxPrefixProducer]) -> list[float]:
     """For each tier; nothing where no flow is bounded."""
     shares = [producer.parameters.max_share_by_fairness_id for producer in producers]
     return shares if min(shares) < 1.0 else []
 
 
-def _limited(producer: ApproxPrefixProducer, tier: int, matches: Sequence[Match], limit: int) -> CachedPrefix:
+def _summed(matches: Sequence[Match], tier: int, limit: int, chunks: Mapping[Slot, int]) -> dict[Slot, int]:
+    """Tokens by endpoint, of each prompt no more than ``limit`` and only whole chunks."""
     tokens: dict[Slot, int] = {}
     for match in matches if limit else ():
         for slot, held in match.held[tier].items():
-            tokens[slot] = tokens.get(slot, 0) + min(held, limit)
-    return CachedPrefix(producer.tier, sum([min(match.total_tokens, limit) for match in matches]), tokens)
-
-
-def _summed(producer: ApproxPrefixProducer, tier: int, matches: Sequence[Match]) -> CachedPrefix:
-    tokens: dict[Slot, int] = {}
-    for match in matches:
-        for slot, held in match.held[tier].items():
-            tokens[slot] = tokens.get(slot, 0) + held
-    return CachedPrefix(producer.tier, sum([match.total_tokens for match in matches]), tokens)
+            counted = min(held, limit)
+            if slot in chunks:
+                counted -= counted % chunks[slot]
+            if counted:
+                tokens[slot] = tokens.get(slot, 0) + counted
+    return tokens

@@ -9,6 +9,11 @@ place in it where its capacity ends:
 
 A use makes the path's first run the newest and the deepest the oldest of the path: what is evicted is always a leaf,
 its last block first, and what is held of a prompt is contiguous from its start.
+
+Every run has the time of its last use, so the order is one of times, too: what was used no later than some moment is at
+the old end, and a tier whose engine tells how far its evictions have come loses just that.
+
+A tier may admit later than another: it is *gated*, and its cut is in an order in which it does not hold everything.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     """A run's place in an endpoint's order. As little the garbage collector's as its node is."""
 
     node: Node
+    used_s: float = 0.0
     newer: Entry = None  # type: ignore[assignment]  # linked as soon as it is made
     older: Entry = None  # type: ignore[assignment]
 
@@ -32,8 +38,9 @@ class Entry(msgspec.Struct, gc=False, eq=False):
 class Cut:
     """Where a tier ends. Units: blocks.
 
-    Invariant: ``used <= capacity`` between calls; all entries newer than ``last`` are held whole, of ``last`` the first
-    ``kept`` blocks (at least 1), and nothing older. With nothing held, ``last`` is the list's end.
+    Invariant: ``used <= capacity`` between calls; all entries newer than ``last`` are held whole, or not at all where
+    the tier is gated, of ``last`` the first ``kept`` blocks (at least 1), and nothing older. With nothing held,
+    ``last`` is the list's end.
     """
 
     __slots__ = ("bit", "capacity", "kept", "last", "used")
@@ -50,10 +57,11 @@ class Recency:
     Keeps the endpoint's bits in ``Node.full`` and ``Node.partial`` true, and takes nodes out of the tree that nobody
     holds any more. O(1) for each run used or evicted. Owner: the index.
 
-    Invariant: a run has an entry exactly while a tier holds some of it; every run is newer than those below it.
+    Invariant: a run has an entry exactly while a tier holds some of it; every run is newer than those below it, and
+    used no earlier than any older one. ``gated`` are the bits of the tiers that admit later.
     """
 
-    __slots__ = ("_end", "_entries", "cuts", "slot", "whole")
+    __slots__ = ("_end", "_entries", "cuts", "gated", "slot", "whole")
 
     def __init__(self, slot: Slot, tiers: int) -> None:
         self.slot = slot
@@ -62,6 +70,7 @@ class Recency:
         self._entries: dict[Node, Entry] = {}
         self.cuts: tuple[Cut, ...] = tuple([Cut(1 << (slot * tiers + tier), self._end) for tier in range(tiers)])
         self.whole = sum(cut.bit for cut in self.cuts)
+        self.gated = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -83,21 +92,43 @@ class Recency:
         """In the tier that holds most, and so in any of them. Units: blocks."""
         return max([cut.used for cut in self.cuts])
 
-    def use(self, node: Node) -> None:
-        """Make ``node`` the newest, held whole in all tiers; a path is used from its end to its start, then trimmed."""
+    def __contains__(self, node: object) -> bool:
+        return node in self._entries
+
+    @property
+    def newest_s(self) -> float:
+        """When anything was last used; 0 where nothing is held."""
+        return self._end.older.used_s
+
+    def used_s(self, node: Node) -> float:
+        """When ``node``, which is held, was last used."""
+        return self._entries[node].used_s
+
+    def held_of(self, node: Node) -> int:
+        """How many blocks of ``node``, which has an entry, some tier holds."""
+        if node.full & self.whole:
+            return node.blocks
+        entry = self._entries[node]
+        return max([cut.kept for cut in self.cuts if cut.last is entry and node.partial & cut.bit], default=0)
+
+    def use(self, node: Node, now: float = 0.0, but: int = 0) -> None:
+        """Make ``node`` the newest, used ``now``, held whole in all tiers but those of the bits ``but``, which do not
+        hold it; a path is used from its end to its start, then trimmed. ``now`` is not before any earlier use."""
         entry = self._entries.get(node)
         if entry is None:
             entry = self._entries[node] = Entry(node)
         else:
             self._lift(entry)
         newest = self._end.older
-        entry.newer, entry.older = self._end, newest
+        entry.newer, entry.older, entry.used_s = self._end, newest, now
         newest.newer = self._end.older = entry
         for cut in self.cuts:
+            if cut.bit & but:
+                continue
             cut.used += node.blocks
             if cut.last is self._end:
                 cut.last, cut.kept = entry, node.blocks
-        node.full |= self.whole
+        node.full |= self.whole & ~but
         if node.partial:
             node.partial &= ~self.whole
 
@@ -113,10 +144,25 @@ class Recency:
             if cut.used > cut.capacity:
                 self._trim(cut)
 
+    def is_older(self, tier: int, until_s: float) -> bool:
+        """Whether ``tier`` holds anything that was last used at ``until_s`` or before."""
+        last = self.cuts[tier].last
+        return last is not self._end and last.used_s <= until_s
+
+    def evict_unused(self, tier: int, until_s: float) -> None:
+        """Let ``tier`` hold nothing that was last used at ``until_s`` or before."""
+        cut = self.cuts[tier]
+        while (entry := cut.last) is not self._end and entry.used_s <= until_s:
+            node = entry.node
+            node.full &= ~cut.bit
+            node.partial &= ~cut.bit
+            self._retreat(cut)
+            self._discard_unheld(entry)
+
     def split(self, upper: Node, lower: Node) -> None:
         """Follow the tree, where ``upper`` was cut off from ``lower``."""
         below = self._entries[lower]
-        above = self._entries[upper] = Entry(upper)
+        above = self._entries[upper] = Entry(upper, below.used_s)
         above.newer, above.older = below.newer, below
         below.newer.older = above
         below.newer = above
@@ -177,8 +223,12 @@ class Recency:
     def _retreat(self, cut: Cut) -> None:
         """Let the tier end before its last entry."""
         cut.used -= cut.kept
-        cut.last = cut.last.newer
-        cut.kept = cut.last.node.blocks
+        entry = cut.last.newer
+        if self.gated & cut.bit:
+            while entry is not self._end and not entry.node.full & cut.bit:
+                entry = entry.newer
+        cut.last = entry
+        cut.kept = entry.node.blocks
 
     def _discard_unheld(self, entry: Entry) -> None:
         node = entry.node

@@ -8,6 +8,7 @@ same tiers. What was learned meanwhile is newer than what is put back.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf, isfinite
 
 import msgspec
 
@@ -33,6 +34,8 @@ class SavedRuns(msgspec.Struct, array_like=True, frozen=True):
     """Newest first: places in ``Snapshot.digests``."""
     flows: list[int] = []
     """Whose each of them is: places in ``Snapshot.flows``, or ``NOBODY``; empty where flows are not bounded."""
+    ages_s: list[float] = []
+    """How long before the snapshot each of them was last used; empty: not told, and taken for 0."""
 
 
 class Snapshot(msgspec.Struct, array_like=True, frozen=True):
@@ -55,8 +58,11 @@ class Snapshot(msgspec.Struct, array_like=True, frozen=True):
         return sum([max(saved.used) for saved in self.endpoints.values()])
 
 
-def taken(index: PrefixIndex, slots: Mapping[str, Slot], most_blocks: int = MAX_ENDPOINT_BLOCKS) -> Snapshot:
-    """What ``index`` knows of the endpoints in ``slots``, by address; of each at most its newest ``most_blocks``."""
+def taken(
+    index: PrefixIndex, slots: Mapping[str, Slot], most_blocks: int = MAX_ENDPOINT_BLOCKS, now: float = 0.0
+) -> Snapshot:
+    """What ``index`` knows ``now`` of the endpoints in ``slots``, by address; of each at most its newest
+    ``most_blocks``."""
     places: dict[Node, int] = {}
     flows: dict[str, int] = {}
     parents: list[int] = []
@@ -68,6 +74,7 @@ def taken(index: PrefixIndex, slots: Mapping[str, Slot], most_blocks: int = MAX_
             continue
         runs: list[int] = []
         payers: list[int] = []
+        ages: list[float] = []
         blocks = 0
         for node in recency:  # a run is newer than those below it, so its parent has its place already
             blocks += node.blocks
@@ -79,11 +86,13 @@ def taken(index: PrefixIndex, slots: Mapping[str, Slot], most_blocks: int = MAX_
                 parents.append(places.get(node.parent, ROOT))  # type: ignore[arg-type]
                 digests.append(node.digests)
             runs.append(place)
+            ages.append(max(0.0, now - recency.used_s(node)))
             if isinstance(recency, FlowRecency):
                 flow = recency.flow_of(node)
                 payers.append(NOBODY if flow is None else flows.setdefault(flow, len(flows)))
         held = sum([len(digests[place]) for place in runs]) // DIGEST_BYTES
-        endpoints[address] = SavedRuns(tuple([min(cut.used, held) for cut in recency.cuts]), runs, payers)
+        used = [0 if cut.bit & recency.gated else min(cut.used, held) for cut in recency.cuts]
+        endpoints[address] = SavedRuns(tuple(used), runs, payers, ages)
     return Snapshot(index.secret, index.block_tokens, index.tiers, parents, digests, list(flows), endpoints)
 
 
@@ -117,11 +126,14 @@ def _faults_of(saved: SavedRuns, snapshot: Snapshot) -> Iterator[str]:
         yield "an endpoint's runs and flows do not match"
     if any(not NOBODY <= flow < len(snapshot.flows) for flow in saved.flows):
         yield "a flow has no name"
+    if saved.ages_s and (len(saved.ages_s) != len(saved.runs) or not all(isfinite(age) for age in saved.ages_s)):
+        yield "an endpoint's runs and ages do not match"
 
 
-def restore(index: PrefixIndex, slot: Slot, snapshot: Snapshot, address: str) -> int:
+def restore(index: PrefixIndex, slot: Slot, snapshot: Snapshot, address: str, taken_s: float = 0.0) -> int:
     """Let ``slot`` hold what the endpoint at ``address`` held, as far as its capacities allow; how many blocks it holds
-    then. ``snapshot`` has no faults, and its secret is the index's.
+    then. ``snapshot`` has no faults, its secret is the index's, and it was taken at ``taken_s``. A gated tier begins
+    empty.
 
     Raises: ValueError for another secret, or other tiers or blocks; nothing has changed then.
     """
@@ -132,19 +144,26 @@ def restore(index: PrefixIndex, slot: Slot, snapshot: Snapshot, address: str) ->
         return 0
     index.generation += 1
     ends: dict[int, Node] = {ROOT: index.root}
-    nodes: list[tuple[list[Node], str | None]] = []
+    nodes: list[tuple[list[Node], str | None, float]] = []
     for position, place in enumerate(saved.runs):
         path = _planted(index, ends[snapshot.parents[place]], snapshot.digests[place])
         ends[place] = path[-1]
         flow = saved.flows[position] if saved.flows else 0
-        nodes.append((path, snapshot.flows[flow] if saved.flows and flow != NOBODY else None))
-    newer = [(node, recency.flow_of(node) if isinstance(recency, FlowRecency) else None) for node in recency]
+        used_s = taken_s - (saved.ages_s[position] if saved.ages_s else 0.0)
+        nodes.append((path, snapshot.flows[flow] if saved.flows and flow != NOBODY else None, used_s))
+    newer = [
+        (node, recency.flow_of(node) if isinstance(recency, FlowRecency) else None, recency.used_s(node))
+        for node in recency
+    ]
     limits = [saved_used + cut.used for saved_used, cut in zip(saved.used, recency.cuts, strict=True)]
-    for path, flow_name in reversed(nodes):
+    at = -inf  # the order is one of times, whatever the snapshot says
+    for path, flow_name, used_s in reversed(nodes):
+        at = max(at, used_s)
         for node in reversed(path):
-            _use(recency, node, flow_name)
-    for node, flow_name in reversed(newer):
-        _use(recency, node, flow_name)
+            _use(recency, node, flow_name, at)
+    for node, flow_name, used_s in reversed(newer):
+        at = max(at, used_s)
+        _use(recency, node, flow_name, at)
     _trim(recency, limits)
     return recency.used
 
@@ -180,11 +199,12 @@ def _common_blocks(one: bytes, other: bytes) -> int:
     return low
 
 
-def _use(recency: Recency, node: Node, flow: str | None) -> None:
+def _use(recency: Recency, node: Node, flow: str | None, at: float) -> None:
+    but = recency.gated & ~node.holders
     if isinstance(recency, FlowRecency):
-        recency.use_for(node, flow)
+        recency.use_for(node, flow, at, but)
     else:
-        recency.use(node)
+        recency.use(node, at, but)
 
 
 def _trim(recency: Recency, limits: list[int]) -> None:

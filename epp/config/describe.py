@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from epp.config.profiles import Wiring
-from scorers.base import Candidate, Plugin, Producer, Slot, Tier
+from scorers.base import Candidate, Plugin, Producer, Slot
 from scorers.precise import PrecisePrefixProducer
 from scorers.prefix import ApproxPrefixProducer, PrefixScorer
 
@@ -41,12 +41,11 @@ def _following(producer: Producer[Any]) -> str:
 
 def _capacity(producer: ApproxPrefixProducer) -> str:
     tier = f"tier {producer.tier.value}"
-    if not producer.knows_capacity:
-        return f"{tier}, of unknown capacity"
-    tokens = producer.capacity_tokens(_SILENT)
-    if producer.tier is Tier.GPU and producer.parameters.auto_tune:
-        return f"{tier}, capacity from the engine, {tokens:,} tokens until it reports"
-    return f"{tier}, {tokens:,} tokens an endpoint"
+    tokens = producer.terms(_SILENT).capacity_tokens
+    if producer.asks_engine:
+        until = "unknown" if tokens is None else f"{tokens:,} tokens"
+        return f"{tier}, capacity from the engine, {until} until it reports"
+    return f"{tier}, of unknown capacity" if tokens is None else f"{tier}, {tokens:,} tokens an endpoint"
 
 
 def _title(plugin: Plugin[Any]) -> str:

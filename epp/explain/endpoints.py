@@ -12,7 +12,7 @@ from epp.ledger import Ledger
 from epp.pool import Pool
 from epp.scrape.state import ScrapeState
 from epp.seat import EngineMetrics
-from scorers.base import Candidate
+from scorers.base import Candidate, Mode
 from scorers.precise_cache import Told
 from scorers.precise_index import TIERS
 from scorers.prefix_cache import PrefixCache
@@ -31,6 +31,8 @@ class Held(msgspec.Struct, frozen=True):
 
     capacity_tokens: int
     used_tokens: int
+    mode: str = Mode.APPROXIMATE.value
+    """How that is known: precise, horizon or approximate."""
 
 
 class FromEvents(msgspec.Struct, frozen=True):
@@ -110,7 +112,9 @@ def _held(cache: PrefixCache, candidate: Candidate) -> dict[str, Held]:
     slot = candidate.slot
     return {
         f"{producer.name} ({producer.tier.value})": Held(
-            cache.capacity_tokens(slot, producer.name), cache.used_tokens(slot, producer.name)
+            cache.capacity_tokens(slot, producer.name),
+            cache.used_tokens(slot, producer.name),
+            cache.mode(slot, producer.name).value,
         )
         for producer in cache.producers
     }

@@ -13,8 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from epp.explain.endpoints import EndpointState, PoolState
+from epp.explain.endpoints import EndpointState, Held, PoolState
 from epp.explain.explanation import Considered, Explanation
+from scorers.base import Mode
 
 UNLIMITED = 100_000
 """Columns of an output that is no terminal."""
@@ -116,9 +117,13 @@ def _rest_of(endpoint: EndpointState, held: list[str]) -> list[str]:
     tiers = (endpoint.index[name] for name in held)
     return [
         f"{endpoint.in_flight_tokens:,}",
-        *(f"{tier.used_tokens:,} of {tier.capacity_tokens:,}" for tier in tiers),
+        *(f"{tier.used_tokens:,} of {tier.capacity_tokens:,}{_by(tier)}" for tier in tiers),
         f"{endpoint.scrape.age_s:.1f} s ago" if endpoint.scrape else "never",
     ]
+
+
+def _by(tier: Held) -> str:
+    return "" if tier.mode == Mode.APPROXIMATE.value else f" ({tier.mode})"
 
 
 def _columns(pairs: list[tuple[str, str]]) -> Iterator[Text]:

@@ -15,6 +15,8 @@ import random
 import time
 from collections.abc import Callable, Iterator
 
+from msgspec import structs
+
 from epp.config.plan import ScrapeParameters
 from epp.config.sources import CoreMetricsExtractor, MetricsDataSource
 from epp.decision import Cause
@@ -27,6 +29,7 @@ from epp.scrape.page import Page
 from epp.scrape.readers import Readers
 from epp.scrape.state import ScrapeState
 from epp.scrape.target import Target
+from epp.scrape.tiers import TierReader
 from epp.telemetry.gauges import Reading
 from scorers.base import Candidate, Slot
 
@@ -201,9 +204,11 @@ class Scraper:
             return
         page = self._page(target, endpoint)
         text = await page.fetch()
-        reading_at = time.perf_counter()
+        received_at, reading_at = self._clock(), time.perf_counter()
         try:
             engine = target.reader.read(text)
+            if tiers := target.tiers.read(text, received_at):
+                engine = structs.replace(engine, tiers=tiers)
         finally:
             target.least_s = (time.perf_counter() - reading_at) / READING_SHARE
         self._scrapes += 1
@@ -237,6 +242,7 @@ class Scraper:
                 target.page = None
             target.page = self._client.page(endpoint)
             target.reader = self._readers.reader_of(endpoint)
+            target.tiers = TierReader()
             target.endpoint = endpoint
         return target.page
 
@@ -249,6 +255,7 @@ class Scraper:
 
     def _failed(self, target: Target, reason: str, message: str) -> None:
         target.errors[reason] += 1
+        target.tiers.look_again()
         if reason in ("page", "internal"):
             self._extract_errors += 1
         else:

@@ -8,6 +8,7 @@ from collections import Counter
 from epp.pool import Endpoint
 from epp.scrape.page import Page
 from epp.scrape.reader import EngineReader
+from epp.scrape.tiers import TierReader
 from scorers.base import Slot
 
 
@@ -22,6 +23,7 @@ class Target:
         """Whose ``page`` it is; another one when the pool was given another ``metrics_url``."""
         self.page: Page | None = None
         self.reader: EngineReader  # of the same endpoint
+        self.tiers = TierReader()
         self.lacks: list[str] = []
         """Metrics that its page did not have."""
         self.began_at = now

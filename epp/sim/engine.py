@@ -212,7 +212,9 @@ class Engine:
 
     def _end(self, sequence: Sequence, now: float) -> None:
         self._release(sequence, now)
-        del self._sequences[sequence.job.id]
+        job = sequence.job
+        self.cpu.touch(job.keys[: job.prompt_tokens // self.preset.block_tokens], now)
+        del self._sequences[job.id]
         self.tally.finished(now - sequence.submitted_at)
         self._events.append(Finished(sequence.job, now, sequence.submitted_at))
 

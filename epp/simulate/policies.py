@@ -42,7 +42,7 @@ _GPU_SCORER = """\
 _GPU_IN_LARGER_BLOCKS = """\
 - type: approx-prefix-cache-producer
   name: gpu-prefix-cache-producer
-  parameters: {autoTune: false, lruCapacityPerServer: GPU_BLOCKS, blockSizeTokens: 64}
+  parameters: {autoTune: false, lruCapacityPerServer: GPU_BLOCKS, blockSizeTokens: 64, followHorizon: false}
 """
 _CPU_SCORER = """\
 - {type: prefix-cache-scorer, name: cpu-prefix, parameters: {prefixMatchInfoProducerName: cpu-prefix-cache-producer}}
@@ -91,10 +91,15 @@ POLICIES = (
         _HEAD.replace("llm-d.ai", "inference.networking.x-k8s.io") + _LOAD + """\
 - type: prefix-cache-scorer
   name: gpu-prefix-cache-scorer
-  parameters: {blockSizeTokens: 16, maxPrefixBlocksToMatch: 256}
+  parameters: {blockSizeTokens: 16, maxPrefixBlocksToMatch: 256, followHorizon: false}
 - type: prefix-cache-scorer
   name: cpu-prefix-cache-scorer
-  parameters: {autoTune: false, lruCapacityPerServer: 41000, blockSizeTokens: 16, maxPrefixBlocksToMatch: 256}
+  parameters:
+    autoTune: false
+    lruCapacityPerServer: 41000
+    blockSizeTokens: 16
+    maxPrefixBlocksToMatch: 256
+    followHorizon: false
 """
         + _profile(
             "queue-scorer 2", "kv-cache-utilization-scorer 2", "gpu-prefix-cache-scorer 1", "cpu-prefix-cache-scorer 1"
@@ -102,7 +107,7 @@ POLICIES = (
     ),
     Policy(
         "guide", "llm-d guide of June 2026, 1:1:1:1:1, 82,000 blocks of 64 tokens",
-        _TIERED.replace("CPU_BLOCKS", "82000, blockSizeTokens: 64")
+        _TIERED.replace("CPU_BLOCKS", "82000, blockSizeTokens: 64, followHorizon: false")
         .replace(_GPU, _GPU_IN_LARGER_BLOCKS) + "- type: no-hit-lru-scorer\n"
         + _profile("queue-scorer", "kv-cache-utilization-scorer", "gpu-prefix", "cpu-prefix", "no-hit-lru-scorer"),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from scorers.base import Prompt, Slot
 from scorers.index import BYTES_PER_TOKEN, PrefixIndex
+from scorers.tree import Node
 
 SLOTS = [Slot(n) for n in (0, 1, 5)]
 TIERS = (0, 1, 2)
@@ -22,13 +24,18 @@ class NaiveTier:
 
     def __init__(self) -> None:
         self.capacity = 0
-        self.blocks: OrderedDict[Key, None] = OrderedDict()  # oldest first
+        self.gated = False
+        self.blocks: OrderedDict[Key, float] = OrderedDict()  # with their last use; oldest first
 
-    def record(self, keys: list[Key]) -> None:
+    def record(self, keys: list[Key], now: float) -> None:
         for key in reversed(keys):
-            self.blocks[key] = None
+            self.blocks[key] = now
             self.blocks.move_to_end(key)
         self.evict()
+
+    def evict_unused(self, until_s: float) -> None:
+        for key in [key for key, used_s in self.blocks.items() if used_s <= until_s]:
+            del self.blocks[key]
 
     def evict(self) -> None:
         while len(self.blocks) > self.capacity:
@@ -61,11 +68,25 @@ tiers = st.sampled_from(TIERS)
 capacities = st.integers(0, 30) | st.just(10**30)
 
 
+class OneByOne:
+    """Lets a number of blocks in."""
+
+    chunk_blocks = 1
+
+    def __init__(self, admitted: int) -> None:
+        self.admitted = admitted
+
+    def admit(self, chunks: Sequence[bytes]) -> int:
+        return min(self.admitted, len(chunks))
+
+
 class AgainstTheModel(RuleBasedStateMachine):
     @initialize(block_tokens=st.sampled_from([1, 2, 3]))
     def begin(self, block_tokens: int) -> None:
         self.index = PrefixIndex(tiers=len(TIERS), block_tokens=block_tokens, secret=bytes(32))
         self.naive = NaiveIndex(block_tokens)
+        self.now = 0.0
+        self.flights: list[tuple[Slot, Node, int, list[Key]]] = []
         for slot in SLOTS[:2]:
             for tier in TIERS:
                 self.set_capacity(slot, tier, 8 * (tier + 1))
@@ -78,7 +99,9 @@ class AgainstTheModel(RuleBasedStateMachine):
     @rule(slot=slots, tier=tiers, tokens=capacities)
     def set_capacity(self, slot: Slot, tier: int, tokens: int) -> None:
         self.index.set_capacity(slot, tier, tokens)
-        naive = self.naive.tiers.setdefault((slot, tier), NaiveTier())
+        for each in TIERS:  # without a capacity it is 0
+            self.naive.tiers.setdefault((slot, each), NaiveTier())
+        naive = self.naive.tiers[slot, tier]
         naive.capacity = tokens // self.index.block_tokens
         naive.evict()
 
@@ -87,26 +110,69 @@ class AgainstTheModel(RuleBasedStateMachine):
         self.index.remove_endpoint(slot)
         for tier in TIERS:
             self.naive.tiers.pop((slot, tier), None)
+        self.flights = [flight for flight in self.flights if flight[0] != slot]
 
-    @rule(drawn=prompts, limit=limits, slot=slots)
-    def record(self, drawn: tuple[bytes, str, int], limit: int, slot: Slot) -> None:
+    @rule(drawn=prompts, limit=limits, slot=slots, passes_s=st.sampled_from([0.0, 1.0]), more=st.integers(0, 3))
+    def record(self, drawn: tuple[bytes, str, int], limit: int, slot: Slot, passes_s: float, more: int) -> None:
         prompt = self.prompt(drawn)
-        self.index.record(self.index.match(prompt, limit), slot)
-        self.note(prompt, limit, slot)
+        self.now += passes_s
+        keys = self.naive.keys(prompt, limit)
+        gated = {n: self.naive.tiers[slot, n] for n in TIERS if (slot, n) in self.naive.tiers}
+        admitted = {n: naive.depth(keys) + more for n, naive in gated.items() if naive.gated}
+        gates = {n: OneByOne(more) for n in admitted}
+        last = self.index.record(self.index.match(prompt, limit), slot, "", self.now, gates)
+        if last is not None:
+            self.flights.append((slot, last, len(keys), keys))
+            self.note(prompt, limit, slot, admitted)
+
+    @rule(slot=slots, tier=tiers, ago_s=st.integers(0, 6))
+    def evict_unused(self, slot: Slot, tier: int, ago_s: int) -> None:
+        self.index.evict_unused(slot, tier, self.now - ago_s)
+        if naive := self.naive.tiers.get((slot, tier)):
+            naive.evict_unused(self.now - ago_s)
+
+    @rule(number=st.integers(0, 20), passes_s=st.sampled_from([0.0, 1.0]))
+    def use_again(self, number: int, passes_s: float) -> None:
+        if number >= len(self.flights):
+            return
+        slot, last, blocks, keys = self.flights[number]
+        held = max(self.naive.tiers[slot, tier].depth(keys) for tier in TIERS)
+        # What nobody holds is forgotten, and with it where in the tree it was: of that, nothing is used again.
+        path_is_known = self.index.match(Prompt(*keys[-1])).walked.depth == len(keys)
+        if not path_is_known and held < len(keys):
+            return
+        self.now += passes_s
+        self.index.use_again(slot, last, blocks, self.now)
+        for tier in TIERS:
+            naive = self.naive.tiers[slot, tier]
+            naive.record(keys[: naive.depth(keys) if naive.gated else held], self.now)
+
+    @rule(slot=slots, gated=st.sets(tiers))
+    def gate(self, slot: Slot, gated: set[int]) -> None:
+        if slot not in self.index:
+            return
+        self.index.gate(slot, gated)
+        for tier in TIERS:
+            naive = self.naive.tiers[slot, tier]
+            if naive.gated and tier not in gated:
+                naive.blocks.clear()
+            naive.gated = tier in gated
 
     @rule(first=prompts, second=prompts, limit=limits, slot=slots, other=slots)
     def record_what_was_matched_before_another(
         self, first: tuple[bytes, str, int], second: tuple[bytes, str, int], limit: int, slot: Slot, other: Slot
     ) -> None:
         matches = [self.index.match(self.prompt(drawn), limit) for drawn in (first, second)]
+        if any(naive.gated for naive in self.naive.tiers.values()):
+            return
         for match, to in zip(matches, (slot, other), strict=True):
-            self.index.record(match, to)
-            self.note(match.prompt, limit, to)
+            self.index.record(match, to, now=self.now)
+            self.note(match.prompt, limit, to, {})
 
-    def note(self, prompt: Prompt, limit: int, slot: Slot) -> None:
+    def note(self, prompt: Prompt, limit: int, slot: Slot, admitted: dict[int, int]) -> None:
         for tier in TIERS:
             if naive := self.naive.tiers.get((slot, tier)):
-                naive.record(self.naive.keys(prompt, limit))
+                naive.record(self.naive.keys(prompt, limit)[: admitted.get(tier)], self.now)
 
     @rule(drawn=prompts, limit=limits)
     def match(self, drawn: tuple[bytes, str, int], limit: int) -> None:

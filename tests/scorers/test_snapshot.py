@@ -14,6 +14,7 @@ from scorers.snapshot import Snapshot, faults, restore, taken
 from tests.scorers import test_flow_share, test_index_model
 
 A, B = Slot(0), Slot(1)
+AHEAD_S = 1024.0
 
 
 def stored(snapshot: Snapshot) -> Snapshot:
@@ -23,10 +24,12 @@ def stored(snapshot: Snapshot) -> Snapshot:
     return again
 
 
-def restarted(before: PrefixIndex, slots: list[Slot], flow_shares: tuple[float, ...] = ()) -> PrefixIndex:
-    """An index that knows what ``before`` knew."""
+def restarted(
+    before: PrefixIndex, slots: list[Slot], flow_shares: tuple[float, ...] = (), now: float = 0.0
+) -> PrefixIndex:
+    """An index that knows what ``before`` knew, with a clock that is ``AHEAD_S`` ahead."""
     known = [slot for slot in slots if slot in before]
-    snapshot = stored(taken(before, {str(slot): slot for slot in known}))
+    snapshot = stored(taken(before, {str(slot): slot for slot in known}, now=now))
     index = PrefixIndex(before.tiers, before.block_tokens, flow_shares=flow_shares)
     index.use_secret(snapshot.secret)
     for slot in known:
@@ -34,14 +37,21 @@ def restarted(before: PrefixIndex, slots: list[Slot], flow_shares: tuple[float, 
             index.set_capacity(slot, tier, cut.capacity * before.block_tokens)
     for slot in known:
         if str(slot) in snapshot.endpoints:
-            restore(index, slot, snapshot, str(slot))
+            restore(index, slot, snapshot, str(slot), now + AHEAD_S)
     return index
 
 
 class Restarted(test_index_model.AgainstTheModel):
     @rule()
     def restart(self) -> None:
-        self.index = restarted(self.index, test_index_model.SLOTS)
+        if any(naive.gated for naive in self.naive.tiers.values()):
+            return
+        self.index = restarted(self.index, test_index_model.SLOTS, now=self.now)
+        self.now += AHEAD_S
+        self.flights.clear()
+        for naive in self.naive.tiers.values():
+            for key in naive.blocks:
+                naive.blocks[key] += AHEAD_S
 
 
 class RestartedFlows(test_flow_share.AgainstTheModel):

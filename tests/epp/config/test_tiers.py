@@ -168,7 +168,8 @@ def test_the_description_says_tier_and_capacity() -> None:
         in lines
     )
     assert "scorer cpu-prefix-cache-scorer (prefix-cache-scorer): weight 1, reads cpu-prefix-cache-producer" in lines
-    assert any(line.endswith("of unknown capacity") for line in build(None).describe())
+    told = "tier cpu, capacity from the engine, unknown until it reports"
+    assert any(line.endswith(told) for line in build(None).describe())
 
 
 @pytest.mark.parametrize("example", ["tiered-v0.4.yaml", "tiered.yaml"])

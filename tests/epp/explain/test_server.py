@@ -179,7 +179,9 @@ def test_the_endpoints_are_shown_as_scraped_and_as_a_decision_sees_them() -> Non
         only = said["endpoints"][0]
         assert (only["engine"]["waiting"], only["decision"]["waiting"]) == (2, 3), "one of ours will queue"
         assert (only["in_flight"], only["in_flight_tokens"]) == (1, len(PROMPT) // 4)
-        assert only["index"]["cpu-prefix-cache-producer (cpu)"] == {"capacity_tokens": 64_000, "used_tokens": 512}
+        assert only["index"]["cpu-prefix-cache-producer (cpu)"] == {
+            "capacity_tokens": 64_000, "used_tokens": 512, "mode": "approximate",
+        }  # fmt: skip
         assert {"age_s", "interval_s", "stale", "error", "errors"} == set(only["scrape"])
 
     scenario(work)

@@ -1,0 +1,73 @@
+"""An engine that is nothing but two strict LRU tiers, block by block, with the real times of use."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from math import inf
+
+Block = str
+"""Everything from the prompt's start to the block's end; one letter is one block."""
+
+
+def blocks_of(prompt: str) -> list[Block]:
+    return [prompt[: n + 1] for n in range(len(prompt))]
+
+
+@dataclass
+class LruTier:
+    """Least recently used first; blocks in use are not evicted."""
+
+    capacity: int
+    horizon_s: float = -inf
+    used_s: OrderedDict[Block, float] = field(default_factory=OrderedDict)
+    last_s: dict[Block, float] = field(default_factory=dict)
+    """Also of what is gone."""
+    users: dict[Block, int] = field(default_factory=dict)
+
+    def can_hold(self, blocks: list[Block]) -> bool:
+        return len(self.users.keys() | set(blocks)) <= self.capacity
+
+    def take(self, blocks: list[Block]) -> None:
+        """Use ``blocks`` until ``give``."""
+        for block in blocks:
+            self.users[block] = self.users.get(block, 0) + 1
+            self.used_s.setdefault(block, -inf)
+        while len(self.used_s) > self.capacity:
+            block = next(block for block in self.used_s if block not in self.users)
+            self.horizon_s = max(self.horizon_s, self.used_s.pop(block))
+
+    def give(self, blocks: list[Block], now: float) -> None:
+        """End their use, the last block first."""
+        for block in reversed(blocks):
+            self.users[block] -= 1
+            if not self.users[block]:
+                del self.users[block]
+            self.used_s[block] = self.last_s[block] = now
+            self.used_s.move_to_end(block)
+
+    def holds(self, prompt: str) -> int:
+        """Blocks from the start."""
+        return next((n for n, block in enumerate(blocks_of(prompt)) if block not in self.used_s), len(prompt))
+
+
+class LruEngine:
+    """Its CPU tier gets what a request used when that ends, and is used then, too."""
+
+    def __init__(self, gpu: int, cpu: int) -> None:
+        self.gpu, self.cpu = LruTier(gpu), LruTier(cpu)
+        self.running: dict[int, str] = {}
+
+    def begin(self, request: int, prompt: str) -> bool:
+        if not self.gpu.can_hold(blocks_of(prompt)):
+            return False
+        self.running[request] = prompt
+        self.gpu.take(blocks_of(prompt))
+        return True
+
+    def end(self, request: int, now: float) -> None:
+        blocks = blocks_of(self.running.pop(request))
+        self.gpu.give(blocks, now)
+        if self.cpu.can_hold(blocks):
+            self.cpu.take(blocks)
+            self.cpu.give(blocks, now)
