@@ -18,7 +18,16 @@ Message: TypeAlias = dict[str, Any]
 
 TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal", "thinking": "thinking"}
 """The field that holds the text of a part, by the part's type."""
+CALL, FUNCTION = ("id", "function", "type"), ("arguments", "name")
+"""The order of a tool call's keys; others come behind."""
 MAY_BE_NULL = ("text", "refusal")
+OF_PARTS = frozenset(
+    [
+        "audio_embeds", "audio_url", "closed", "data", "file", "image_embeds", "image_pil", "image_url", "input_audio",
+        "name", "prompt_cache_breakpoint", "refusal", "text", "thinking", "type", "uuid", "video_embeds", "video_url",
+    ]
+)  # fmt: skip
+"""Fields of parts that vLLM knows; of a text part a template sees only those that it does not."""
 MEDIA = ("image", "audio", "video", "prompt_embeds", "file")
 BILLING = "x-anthropic-billing-header"
 """Begins a line that some agents put in front, new with each request; vLLM takes it out."""
@@ -114,19 +123,23 @@ def _message(message: Message, *, in_parts: bool) -> Message:
     if not isinstance(role, str):
         raise Unrendered(Untold.REFUSED)
     parts = list(_parts(message.get("content"), role))
-    shown: Message = {"role": role, "content": parts if in_parts else "\n".join([part["text"] for part in parts])}
+    shown: Message = {"role": role, "content": parts if in_parts else _joined(parts)}
     if role == "assistant":
         _add_assistant(shown, message)
     elif role == "tool":
         if "tool_call_id" in message:
             shown["tool_call_id"] = message["tool_call_id"]
-        shown["content"] = "\n".join([part["text"] for part in parts])
+        shown["content"] = "\n".join([part["text"] for part in parts]) if in_parts else _joined(parts)
     for name in ("name", "task"):
         if isinstance(message.get(name), str):
             shown[name] = message[name]
     if role == "developer":
         shown["tools"] = message.get("tools")
     return shown
+
+
+def _joined(parts: list[dict[str, Any]]) -> str:
+    return "\n".join([part["text"] for part in parts if part["text"]])
 
 
 def _parts(content: object, role: str) -> Iterator[dict[str, Any]]:
@@ -167,7 +180,7 @@ def _part(part: object) -> dict[str, Any] | None:
         return None
     if not isinstance(text, str):
         raise Unrendered(Untold.REFUSED)
-    return {"type": "text", "text": text}
+    return {"type": "text", "text": text, **{key: value for key, value in part.items() if key not in OF_PARTS}}
 
 
 def _add_assistant(shown: Message, message: Message) -> None:
@@ -193,14 +206,13 @@ def _call(call: object) -> dict[str, Any]:
             arguments = json.loads(arguments)
         except ValueError:
             arguments = {}
-    shown = {"arguments": arguments if isinstance(arguments, dict) else {}}
-    if "name" in function:
-        shown["name"] = function["name"]
-    made: dict[str, Any] = {"id": call["id"]} if "id" in call else {}
-    made["function"] = shown
-    if "type" in call:
-        made["type"] = call["type"]
-    return made
+    arguments = arguments if isinstance(arguments, dict) else {}
+    return _ordered({**call, "function": _ordered({**function, "arguments": arguments}, FUNCTION)}, CALL)
+
+
+def _ordered(given: dict[str, Any], first: Sequence[str]) -> dict[str, Any]:
+    """The same with the keys ``first`` in front, in that order."""
+    return {**{key: given[key] for key in first if key in given}, **given}
 
 
 def without_developers(messages: Sequence[Message]) -> list[Message]:

@@ -60,6 +60,8 @@ UNTAKEN = (
     "chat_template",
 )  # fmt: skip
 """What changes a prompt, and ``/tokenize`` knows nothing of."""
+REASONING = b'"reasoning_content"'
+"""Of a message: a chat counts it as ``reasoning``, ``/tokenize`` does not."""
 
 
 class Failed(Exception):
@@ -164,7 +166,7 @@ class RemoteSource:
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise Failed(Untold.REFUSED, str(error)) from error
         present = {key: raw for key, raw in given.items() if bytes(raw) != b"null"}
-        if any(key in present for key in UNTAKEN):
+        if any(key in present for key in UNTAKEN) or REASONING in asked.body:
             raise Failed(Untold.UNSUPPORTED, "a field that /tokenize does not know")
         model = msgspec.Raw(msgspec.json.encode(self._plan.model_name or asked.model))
         wanted = {"model": model, **{key: present[key] for key in TAKEN if key in present}}

@@ -84,6 +84,7 @@ class ChatTemplate:
             self._template = environment.from_string(source)
         except jinja2.TemplateError as error:
             raise ConfigError(f"{named}: no chat template: {error}") from error
+        self._names_content = "content" in source
         self._knows_developers = any(word in source for word in DEVELOPER)
         self.in_parts = takes_parts(tree) if in_parts is None else in_parts
 
@@ -99,6 +100,8 @@ class ChatTemplate:
         more = dict(arguments)
         content = ""
         continued = more.pop("continue_final_message", False)
+        if continued and not self._names_content:
+            raise Unrendered(Untold.REFUSED)
         if continued:
             shown, content = to_be_continued(shown)
         try:
