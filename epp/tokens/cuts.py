@@ -29,8 +29,9 @@ NO_WORD = frozenset(punctuation) - {"_"}
 """Characters that are in no word, whoever looks."""
 LETTER_SPACE_LETTER = r"(?<=[A-Za-z]) (?=[A-Za-z])"
 LETTER_SPACE = re.compile(r"[A-Za-z] ")
-LEAST_CHARACTERS = 2048
-"""Of a piece. Smaller ones cost more lookups, larger ones more work where the texts part. Source: tokenizing.py."""
+LEAST_CHARACTERS = 1024
+"""Of a piece. Of 512 to 4,096 the one that costs a conversation's next turn least, at 12 to 400 KB. Source: the parts
+of benchmarks/tokenizing.py with each of them, two shared x86-64 cores, 2026-11."""
 LOOK_CHARACTERS = 1 << 14
 """How far a place to cut is looked for at a time, so that other threads get their turn in between."""
 
