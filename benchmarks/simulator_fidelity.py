@@ -47,6 +47,13 @@ COLUMNS: tuple[tuple[str, str, Callable[[Figures], float], str], ...] = (
 # llm-d v0.4, "Offloading Prefix Cache to CPU Memory".
 HIGH = (Row(9.0, 20.9, 37.8, 49.7, 38534.8), Row(6.7, 20.2, 30.9, 44.2, 46751.0), Row(6.5, 18.8, 30.8, 43.0, 46910.6))
 LOW = (Row(0.12, 0.09, 18.4, 19.6, 23389.6), Row(0.13, 0.11, 18.6, 20.6, 23032.6), Row(0.15, 0.10, 18.9, 19.6, 22772.5))
+# llm-d, "Offloading Prefix Cache to Shared Storage": its baselines, which offload to CPU memory only.
+STORAGE = (
+    ("storage-50k", "llama-3.3-70b-tp4-h100", None, None, Row(25.38, 37.74, 56.21, 69.69, 18962)),
+    ("storage-70k", "llama-3.3-70b-tp4-h100", None, None, Row(58.02, 74.75, 87.99, 105.46, 16825)),
+    ("storage-50k", "llama-3.3-70b-tp4-h100", None, 64 * 10**9 // (320 * 1024), Row(27.11, 41.71, 57.06, 72.28, 18682)),
+    ("storage-30k", "qwen3-32b-tp2-h100", 8474 * 16, 64 * 10**9 // (256 * 1024), Row(2.24, 5.14, 22.21, 26.6, 27984)),
+)
 REQUESTS = (450, 900, 1800)
 """The guide does not say how many there were; 450 is each prompt once."""
 CHOSEN_REQUESTS = 900
@@ -69,13 +76,14 @@ HBM_AND_CPU = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10, help="runs of the guide's tables; the ladder has a third")
-    parser.add_argument("--only", choices=("calibration", "ladder", "guide"), help="one part of the three")
+    parser.add_argument("--only", choices=("calibration", "ladder", "guide", "storage"), help="one part")
     asked = parser.parse_args()
     ladder_seeds = max(1, asked.seeds // 3)
     parts = {
         "calibration": lambda: calibrate(ladder_seeds),
         "ladder": lambda: ladder(ladder_seeds),
         "guide": lambda: guide(asked.seeds),
+        "storage": lambda: storage(ladder_seeds),
     }
     for part in [asked.only] if asked.only else parts:
         parts[part]()
@@ -166,6 +174,17 @@ def guide(seeds: int) -> None:
                 print(f"{title:24}" + cells(those, row))
                 if those is not base:
                     gains(those, base, row, rows[0])
+
+
+def storage(seeds: int) -> None:
+    """Another model, other GPUs, longer prompts; nothing was fitted here."""
+    print(f"\nstorage guide's baselines (predicted), llm-d v0.4's router, {seeds} seeds: simulated (published)")
+    print(f"{'':48}" + "".join(f"{title:>25}" for title, *_ in COLUMNS))
+    for name, kind, gpu_tokens, cpu_tokens, row in STORAGE:
+        engine = engines.choose(kind, gpu_tokens, cpu_tokens)
+        those = [result.whole for result in simulate(name, engine, "seeds", seeds)]
+        title = f"{name}, {engine.model.partition('/')[2][:13]}, {engine.cpu_tokens:,} in CPU"
+        print(f"{title:48}" + cells(those, row), flush=True)
 
 
 def gains(those: Sequence[Figures], base: Sequence[Figures], row: Row, base_row: Row) -> None:

@@ -109,8 +109,8 @@ KINDS = {
             "llm-d, offloading to shared storage: 10768 blocks of 16 tokens, 20 GB of CPU memory for each GPU",
         ),
         EngineKind(
-            "gpt-oss-120b-h100", _GPT_OSS, 1, 12_500 * 16, 100 * GIB // (72 * 1024), 131_072, 16,
-            "llm-d, tiered prefix cache, June 2026: 100 GiB for each engine; what its GPU holds is a guess",
+            "gpt-oss-120b-h100", _GPT_OSS, 1, 70_656, 100 * GIB // (72 * 1024), 131_072, 16,
+            "llm-d, tiered prefix cache, June 2026: 100 GiB for each engine; its GPU as tierwise size has it at 0.95",
             max_num_seqs=512,
         ),
     )
