@@ -37,6 +37,8 @@ class ExchangeSettings:
     any_subset: bool = True
     """Whether the proxy may narrow the choice to some endpoints."""
     emit_endpoint_scores: bool = False
+    tell_decisions: bool = False
+    """Whether a client that asks why its request went where it did is told."""
     may_ask: bool = False
     """The proxy sends more of a response than it would when an answer overrides its mode; only ever set for one that
     does (``allow_mode_override``)."""

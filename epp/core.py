@@ -15,6 +15,7 @@ from epp.accesslog import AccessLog
 from epp.accuracy import Accuracy
 from epp.balance import Balance
 from epp.config.plan import Plan
+from epp.cost_readings import cost_readings
 from epp.decision import Cause, Outcome
 from epp.director import Director
 from epp.engine_identity import Restarts
@@ -73,6 +74,7 @@ class Core:
             held=HeldBytes(settings.max_held_bytes),
             learners=(self.accuracy.observed,),
             tokens=self._tokens(plan),
+            tells_decisions=settings.exchange.tell_decisions,
         )
         self.access_log = AccessLog(self.director)
         self._asks_for_responses = settings.exchange.may_ask
@@ -181,6 +183,7 @@ class Core:
             self.restarts.readings,
             self.balance.readings,
             prefix_readings(lambda: self.plan.prefix_cache, self.pool),
+            cost_readings(lambda: self.plan.profile, self.pool),
         ):
             self.telemetry.gauge_source(source)
 

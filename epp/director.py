@@ -16,7 +16,7 @@ from typing import Protocol
 
 from msgspec import structs
 
-from epp import story
+from epp import decision_header, story
 from epp.admission import Admission, Arrival, Resume, Wait
 from epp.decision import Decision, Outcome, RequestHead, RequestLabels, Usage
 from epp.eligible import allowed, fresh
@@ -86,8 +86,10 @@ class Director:
         held: HeldBytes | None = None,
         learners: Sequence[Callable[[Observation], None]] = (),
         tokens: TokenStep | None = None,
+        tells_decisions: bool = False,
     ) -> None:
-        """``learners`` are told of every request whose response was seen, as plugins that want it are."""
+        """``learners`` are told of every request whose response was seen, as plugins that want it are;
+        ``tells_decisions`` lets clients ask why (``epp.decision_header``)."""
         self.telemetry = telemetry
         self.served_elsewhere = 0
         """Requests that another endpoint answered than the one picked: a fallback, or the proxy's own choice."""
@@ -100,6 +102,7 @@ class Director:
         self._tracer = tracer
         self._clock = clock
         self._choose = choose
+        self._tells = tells_decisions
         self._learners = tuple(learners)
         self.use(parser, profile, admission, objectives or {}, tokens)
 
@@ -256,6 +259,10 @@ class Director:
         """A request is over, and the access log is to say how it ended."""
         self._ledger.leave(pick_id, now)
 
+    def tells(self, head: RequestHead) -> bool:
+        """Whether the client is to be told in the response why its request went where it did."""
+        return self._tells and decision_header.asks(head.headers)
+
     def _observe(self, prediction: Prediction, outcome: Outcome) -> None:
         observation = observed(prediction, outcome)
         if observation is not None:
@@ -279,6 +286,7 @@ class Director:
         candidates = self.candidates(arrival.head)
         schedule = self._profile.schedule(request, candidates)
         chosen = schedule.chosen[0]
+        told = decision_header.answer(self._profile, request, schedule) if self._tells else {}
         now = self._clock()
         if seen and self._observing:
             prediction = predicted(request, chosen, now - (arrival.head.received_s or now))
@@ -298,7 +306,7 @@ class Director:
             body=arrival.body,
             scores=schedule.scores,
             candidates=schedule.candidates,
-            response_headers=self._profile.response_headers(request, chosen),
+            response_headers=self._profile.response_headers(request, chosen) | told,
             traceparent=arrival.traceparent,
         )
         if tracer is not None and arrival.trace is not None:

@@ -158,7 +158,7 @@ class Exchange:
             if (
                 self._settings.may_ask
                 and self._response.mode == ProcessingMode.NONE
-                and first(self._head, MODEL_REWRITE)
+                and (first(self._head, MODEL_REWRITE) or self._director.tells(self._head))
             ):
                 return [messages.ASK_FOR_RESPONSE_HEADERS]
             return [messages.CONTINUE_REQUEST_HEADERS]

@@ -100,6 +100,10 @@ _DEBUG = (
          "ADDRESS"),
     Flag("debug-port", values.port, "debug.port", "its port (default 9091, or a free one where that is taken)", "PORT"),
 )  # fmt: skip
+_TELL = Flag(
+    "tell-decisions", _YES, "tell_decisions",
+    "tell clients that send the header x-tierwise-decision why a request went where it did (default false)",
+)  # fmt: skip
 _EMIT_SCORES = Flag("emit-endpoint-scores", _YES, "emit_endpoint_scores", "put all scores into the dynamic metadata")
 _SCRAPING = _group(
     "Reading the engines' metrics",
@@ -162,7 +166,7 @@ SERVE: tuple[Flag, ...] = (
     ),
     *_group(
         "Picking",
-        _EMIT_SCORES,
+        _EMIT_SCORES, _TELL,
         _SNAPSHOT,
         Flag("disable-endpoint-subset-filter", _YES, "disable_endpoint_subset_filter",
              "ignore the proxy's hint which endpoints it allows"),
@@ -245,7 +249,7 @@ STANDALONE: tuple[Flag, ...] = (
         Flag("sample-rate", values.share, "sample_rate",
              "share of requests seen in full although the mode is lean (default 0.01)", "0..1"),
         _ASK,
-        _EMIT_SCORES,
+        _EMIT_SCORES, _TELL,
     ),
     *_SCRAPING,
     *_group("Traces", _TRACING),

@@ -156,6 +156,7 @@ class ServeOptions:
     debug: DebugOptions = DebugOptions()
     disable_endpoint_subset_filter: bool = False
     emit_endpoint_scores: bool = False
+    tell_decisions: bool = False
 
     refresh_metrics_interval_s: float = 0.05
     refresh_prometheus_metrics_interval_s: float = 5.0
@@ -208,6 +209,7 @@ class StandaloneOptions:
     ask_kvengine: bool = False
     index_snapshot: Path | None = None
     emit_endpoint_scores: bool = False
+    tell_decisions: bool = False
     debug: DebugOptions = DebugOptions()
     refresh_metrics_interval_s: float = 0.05
     refresh_prometheus_metrics_interval_s: float = 5.0

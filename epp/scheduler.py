@@ -21,7 +21,7 @@ import msgspec
 from epp.decision import Usage
 from epp.errors import Saturated
 from epp.reporting import Report, RequestAttributeReporter
-from scorers.base import Candidate, Filter, Observation, Picker, Plugin, Producer, Request, Scorer
+from scorers.base import Candidate, Detail, Filter, Observation, Picker, Plugin, Producer, Request, Scorer
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +92,7 @@ class Profile:
 
         scorers = [scorer for scorer, _ in self.scorers]
         plugins = tuple(dict.fromkeys((*self.producers, *self.filters, *scorers, self.picker)))  # one may be two things
+        self._plugins = plugins
         learners = [plugin for plugin in plugins if type(plugin).picked is not Plugin.picked]
         self._producing = timed("DataProducer", self.producers)
         self._filtering = timed("Filter", self.filters)
@@ -107,7 +108,7 @@ class Profile:
         kept = self._filter(request, candidates)
         scores = self._score(request, kept)
         totals = weighted_sum(scores.values(), len(kept))
-        return Schedule(self._pick(kept, totals), kept, totals, scores)
+        return Schedule(self._pick(request, kept, totals), kept, totals, scores)
 
     def picked(self, request: Request, candidate: Candidate) -> None:
         """Tell every plugin that remembers where ``request`` goes, in the same step as the pick."""
@@ -134,6 +135,21 @@ class Profile:
                 plugin.observed(observation)
             except Exception:
                 self._failed(plugin)
+
+    def details(self, request: Request, candidates: Sequence[Candidate]) -> dict[str, Sequence[Detail]]:
+        """What plugins have to say of each of ``candidates`` to people, by plugin name; before the pick is recorded."""
+        said: dict[str, Sequence[Detail]] = {}
+        for plugin in self._plugins:
+            if type(plugin).details is Plugin.details:
+                continue
+            try:
+                details = plugin.details(request, candidates)
+            except Exception:
+                self._failed(plugin)
+                continue
+            if len(details) == len(candidates):
+                said[plugin.name] = details
+        return said
 
     @property
     def sets_response_headers(self) -> bool:
@@ -204,10 +220,10 @@ class Profile:
             began = now
         return scores
 
-    def _pick(self, candidates: Sequence[Candidate], totals: list[float]) -> tuple[Candidate, ...]:
+    def _pick(self, request: Request, candidates: Sequence[Candidate], totals: list[float]) -> tuple[Candidate, ...]:
         began = self._clock()
         try:
-            positions = self.picker.pick(candidates, totals)
+            positions = self.picker.pick_for(request, candidates, totals)
             if not positions or min(positions) < 0 or len(set(positions)) < len(positions):
                 raise ValueError(f"positions must be distinct and from 0 to {len(candidates) - 1}: {positions}")  # noqa: TRY301
             chosen = tuple([candidates[position] for position in positions])

@@ -110,6 +110,7 @@ def settings(options: ServeOptions) -> Settings:
             max_request_bytes=options.max_request_bytes,
             any_subset=not options.disable_endpoint_subset_filter,
             emit_endpoint_scores=options.emit_endpoint_scores,
+            tell_decisions=options.tell_decisions,
             ask_kvengine=options.ask_kvengine,
         ),
         max_held_bytes=options.max_held_bytes,

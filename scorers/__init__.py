@@ -25,6 +25,8 @@ from scorers.queue import QueueScorer
 from scorers.roles import DecodeFilter, EncodeFilter, PrefillFilter
 from scorers.running import RunningRequestsScorer
 from scorers.session_affinity import SessionAffinityFilter, SessionAffinityScorer
+from scorers.tier_cost import TierCostProducer, TierCostScorer
+from scorers.tier_cost_picker import TierCostPicker
 from scorers.token_load import TokenLoadScorer
 from scorers.topology_affinity import TopologyAffinityFilter, TopologyAffinityScorer
 from scorers.utilization import UtilizationFilter
@@ -48,6 +50,8 @@ PLUGINS: tuple[type[Plugin[Any]], ...] = (
     EndpointAttributeScorer,
     HeaderLabelAffinityScorer,
     TopologyAffinityScorer,
+    TierCostProducer,
+    TierCostScorer,
     LabelSelectorFilter,
     ByLabelFilter,
     PrefillFilter,
@@ -62,8 +66,9 @@ PLUGINS: tuple[type[Plugin[Any]], ...] = (
     MaxScorePicker,
     RandomPicker,
     WeightedRandomPicker,
+    TierCostPicker,
 )
 """To add one of ours: its file, and its class here."""
 
-DRAWING = (MaxScorePicker, RandomPicker, WeightedRandomPicker, PrefixAffinityFilter)
+DRAWING = (MaxScorePicker, RandomPicker, WeightedRandomPicker, TierCostPicker, PrefixAffinityFilter)
 """Those that draw lots: their constructors take ``random`` as well."""

@@ -162,6 +162,8 @@ class Request(msgspec.Struct, weakref=True):
     pick_id: int = 0
     """The ledger's number of the pick, and when it was made; set before anybody is told of the pick."""
     picked_s: float = 0.0
+    pricing: object | None = None
+    """What the cost producer makes of it, until the pick is recorded: ``scorers.cost.pricing.Pricing``."""
     prefix_match: object | None = None
     """What the prefix cache found, kept until the pick is recorded. Nobody else's."""
 
@@ -223,6 +225,15 @@ class Observation(msgspec.Struct, frozen=True):
     output_tokens: int | None = None
 
 
+class Detail(msgspec.Struct, frozen=True):
+    """What a plugin has to say of one candidate to people who ask."""
+
+    text: str
+    """A sentence with numbers and units."""
+    numbers: Mapping[str, float] = {}
+    """The same for programs, by name with its unit."""
+
+
 class NoParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """For plugins that take none."""
 
@@ -262,6 +273,11 @@ class Plugin(Generic[P]):
     def response_headers(self, request: Request, candidate: Candidate) -> Mapping[str, str]:  # noqa: ARG002
         """Headers to set on the response, lower-case names; asked in the same step as the pick."""
         return {}
+
+    def details(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Detail]:  # noqa: ARG002
+        """What is to be said of each candidate beside a score, same order; or nothing at all. Asked before the pick is
+        recorded, when somebody wants an explanation."""
+        return ()
 
     def state(self) -> object:
         """What the plugin has learned, as plain data of bounded size, for people who ask (``/debug/plugins/state``);
@@ -306,3 +322,7 @@ class Picker(Plugin[P], ABC):
     @abstractmethod
     def pick(self, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:
         """Positions of the chosen candidates, the best first, the rest fallbacks in order; at least one."""
+
+    def pick_for(self, request: Request, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:  # noqa: ARG002
+        """The same, for pickers to whom the request matters; this is what is called."""
+        return self.pick(candidates, scores)

@@ -23,7 +23,7 @@ from epp.config.defaults import default_config
 from epp.config.kinds import known_kinds
 from epp.config.load import load_file, load_text
 from epp.config.not_built import NOT_BUILT
-from epp.config.schema import FlowControl, PluginSpec
+from epp.config.schema import FlowControl, PluginSpec, ProfilePlugin
 from epp.decision import Cause, Outcome, RequestHead, Usage
 from epp.discovery.listing import read_listing
 from epp.errors import ConfigError
@@ -96,7 +96,7 @@ def test_every_flag_of_a_command_is_on_its_page(page: str, flags: tuple[object, 
 
 
 def configurations() -> Iterator[tuple[str, str]]:
-    for page in (ROOT / "README.md", DOCS / "configuration.md"):
+    for page in (ROOT / "README.md", DOCS / "configuration.md", DOCS / "cost-model.md"):
         for i, text in enumerate(blocks(page, "yaml")):
             yield f"{named(page)}-{i}", text
 
@@ -277,10 +277,14 @@ async def metrics_page(folder: Path) -> str:
     )  # fmt: skip
     limits = FlowControl(max_requests=Quantity(9), max_bytes=Quantity(10**6), enable_eviction=True)
     precise, tokens = PluginSpec(type="precise-prefix-cache-producer"), PluginSpec(type=TOKENS, parameters={"vllm": {}})
-    plugins = (*default_config().plugins, precise, tokens)
+    prices = PluginSpec(type="tier-cost-scorer")
+    plugins = (*default_config().plugins, precise, tokens, prices)
+    (profile,) = default_config().scheduling_profiles
+    profile = msgspec.structs.replace(profile, plugins=(*profile.plugins, ProfilePlugin(plugin_ref=prices.type)))
     config = msgspec.structs.replace(
-        default_config(), feature_gates=("flowControl",), flow_control=limits, plugins=plugins
-    )
+        default_config(), feature_gates=("flowControl",), flow_control=limits, plugins=plugins,
+        scheduling_profiles=(profile,),
+    )  # fmt: skip
     app = App(build(config), settings)
     await app.start()
     try:

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from epp.config.binding import bind_producers
+from epp.config.costs import bind_costs
 from epp.config.data import wire_scraping
 from epp.config.defaults import default_config
 from epp.config.deprecated import deprecated_plugins
@@ -92,6 +93,7 @@ def build(
     )
     wiring = wire_profile(config, instances, random, picks)
     producers, unbound = bind_producers(instances)
+    producers, outvoted = bind_costs(instances, wiring, producers, None if before is None else before.profile)
     needless = bind_references(instances)
     tokens = wire_tokens(instances, producers)
     parsers = _parsers(config, instances)
@@ -120,6 +122,7 @@ def build(
             *inert(config),
             *wiring.warnings,
             *unbound,
+            *outvoted,
             *needless,
             *unread,
             *_unread_attributes(instances),

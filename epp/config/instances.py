@@ -117,7 +117,7 @@ def instantiate(
         path = f"plugins[{i}]"
         kind = kind_named(spec.type, kinds, path, spec.name, places.get(spec.name or spec.type, ()))
         parameters = spec.parameters
-        if kind.Parameters is PickerParameters:
+        if issubclass(kind.Parameters, PickerParameters):
             parameters = {"maxNumOfEndpoints": picks, **parameters}
         settings = convert(parameters, kind.Parameters, f"{path}.parameters")
         name = spec.name or spec.type  # which may be an older name of the kind's

@@ -14,7 +14,7 @@ from epp.explain.explanation import MAX_NAME, Asked, Considered, Explanation, Fi
 from epp.explain.trial import Trial, rehearse, undrawn
 from epp.pool import Pool
 from epp.story import modes_by_tier, tokens_by_tier
-from scorers.base import Candidate, Request
+from scorers.base import Candidate, Detail, Request
 from scorers.pickers import MaxScorePicker
 
 
@@ -82,7 +82,8 @@ def explanation(
                 name: Part(column[i], weight, weight * column[i]) for name, (weight, column) in schedule.scores.items()
             }
             place = places.get(candidate.slot)
-            scored.append(considered(candidate, request, None, scores, schedule.totals[i], place))
+            details = {name: said[i] for name, said in trial.details.items()}
+            scored.append(considered(candidate, request, None, scores, schedule.totals[i], place, details))
         scored.sort(key=lambda row: (row.pick or inf, -(row.total or 0.0)))
         rows += scored
     for narrowing in trial.narrowings:
@@ -118,6 +119,7 @@ def considered(
     scores: Mapping[str, Part] | None = None,
     total: float | None = None,
     pick: int | None = None,
+    details: Mapping[str, Detail] | None = None,
 ) -> Considered:
     """One row."""
     return Considered(
@@ -136,6 +138,7 @@ def considered(
         scores=scores or {},
         total=total,
         pick=pick,
+        details=details or {},
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from epp.logs import counted
+from scorers.base import Detail
 
 MAX_NAME = 256
 """Characters of a name that a client chose."""
@@ -60,6 +61,8 @@ class Considered(msgspec.Struct, frozen=True):
     """How those are known: precise, horizon or approximate."""
     scores: Mapping[str, Part] = {}
     total: float | None = None
+    details: Mapping[str, Detail] = {}
+    """What plugins have to say of it beside a score, by name."""
     pick: int | None = None
     """1 for the pick, 2 and on for the fallbacks in order."""
 
@@ -105,6 +108,8 @@ def why(scored: Sequence[Considered], picker: str, *, by_score: bool) -> str:
     if len(scored) == 1:
         return f"{pick.address} is the only candidate."
     if not by_score:
+        if pick.details:
+            return f"{picker} chose {next(iter(pick.details.values())).text}."
         return f"{picker} chose {pick.address}: it does not, or not only, go by the highest total."
     total = pick.total or 0.0
     equals = [c for c in scored if c.total == pick.total]

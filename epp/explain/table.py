@@ -34,6 +34,9 @@ def of_explanation(explanation: Explanation, width: int = UNLIMITED) -> Iterator
             yield table
         else:
             yield from _listed(explanation.candidates)
+    for row in explanation.candidates:
+        for detail in row.details.values():
+            yield Text(f"{detail.text}.")
     for verdict in explanation.filters:
         dropped = f", drops {', '.join(verdict.dropped)}" if verdict.dropped else ""
         yield Text(f"filter {verdict.name}: keeps {verdict.kept} of {verdict.seen}{dropped}.")

@@ -7,7 +7,7 @@ that is not picked) they do not do here either.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random, SystemRandom
@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from epp.errors import Saturated
 from epp.scheduler import Profile, Schedule
-from scorers.base import Candidate, Filter, Plugin, Request
+from scorers.base import Candidate, Detail, Filter, Plugin, Request
 
 
 @dataclass
@@ -39,6 +39,8 @@ class Trial:
     schedule: Schedule | None = None
     """None where the filters left nobody."""
     refusal: Saturated | None = None
+    details: Mapping[str, Sequence[Detail]] = field(default_factory=dict)
+    """What plugins have to say of each candidate that was scored, by plugin name."""
     failed: tuple[str, ...] = ()
     """Plugins that raised, and were skipped."""
 
@@ -52,6 +54,7 @@ def rehearse(profile: Profile, request: Request, candidates: Sequence[Candidate]
     with undrawn(plugins):
         try:
             trial.schedule = rehearsal.schedule(request, candidates)
+            trial.details = rehearsal.details(request, trial.schedule.candidates)
         except Saturated as refusal:
             trial.refusal = refusal
     trial.failed = tuple(rehearsal.failures)

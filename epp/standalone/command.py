@@ -86,6 +86,7 @@ def settings(options: StandaloneOptions) -> Settings:
             clear_route_cache=False,
             max_request_bytes=options.max_request_bytes,
             emit_endpoint_scores=options.emit_endpoint_scores,
+            tell_decisions=options.tell_decisions,
             ask_kvengine=options.ask_kvengine,
         ),
         max_held_bytes=options.max_held_bytes,

@@ -95,7 +95,7 @@ HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
     ("text", "said"),
     [
         ("plugins: [{type: fifo-sjf-xyz-scorer}]", "the nearest are "),
-        ("plugins: [{type: vvvvvvvvvvvv-picker}]", "there are max-score-picker, random-picker, weighted-random-picker"),
+        ("plugins: [{type: vvvvvvvvvvvv-picker}]", "random-picker, tier-cost-picker, weighted-random-picker"),
         ("plugins: [{type: cheapest, name: p}]\nrequestHandler: {parsers: [{pluginRef: p}]}", "-parser"),
         ("plugins: [{type: cheapest, name: d}]\nsaturationDetector: {pluginRef: d}",
          "there are concurrency-detector, utilization-detector"),

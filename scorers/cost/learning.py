@@ -1,0 +1,160 @@
+"""The constants of one kind of endpoint, and how far single endpoints are from them, from requests that were observed.
+
+What a request computed and loaded is split into regressions that do not disturb each other: prefill from the requests
+that waited for no load, a lane from what is left of those that did. An endpoint has two factors of its own, for what it
+computes and for what it loads; they count once it has shown often enough that it differs by more than its requests
+differ among themselves. So equal endpoints stay equal, and one that is slow, or lies, speaks for itself only.
+"""
+
+from __future__ import annotations
+
+from math import isfinite, log
+from typing import NamedTuple
+
+from scorers.cost.constants import LEAST, MOST, Constants, Lane
+from scorers.cost.quantile import Median
+from scorers.cost.regression import BoundedRegression
+
+NOISE_S, NOISE = 0.005, 0.1
+"""Time to first token is taken to vary by that much, and by that share of itself. A guess; what matters is how requests
+of different sizes are weighed against each other."""
+SCEPTICISM = 0.5
+QUEUE_NOISE = 0.5
+"""A wait is known that much worse."""
+LONGEST_S = 600.0
+"""Longer than any prompt that is computed without a wait."""
+ENOUGH = 30
+"""Observations of an endpoint before it may differ."""
+DIFFERS = 0.15
+"""How far it must be off, on a logarithmic scale."""
+WIDEST = 8.0
+"""No endpoint of a kind is so many times slower or faster."""
+
+
+class Sample(NamedTuple):
+    """One request that was answered, and what it met. Units: tokens, seconds."""
+
+    ttft_s: float
+    prompt_tokens: int
+    gpu_tokens: int
+    """Found on the GPU; the following are what was loaded beyond."""
+    cpu_tokens: int = 0
+    storage_tokens: int = 0
+    queue_s: float = 0.0
+    """Prefill that was ahead, as it was estimated at the pick."""
+    lane_s: float = 0.0
+    """Loads that were ahead."""
+    running: int = 0
+    stay_s: float | None = None
+    """From its first token to its end."""
+
+
+class Deviation:
+    """A factor of one endpoint. Invariant: 1 until ``ENOUGH`` was seen and it is far from 1."""
+
+    __slots__ = ("_middle", "_spread")
+
+    def __init__(self) -> None:
+        self._middle = Median(1.0)
+        self._spread = Median(0.1)
+
+    @property
+    def factor(self) -> float:
+        """Seconds of this endpoint for each of its kind's."""
+        off = abs(log(self._middle.value))
+        count = self._middle.count
+        if count < ENOUGH or off < DIFFERS or off * count**0.5 < 3.0 * self._spread.value:
+            return 1.0
+        return self._middle.value
+
+    def observe(self, ratio: float) -> None:
+        """``ratio``: seconds taken over seconds expected of its kind."""
+        if not (isfinite(ratio) and ratio > 0.0):
+            return
+        ratio = min(100.0, max(0.01, ratio))
+        self._spread.observe(abs(log(ratio / self._middle.value)), 1e-3, 10.0)
+        self._middle.observe(ratio, 1.0 / WIDEST, WIDEST)
+
+
+class Learner:
+    """Constants of one kind of endpoint. Owner: one model.
+
+    Invariant: ``constants`` are within what any engine has, whatever was observed.
+    """
+
+    def __init__(self, start: Constants) -> None:
+        self.constants = self._start = start
+        self.used = 0
+        """Samples that counted."""
+        self.refused = 0
+        """Samples too far from all others, or impossible."""
+        self._computing = BoundedRegression(
+            (start.fixed_s, start.token_s, start.pair_s, start.decode_s),
+            (LEAST.fixed_s, LEAST.token_s, LEAST.pair_s, LEAST.decode_s),
+            (MOST.fixed_s, MOST.token_s, MOST.pair_s, MOST.decode_s),
+        )
+        self._cpu = _lane(start.cpu, LEAST.cpu, MOST.cpu)
+        self._storage = _lane(start.storage, LEAST.storage, MOST.storage)
+        self._stay = Median(start.stay_s)
+
+    def observe(self, sample: Sample) -> tuple[float, bool] | None:
+        """Learn. Returns the seconds taken over those expected of the kind, and whether most of it was loading; None
+        where that says nothing of the endpoint."""
+        if sample.stay_s is not None:
+            self._stay.observe(sample.stay_s, LEAST.stay_s, MOST.stay_s)
+        said = self._learn(sample)
+        (fixed_s, token_s, pair_s, decode_s), cpu, storage = (
+            self._computing.constants, self._cpu.constants, self._storage.constants,
+        )  # fmt: skip
+        self.constants = Constants(
+            fixed_s, token_s, pair_s, decode_s, Lane(cpu[0], cpu[1]), Lane(storage[0], storage[1]), self._stay.value
+        )
+        return said
+
+    def _learn(self, sample: Sample) -> tuple[float, bool] | None:
+        prompt, gpu, cpu, storage = sample.prompt_tokens, sample.gpu_tokens, sample.cpu_tokens, sample.storage_tokens
+        held = gpu + cpu + storage
+        times = 0.0 < sample.ttft_s <= LONGEST_S and min(sample.queue_s, sample.lane_s) >= 0.0
+        tokens = min(gpu, cpu, storage, sample.running) >= 0 and held < prompt
+        possible = times and tokens and sample.queue_s + sample.lane_s <= 2 * LONGEST_S
+        if not possible:  # which NaN is not, either
+            self.refused += 1
+            return None
+        known = self.constants
+        computed = prompt - held
+        amounts = (1.0, float(computed), computed * (prompt + held) * 0.5, float(sample.running))
+        computing_s = self._computing.expected(amounts)
+        load_s = sample.lane_s + max(
+            known.cpu.fixed_s + (cpu + storage) * known.cpu.token_s if cpu + storage else 0.0,
+            known.storage.fixed_s + storage * known.storage.token_s if storage else 0.0,
+        )
+        hidden_s = sample.queue_s
+        # By what the start expects as well: who has made constants too small must not give small times more weight.
+        likely_s = max(computing_s, SCEPTICISM * self._start.prefill_s(prompt, held)) + max(hidden_s, load_s)
+        usual_s = NOISE_S + NOISE * likely_s + QUEUE_NOISE * (hidden_s + sample.lane_s)
+        took_s = sample.ttft_s
+        if not cpu + storage:
+            believed = self._computing.observe(amounts, took_s - hidden_s, usual_s)
+        elif load_s <= hidden_s:
+            return None  # the load was hidden, and how long the wait was is no constant
+        else:
+            left_s = took_s - computing_s - sample.lane_s  # below 0 as often as it is too much
+            if storage:
+                believed = self._storage.observe((1.0, float(storage)), left_s, usual_s)
+            else:
+                believed = self._cpu.observe((1.0, float(cpu)), left_s, usual_s)
+        self.used += believed
+        self.refused += not believed
+        clear = hidden_s + sample.lane_s < 0.2 * computing_s
+        if not clear:
+            return None
+        share = load_s / (computing_s + load_s) if computing_s + load_s else 0.0
+        if share > 0.5:
+            return max(1e-6, took_s - computing_s) / load_s, True
+        return (took_s / computing_s, False) if share < 0.1 and computing_s else None
+
+
+def _lane(start: Lane, least: Lane, most: Lane) -> BoundedRegression:
+    return BoundedRegression(
+        (start.fixed_s, start.token_s), (least.fixed_s, least.token_s), (most.fixed_s, most.token_s)
+    )

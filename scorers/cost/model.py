@@ -1,0 +1,162 @@
+"""What each endpoint would take for a request, and what is learned of that from how requests went."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from scorers.base import Candidate, Observation
+from scorers.cost.constants import Constants
+from scorers.cost.estimate import Estimate
+from scorers.cost.learning import Sample
+from scorers.cost.place import Kind, Place
+from scorers.cost.standing import MOST_AHEAD_S
+
+OPEN = 8192
+"""Picks whose estimate is kept until they are observed. A guess: beyond what a picker has in flight; in the lean mode
+most are never observed."""
+MOST_KINDS = 64
+"""A label's value makes a kind, and whoever writes labels must not fill the memory."""
+COUNTED = 1000
+"""Picks after which what was counted of them counts half."""
+
+
+class Sent(NamedTuple):
+    """What was expected of a request at its pick."""
+
+    candidate: Candidate
+    """Kept, so that its identity is nobody else's."""
+    estimate: Estimate
+    lane_s: float
+    """Loads that were ahead."""
+    full: bool
+    """Whether it had to wait for memory."""
+
+
+class CostModel:
+    """Knows the endpoints, and learns their constants. Owner: the event loop.
+
+    Invariant: what is kept is bounded by the number of endpoints and by ``OPEN``; nothing that a client sent is.
+    """
+
+    def __init__(
+        self,
+        start: Constants | None = None,
+        *,
+        learns: bool = True,
+        kind_label: str = "",
+        others_weight: float = 1.0,
+    ) -> None:
+        self.start = start or Constants()
+        self.learns = learns
+        self.now = 0.0
+        """The latest arrival."""
+        self.answers_seen = False
+        """Whether it is seen when answers begin: only then is one that was not seen late."""
+        self._kind_label = kind_label
+        self._others_weight = others_weight
+        self._kinds: dict[str, Kind] = {}
+        self._places: list[Place | None] = []  # by slot
+        self._sent: OrderedDict[int, Sent] = OrderedDict()  # by the identity of the candidate
+        self._mean_prefill_s = 0.0
+        self._picks = self._answers = 0
+
+    def arrived(self, now: float) -> None:
+        """A request came at ``now``; one that waited for its pick came before others."""
+        if now > self.now or now < self.now - MOST_AHEAD_S:
+            self.now = now
+
+    def sent(self, candidate: Candidate, priced: Estimate, lane_s: float, *, full: bool) -> None:
+        """A request goes to ``candidate``, of which ``priced`` is expected."""
+        place = self.place(candidate)
+        if self.learns:
+            self._sent[id(candidate)] = Sent(candidate, priced, lane_s, full)
+            if len(self._sent) > OPEN:
+                self._sent.popitem(last=False)
+        place.queues.sent(priced, place.constants, self.now)
+        place.candidate = None
+        self._mean_prefill_s += 0.05 * (priced.prefill_s - self._mean_prefill_s)
+        self._picks += 1
+        if self._picks >= COUNTED:
+            self._picks, self._answers = self._picks // 2, self._answers // 2
+
+    def observed(self, observation: Observation) -> None:
+        """Learn from how a request went."""
+        candidate = observation.prediction.candidate
+        sent = self._sent.pop(id(candidate), None)
+        if observation.ttft_s is not None:
+            self._answers += 1
+        self.answers_seen = self._answers * 2 >= self._picks
+        if sent is None or sent.candidate is not candidate:
+            return
+        sample = sample_of(observation, sent)
+        place = self.place(candidate)
+        if sample is None or place.address != candidate.address:
+            return
+        said = place.kind.observe(sample)
+        if said is not None:
+            ratio, loading = said
+            (place.loading if loading else place.computing).observe(ratio)
+
+    def place(self, candidate: Candidate) -> Place:
+        """What is known of an endpoint; a slot that another one has now begins anew."""
+        slot, places = candidate.slot, self._places
+        if slot >= len(places):
+            places.extend([None] * (slot + 1 - len(places)))
+        place = places[slot]
+        if place is None or place.address != candidate.address:
+            place = places[slot] = Place(candidate.address, self._kind_of(candidate))
+        return place
+
+    def current(self, candidate: Candidate) -> Place:
+        """The same, up to date with ``candidate``."""
+        place = self.place(candidate)
+        if place.candidate is not candidate or place.version != place.kind.version:
+            place.follow(candidate, self._mean_prefill_s, self._others_weight)
+        return place
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """By the value of the label that tells them apart."""
+        return self._kinds
+
+    def places(self) -> Iterator[Place]:
+        """Of every endpoint that was ever priced and whose slot nobody else has."""
+        return (place for place in self._places if place is not None)
+
+    def _kind_of(self, candidate: Candidate) -> Kind:
+        name = candidate.labels.get(self._kind_label, "") if self._kind_label else ""
+        if name not in self._kinds and len(self._kinds) >= MOST_KINDS:
+            name = ""
+        return self._kinds.setdefault(name, Kind(self.start))
+
+
+def sample_of(observation: Observation, sent: Sent) -> Sample | None:
+    """What can be learned of a request; None where its time says nothing of what it took.
+
+    What the engine says that it found and loaded wins over what was expected.
+    """
+    ttft_s = observation.ttft_s
+    if ttft_s is None or not observation.streaming or observation.status not in (None, 200) or sent.full:
+        return None
+    priced = sent.estimate
+    prompt = observation.prediction.prompt_tokens
+    gpu, cpu, storage = priced.gpu_tokens, priced.cpu_tokens, priced.storage_tokens
+    if observation.cached_tokens is not None and observation.prompt_tokens:
+        # Shares, since a prompt's tokens may be an estimate. What is not said by tier came from the fastest first.
+        found = min(prompt - 1, round(observation.cached_tokens / observation.prompt_tokens * prompt))
+        said = observation.cached_by_tier
+        if said and (total := sum(said.values())) > 0:
+            by_tier = {tier.value: round(found * tokens / total) for tier, tokens in said.items()}
+            gpu, cpu = by_tier.get("gpu", 0), by_tier.get("cpu", 0)
+            storage = max(0, found - gpu - cpu)
+        else:
+            gpu = min(found, gpu) if cpu + storage else found
+            cpu = min(found - gpu, cpu) if storage else found - gpu
+            storage = found - gpu - cpu
+    duration_s = observation.duration_s
+    return Sample(
+        ttft_s, prompt, gpu, cpu, storage, priced.queue_s, sent.lane_s, observation.prediction.candidate.running,
+        None if duration_s is None else duration_s - ttft_s,
+    )  # fmt: skip

@@ -1,0 +1,140 @@
+"""One request, priced at any endpoint: shared by all that ask, so that the same question has one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from scorers.base import Candidate, Request, Slot, Tier
+from scorers.cost.estimate import Ahead, Estimate, Holding, estimate
+from scorers.cost.model import CostModel
+from scorers.cost.place import Place
+from scorers.cost.standing import MOST_AHEAD_S
+
+NOBODY: Mapping[Slot, int] = {}
+CHUNK_TOKENS = 1
+"""Where the engine does not say in which pieces a tier is loaded."""
+
+
+class Waits(NamedTuple):
+    """What goes before a request at an endpoint. Units: seconds."""
+
+    prefill_s: float
+    memory_s: float
+    """Until its blocks fit."""
+    ahead: Ahead
+    """The longer of the two, and the lanes."""
+
+
+class Pricing:
+    """What a request would take at each endpoint. Owner: the request's decision."""
+
+    __slots__ = ("_model", "_seconds", "_seconds_of", "prompt_tokens", "tiers")
+
+    def __init__(self, model: CostModel, request: Request) -> None:
+        model.arrived(request.received_s)
+        self._model = model
+        self.prompt_tokens = request.prompt_tokens
+        self.tiers = held_by_tier(request)
+        """Tokens held by endpoint; of the GPU, CPU memory, storage."""
+        self._seconds_of: Sequence[Candidate] | None = None
+        self._seconds: list[float] = []
+
+    def __repr__(self) -> str:
+        return f"Pricing({self.prompt_tokens} tokens)"
+
+    def holding(self, slot: Slot) -> Holding:
+        """What an endpoint holds of the prompt."""
+        gpu, cpu, storage = self.tiers
+        return Holding(gpu.get(slot, 0), cpu.get(slot, 0), storage.get(slot, 0))
+
+    def seconds(self, candidates: Sequence[Candidate]) -> list[float]:
+        """The price at each of ``candidates``: its time to first token, and what it costs others."""
+        if self._seconds_of is not candidates:
+            self._seconds = self._price(candidates)
+            self._seconds_of = candidates
+        return self._seconds
+
+    def estimate(self, candidate: Candidate) -> Estimate:
+        """The same at one, by parts."""
+        place = self._model.current(candidate)
+        return self._estimate(place, candidate, self.waits(candidate).ahead)
+
+    def waits(self, candidate: Candidate) -> Waits:
+        """What goes before it."""
+        model = self._model
+        place, now = model.current(candidate), model.now
+        queues = place.queues
+        prefill_s = queues.prefill_s(place.most_s, now, answers_seen=model.answers_seen) + place.strangers_s
+        memory_s = 0.0
+        if place.room is not None and self.prompt_tokens > place.room_tokens:
+            # Blocks of a prefix that a running request uses, too, are in use already; of those that the GPU holds,
+            # as many as of all its blocks.
+            shared = self.tiers[0].get(candidate.slot, 0) * min(1.0, candidate.kv_usage)
+            memory_s = place.room.wait_s(self.prompt_tokens - shared)
+        ahead = Ahead(
+            max(prefill_s, memory_s),
+            min(max(0.0, queues.lane_until - now), MOST_AHEAD_S),
+            min(max(0.0, queues.storage_until - now), MOST_AHEAD_S),
+        )
+        return Waits(prefill_s, memory_s, ahead)
+
+    def send(self, candidate: Candidate) -> None:
+        """The request goes to ``candidate``."""
+        waits = self.waits(candidate)
+        priced = self._estimate(self._model.current(candidate), candidate, waits.ahead)
+        lane_s = waits.ahead.storage_s if priced.storage_tokens else waits.ahead.cpu_s
+        self._model.sent(candidate, priced, lane_s, full=waits.memory_s > waits.prefill_s)
+
+    def _estimate(self, place: Place, candidate: Candidate, ahead: Ahead) -> Estimate:
+        tiers = candidate.tiers
+        report = tiers.get(Tier.CPU) if tiers else None
+        chunk_tokens = report.block_tokens if report is not None and report.block_tokens else CHUNK_TOKENS
+        return estimate(
+            place.constants,
+            self.prompt_tokens,
+            self.holding(candidate.slot),
+            ahead,
+            candidate.running,
+            chunk_tokens,
+            place.crowd,
+        )
+
+    def _price(self, candidates: Sequence[Candidate]) -> list[float]:
+        """The full formula for those that hold something; what is left of it for the others."""
+        model, tokens = self._model, self.prompt_tokens
+        held = {slot for tier in self.tiers for slot in tier}
+        now, current = model.now, model.current
+        prefill: dict[int, float] = {}  # by the identity of constants that live as long as this call
+        seconds = []
+        for candidate in candidates:
+            place = current(candidate)
+            if candidate.slot in held:
+                seconds.append(self._estimate(place, candidate, self.waits(candidate).ahead).price_s)
+                continue
+            constants = place.constants
+            own_s = prefill.get(id(constants))
+            if own_s is None:
+                own_s = prefill[id(constants)] = constants.prefill_s(tokens, 0)
+            wait_s = place.strangers_s
+            if place.most_s:
+                wait_s += place.queues.prefill_s(place.most_s, now, answers_seen=model.answers_seen)
+            if tokens > place.room_tokens and place.room is not None:
+                wait_s = max(wait_s, place.room.wait_s(tokens))
+            seconds.append(place.plain_s + wait_s + own_s + place.crowd.others_s(own_s, tokens))
+        return seconds
+
+
+def held_by_tier(request: Request) -> tuple[Mapping[Slot, int], Mapping[Slot, int], Mapping[Slot, int]]:
+    """What the producers say; of two that speak of one tier and one endpoint, the one that says more."""
+    found: dict[Tier, Mapping[Slot, int]] = {}
+    for cached in request.cached.values():
+        tokens = cached.tokens
+        if not tokens:
+            continue
+        known = found.get(cached.tier)
+        if known is None or known is tokens:
+            found[cached.tier] = tokens
+        else:
+            found[cached.tier] = {slot: max(known.get(slot, 0), tokens.get(slot, 0)) for slot in {**known, **tokens}}
+    return found.get(Tier.GPU, NOBODY), found.get(Tier.CPU, NOBODY), found.get(Tier.STORAGE, NOBODY)

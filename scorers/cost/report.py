@@ -1,0 +1,51 @@
+"""What a cost model has learned, as plain data."""
+
+from __future__ import annotations
+
+from scorers.cost.constants import Constants
+from scorers.cost.model import CostModel
+
+MOST_PLACES = 100
+"""Endpoints that are shown."""
+
+
+def state_of(model: CostModel) -> object:
+    """For people who ask."""
+    different = [
+        {
+            "endpoint": place.address,
+            "computing": round(place.computing.factor, 3),
+            "loading": round(place.loading.factor, 3),
+        }
+        for place in model.places()
+        if place.computing.factor != 1.0 or place.loading.factor != 1.0
+    ]
+    return {
+        "learns": model.learns,
+        "answers_seen": model.answers_seen,
+        "kinds": {
+            name: {
+                "constants": named(kind.constants),
+                "observations_used": kind.learner.used,
+                "observations_refused": kind.learner.refused,
+            }
+            for name, kind in model.kinds.items()
+        },
+        "different_endpoints": different[:MOST_PLACES],
+        "total_different_endpoints": len(different),
+    }
+
+
+def named(constants: Constants) -> dict[str, float]:
+    """By the name that metrics have for them. Units: seconds, but for tokens per second."""
+    return {
+        "fixed_seconds": constants.fixed_s,
+        "prefill_seconds_per_token": constants.token_s,
+        "prefill_seconds_per_pair": constants.pair_s,
+        "decode_seconds_per_request": constants.decode_s,
+        "cpu_load_fixed_seconds": constants.cpu.fixed_s,
+        "cpu_load_seconds_per_token": constants.cpu.token_s,
+        "storage_load_fixed_seconds": constants.storage.fixed_s,
+        "storage_load_seconds_per_token": constants.storage.token_s,
+        "stay_seconds": constants.stay_s,
+    }

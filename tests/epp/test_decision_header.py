@@ -1,0 +1,127 @@
+"""``x-tierwise-decision``: on request, where it is allowed, and never more than fits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+
+from epp.config.build import build
+from epp.config.load import load_text
+from epp.core import Core
+from epp.decision import Decision, RequestHead
+from epp.decision_header import HEADER, MOST_CHARACTERS
+from epp.exchange import Exchange, ExchangeSettings
+from epp.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
+from epp.pool import Endpoint
+from epp.settings import Settings
+
+CONFIG = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+  - {type: approx-prefix-cache-producer, name: gpu}
+  - {type: approx-prefix-cache-producer, name: cpu, parameters: {lruCapacityPerServer: 4000}}
+  - {type: queue-scorer}
+  - {type: tier-cost-scorer}
+  - {type: max-score-picker, parameters: {maxNumOfEndpoints: 2}}
+"""
+BODY = json.dumps({"model": "m", "prompt": "sphinx of black quartz " * 100}).encode()
+
+
+def later() -> Callable[[], float]:
+    """A clock by which what was asked before is long computed."""
+    times = count(1.0, 10.0)
+    return lambda: next(times)
+
+
+def core(endpoints: int = 3, *, tells: bool = True, config: str = CONFIG) -> Core:
+    clock = later()
+    made = Core(build(load_text(config)), Settings(exchange=ExchangeSettings(tell_decisions=tells)), clock)
+    made.pool.replace([Endpoint(f"10.0.{i >> 8}.{i & 255}:8000") for i in range(endpoints)])
+    return made
+
+
+def decided(made: Core, **headers: str) -> Decision:
+    head = RequestHead({":path": "/v1/completions", **{k.replace("_", "-"): v for k, v in headers.items()}})
+    return made.director.decide(head, BODY)
+
+
+def told(decision: Decision) -> Any:
+    return json.loads(decision.response_headers[HEADER])
+
+
+def test_it_has_the_numbers_of_the_decision() -> None:
+    made = core()
+    first = decided(made)
+    decision = decided(made, x_tierwise_decision="1")
+    said = told(decision)
+    assert said["endpoint"] == decision.chosen[0].address == first.chosen[0].address
+    assert said["fallbacks"] == [decision.chosen[1].address]
+    assert said["prompt_tokens"] == 575
+    assert said["others"] == 0
+    assert [row["endpoint"] for row in said["candidates"][:2]] == [c.address for c in decision.chosen]
+    chosen = said["candidates"][0]
+    assert chosen["tokens"] == {"gpu": 512, "cpu": 512}
+    assert chosen["scores"]["queue-scorer"] == [1.0, 1.0]
+    assert chosen["why"].startswith(f"{chosen['endpoint']}: 512 of 575 tokens on the GPU; ")
+    assert chosen["numbers"]["gpu_tokens"] == 512
+    assert chosen["numbers"]["total_s"] < said["candidates"][1]["numbers"]["total_s"]
+
+
+@pytest.mark.parametrize("value", ["", "0", "no", "False"])
+def test_it_is_told_only_to_who_asks(value: str) -> None:
+    assert HEADER not in decided(core()).response_headers
+    assert HEADER not in decided(core(), x_tierwise_decision=value).response_headers
+
+
+def test_it_is_not_told_unless_the_operator_allows_it() -> None:
+    assert HEADER not in decided(core(tells=False), x_tierwise_decision="1").response_headers
+
+
+def test_without_prices_it_has_what_the_scorers_said() -> None:
+    plain = CONFIG.replace("  - {type: tier-cost-scorer}\n", "")
+    row = told(decided(core(config=plain), x_tierwise_decision="1"))["candidates"][0]
+    assert set(row) == {"endpoint", "tokens", "total", "scores"}
+
+
+def test_of_a_large_fleet_it_names_some_and_counts_the_others() -> None:
+    decision = decided(core(300), x_tierwise_decision="1")
+    said = told(decision)
+    assert len(decision.response_headers[HEADER]) <= MOST_CHARACTERS
+    assert len(said["candidates"]) + said["others"] == 300
+    assert said["candidates"][0]["endpoint"] == decision.chosen[0].address
+
+
+def test_it_is_one_line_of_ascii_without_the_prompt() -> None:
+    named = CONFIG.replace("{type: queue-scorer}", "{type: queue-scorer, name: ünbekannt}")
+    text = decided(core(config=named), x_tierwise_decision="1").response_headers[HEADER]
+    assert text.isascii()
+    assert text.isprintable()
+    assert "sphinx" not in text
+
+
+def test_a_plugin_that_fails_to_explain_is_skipped_and_counted() -> None:
+    made = core()
+    producer = made.plan.profile.producers[-1]
+    producer.details = lambda request, candidates: 1 / 0  # type: ignore[assignment,method-assign,return-value]
+    assert "why" not in told(decided(made, x_tierwise_decision="1"))["candidates"][0]
+    assert made.plan.profile.failures == {producer.name: 1}
+
+
+def test_a_proxy_that_keeps_responses_is_asked_for_their_headers() -> None:
+    made = core()
+    lean = ExchangeSettings(tell_decisions=True, may_ask=True, access_log=True)
+    asked = {}
+    for value in ("1", "0"):
+        message = ProcessingRequest()
+        message.protocol_config.request_body_mode = 2  # BUFFERED
+        message.protocol_config.response_body_mode = 0  # NONE
+        for key, header in ((":path", "/v1/completions"), (HEADER, value)):
+            message.request_headers.headers.headers.add(key=key, raw_value=header.encode())
+        (answer,) = Exchange(made.director, lean).received(message, 1.0)
+        asked[value] = ProcessingResponse.FromString(answer).HasField("mode_override")
+    assert asked == {"1": True, "0": False}

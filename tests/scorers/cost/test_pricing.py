@@ -1,0 +1,296 @@
+"""What is under way at endpoints, and what a request is priced by it."""
+
+from __future__ import annotations
+
+from math import inf, isfinite
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scorers.base import CachedPrefix, Candidate, Held, Mode, Observation, Prediction, Request, Slot, Tier, TierReport
+from scorers.cost.constants import Constants, Lane
+from scorers.cost.model import OPEN, CostModel
+from scorers.cost.pricing import Pricing
+
+KNOWN = Constants(fixed_s=0.0, token_s=1e-4, pair_s=0.0, decode_s=0.0, cpu=Lane(0.0, 1e-5), stay_s=10.0)
+
+
+def endpoint(slot: int = 0, **numbers: Any) -> Candidate:
+    return Candidate(slot=Slot(slot), address=f"10.0.0.{slot}:8000", **numbers)
+
+
+def asked(tokens: int = 1000, at: float = 0.0, **held: dict[int, int]) -> Request:
+    cached = {
+        name: CachedPrefix(Tier(name), tokens, {Slot(slot): n for slot, n in by_slot.items()})
+        for name, by_slot in held.items()
+    }
+    return Request("r", "m", "m", prompt_tokens=tokens, received_s=at, cached=cached)
+
+
+def selfish(**settings: Any) -> CostModel:
+    return CostModel(KNOWN, others_weight=0.0, **settings)
+
+
+def price(model: CostModel, candidate: Candidate, request: Request | None = None) -> float:
+    return Pricing(model, request or asked()).estimate(candidate).price_s
+
+
+def send(model: CostModel, candidate: Candidate, request: Request | None = None) -> Candidate:
+    """Pick it; returns what the pool then knows of it."""
+    request = request or asked()
+    pricing = Pricing(model, request)
+    computed = pricing.estimate(candidate).computed_tokens
+    pricing.send(candidate)
+    return endpoint(
+        candidate.slot,
+        in_flight=candidate.in_flight + 1,
+        in_flight_tokens=candidate.in_flight_tokens + computed,
+    )
+
+
+def observation(candidate: Candidate, ttft_s: float | None, tokens: int = 1000, **seen: Any) -> Observation:
+    prediction = Prediction(candidate, (Held(Tier.GPU, 0, Mode.APPROXIMATE),), tokens)
+    return Observation(prediction, **{"status": 200, "streaming": True, "ttft_s": ttft_s, **seen})
+
+
+def test_prefill_that_was_sent_there_is_waited_for_until_it_is_computed() -> None:
+    model = selfish()
+    busy = send(model, send(model, endpoint()))
+    assert price(model, busy) == pytest.approx(0.3)
+    assert price(model, busy, asked(at=0.15)) == pytest.approx(0.15)
+    assert price(model, busy, asked(at=9.0)) == pytest.approx(0.1)
+
+
+def test_what_the_ledger_knows_to_be_computed_is_not_waited_for() -> None:
+    model = selfish()
+    send(model, endpoint())
+    assert price(model, endpoint(in_flight=1, in_flight_tokens=0)) == pytest.approx(0.1)
+
+
+def test_loads_that_were_sent_there_are_waited_for() -> None:
+    model = selfish()
+    warm = asked(cpu={0: 999})
+    assert price(model, endpoint(), warm) == pytest.approx(0.01009)
+    busy = send(model, endpoint(), warm)
+    assert price(model, busy, warm) == pytest.approx(0.02008)
+
+
+def test_a_burst_sees_each_pick() -> None:
+    model, one = selfish(), endpoint()
+    prices = []
+    for _ in range(5):
+        prices.append(price(model, one))
+        one = send(model, one)
+    assert prices == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
+
+
+def test_an_endpoint_that_has_stopped_answering_looks_the_worse_the_longer_it_does() -> None:
+    model = selfish()
+    for n in range(50):
+        answering = endpoint(1)
+        send(model, answering, asked(at=float(n)))
+        model.observed(observation(answering, 0.1))
+    frozen = send(model, endpoint(), asked(at=50.0))
+    assert price(model, frozen, asked(at=60.0)) == pytest.approx(9.4 + 0.1, abs=0.05)
+    assert price(model, frozen, asked(at=80.0)) > 29.0
+
+
+def test_where_answers_are_not_seen_none_is_late() -> None:
+    model = selfish()
+    decoding = send(model, endpoint())
+    assert price(model, decoding, asked(at=60.0)) == pytest.approx(0.1)
+
+
+def test_requests_of_others_that_wait_are_taken_to_be_as_long_as_ours() -> None:
+    model = selfish()
+    for n in range(200):
+        send(model, endpoint(1), asked(at=float(n)))
+    now = asked(at=999.0)
+    assert price(model, endpoint(waiting=3, running=1), now) == pytest.approx(0.4, rel=0.01)
+    assert price(model, endpoint(waiting=3, running=1, in_flight=4), now) == pytest.approx(0.1)
+
+
+def test_a_prompt_that_does_not_fit_into_memory_waits_for_requests_to_end() -> None:
+    model = selfish()
+    full = endpoint(running=5, kv_usage=0.95, block_tokens=16, gpu_blocks=625)  # 1,900 of 10,000 tokens each
+    assert price(model, full) == pytest.approx(10.0 / 5 + 0.1, rel=0.01)
+    assert price(model, endpoint(running=5, kv_usage=0.5, block_tokens=16, gpu_blocks=625)) == pytest.approx(0.1)
+
+
+def test_memory_that_is_scarce_is_left_to_those_who_need_less_of_it() -> None:
+    model = CostModel(KNOWN)
+    fleet = {"block_tokens": 16, "gpu_blocks": 625, "kv_usage": 0.5}
+    shares, empty = endpoint(0, **fleet, waiting=0), endpoint(1, **fleet)
+    request = asked(gpu={0: 900})
+    pricing = Pricing(model, request)
+    assert pricing.estimate(shares).others_s == 0.0, "nobody is there"
+    used = {**fleet, "running": 4}
+    shares, empty = endpoint(0, **used), endpoint(1, **used)
+    assert pricing.estimate(shares).others_s < 0.6 * pricing.estimate(empty).others_s
+
+
+def test_hits_count_in_the_engines_chunks() -> None:
+    model, chunked = selfish(), endpoint(tiers={Tier.CPU: TierReport(block_tokens=256)})
+    assert Pricing(model, asked(cpu={0: 900})).estimate(chunked).cpu_tokens == 768
+
+
+def test_of_two_producers_that_speak_of_one_tier_the_larger_number_counts() -> None:
+    request = asked()
+    request.cached = {
+        "a": CachedPrefix(Tier.GPU, 1000, {Slot(0): 100, Slot(1): 300}),
+        "b": CachedPrefix(Tier.GPU, 1000, {Slot(0): 200}),
+    }
+    pricing = Pricing(selfish(), request)
+    assert [pricing.estimate(endpoint(i)).gpu_tokens for i in range(3)] == [200, 300, 0]
+
+
+def test_all_at_once_is_the_same_as_one_by_one() -> None:
+    model = CostModel(KNOWN)
+    fleet = [
+        endpoint(0, running=2, waiting=1, kv_usage=0.9, block_tokens=16, gpu_blocks=100),
+        send(model, endpoint(1)),
+        endpoint(2, running=9),
+        endpoint(3),
+    ]
+    pricing = Pricing(model, asked(gpu={2: 500}, cpu={2: 900, 3: 900}))
+    assert pricing.seconds(fleet) == pytest.approx([pricing.estimate(c).price_s for c in fleet])
+
+
+def test_a_slot_that_another_endpoint_has_now_begins_anew() -> None:
+    model = selfish()
+    send(model, endpoint())
+    other = Candidate(slot=Slot(0), address="10.9.9.9:8000", in_flight_tokens=1000, in_flight=1)
+    assert price(model, other) == pytest.approx(0.1)
+
+
+def test_a_clock_that_jumps_makes_nobody_wait_for_ever() -> None:
+    model = selfish()
+    later = send(model, endpoint(), asked(at=1e9))
+    assert price(model, later, asked(at=5.0)) <= 600.2
+    again = send(model, later, asked(at=5.0))
+    assert price(model, again, asked(at=700.0)) == pytest.approx(0.1)
+
+
+def test_observations_are_followed_and_what_was_computed_of_a_candidate_before_is_not_used() -> None:
+    model = CostModel(KNOWN)
+    idle = endpoint()
+    assert Pricing(model, asked(10_000)).estimate(idle).prefill_s == pytest.approx(1.0)
+    for n in range(200):
+        idle, tokens = endpoint(), 500 + 100 * (n % 50)
+        send(model, idle, asked(tokens, at=100.0 * n))
+        model.observed(observation(idle, 0.05 + 2e-4 * tokens, tokens))
+    assert Pricing(model, asked(10_000)).estimate(idle).prefill_s == pytest.approx(2.0, rel=0.05)
+
+
+def test_one_slow_endpoint_is_told_from_its_kind() -> None:
+    model = CostModel(KNOWN, others_weight=0.0)
+    fleet: list[Candidate] = []
+    for n in range(1200):
+        one, slower = endpoint(n % 4), 4.0 if n % 4 == 3 else 1.0
+        send(model, one, asked(1000 + 10 * (n % 97), at=100.0 * n))
+        model.observed(observation(one, slower * (0.01 + 1e-4 * (1000 + 10 * (n % 97))), 1000 + 10 * (n % 97)))
+    fleet = [endpoint(i) for i in range(4)]
+    seconds = Pricing(model, asked(at=1e6)).seconds(fleet)
+    assert seconds[0] == seconds[1] == seconds[2]
+    assert seconds[3] / seconds[0] == pytest.approx(4.0, rel=0.25)
+
+
+def test_kinds_of_hardware_are_told_apart_by_their_label() -> None:
+    model = CostModel(KNOWN, kind_label="gpu")
+    for n in range(200):
+        for slot, gpu, token_s in ((0, "h100", 5e-5), (1, "l4", 4e-4)):
+            one = endpoint(slot, labels={"gpu": gpu})
+            tokens = 500 + 100 * (n % 50)
+            send(model, one, asked(tokens, at=100.0 * n))
+            model.observed(observation(one, 0.01 + token_s * tokens, tokens))
+    times = [
+        Pricing(model, asked(10_000)).estimate(endpoint(slot, labels={"gpu": gpu})).prefill_s
+        for slot, gpu in ((0, "h100"), (1, "l4"))
+    ]
+    assert times == pytest.approx([0.5, 4.0], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        {"status": 500},
+        {"streaming": False},
+        {"ttft_s": None, "duration_s": 3.0},
+        {"ttft_s": -1.0},
+        {"ttft_s": inf},
+    ],
+    ids=str,
+)
+def test_times_that_say_nothing_of_a_prompt_change_nothing(seen: dict[str, Any]) -> None:
+    model = CostModel(KNOWN)
+    for n in range(64):
+        one = endpoint()
+        send(model, one, asked(at=100.0 * n))
+        model.observed(observation(one, **{"ttft_s": 30.0, **seen}))
+    assert Pricing(model, asked()).estimate(endpoint()).total_s == pytest.approx(0.1)
+
+
+def test_waits_for_memory_teach_nothing_about_prefill() -> None:
+    model = CostModel(KNOWN)
+    for n in range(64):
+        full = endpoint(running=5, kv_usage=0.95, block_tokens=16, gpu_blocks=625)
+        send(model, full, asked(at=100.0 * n))
+        model.observed(observation(full, 5.0))
+    assert Pricing(model, asked()).estimate(endpoint()).total_s == pytest.approx(0.1)
+
+
+def test_what_the_engine_says_that_it_loaded_wins_over_what_was_believed() -> None:
+    believed, said = CostModel(KNOWN), CostModel(KNOWN)
+    for n in range(200):
+        one = endpoint()
+        request = asked(10_000, at=100.0 * n, cpu={0: 9_000})
+        for model, seen in ((believed, {}), (said, {"prompt_tokens": 10_000, "cached_tokens": 0})):
+            send(model, one, request)
+            model.observed(observation(one, 1.0, 10_000, **seen))  # it had lost them, and computed all
+    assert Pricing(said, asked(1000)).estimate(endpoint()).prefill_s == pytest.approx(0.1, rel=0.05)
+    assert Pricing(believed, asked(10_000, cpu={0: 9_000})).estimate(endpoint()).total_s > 0.5
+
+
+def test_picks_that_are_never_observed_are_not_kept_for_ever() -> None:
+    model = CostModel(KNOWN)
+    for n in range(OPEN + 100):
+        send(model, endpoint(n % 7), asked(at=float(n)))
+    assert len(model._sent) <= OPEN
+
+
+numbers = st.integers(0, 10**6)
+
+
+@given(
+    st.lists(
+        st.builds(
+            Candidate,
+            slot=st.integers(0, 9).map(Slot),
+            address=st.sampled_from(["a:1", "b:1"]),
+            waiting=numbers,
+            running=numbers,
+            kv_usage=st.floats(0, 1),
+            in_flight=numbers,
+            in_flight_tokens=numbers,
+            fresh=st.booleans(),
+            block_tokens=st.sampled_from([None, 0, 16]),
+            gpu_blocks=st.sampled_from([None, 0, 1, 10_000]),
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    st.integers(1, 10**6),
+    st.lists(st.floats(0, 1e6), min_size=1, max_size=5),
+    st.dictionaries(st.integers(0, 9), st.integers(0, 10**6), max_size=5),
+)
+@settings(deadline=None)
+def test_a_price_is_a_number_whatever_endpoints_say(
+    fleet: list[Candidate], tokens: int, times: list[float], held: dict[int, int]
+) -> None:
+    model = CostModel(KNOWN)
+    for at in times:
+        pricing = Pricing(model, asked(tokens, at, gpu=held, cpu=held, storage=held))
+        assert all(isfinite(seconds) and seconds >= 0.0 for seconds in pricing.seconds(fleet))
+        pricing.send(fleet[0])
