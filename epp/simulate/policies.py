@@ -25,6 +25,9 @@ from epp.simulate.baselines import LMetricScorer, RoundRobinPicker
 CONFIG_BLOCK_TOKENS = 16
 """What ``lruCapacityPerServer`` counts where ``blockSizeTokens`` is not written."""
 
+OVERSIZED = 12.8
+"""What llm-d's guide of June 2026 comes to: 82,000 blocks of 64 tokens, for 100 GiB."""
+
 _HEAD = """\
 apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
@@ -38,6 +41,14 @@ _CPU = """\
 """
 _GPU_SCORER = """\
 - {type: prefix-cache-scorer, name: gpu-prefix, parameters: {prefixMatchInfoProducerName: gpu-prefix-cache-producer}}
+"""
+_GPU_UNTOLD = """\
+- {type: approx-prefix-cache-producer, name: gpu-prefix-cache-producer, parameters: {followHorizon: false}}
+"""
+_CPU_UNTOLD = """\
+- type: approx-prefix-cache-producer
+  name: cpu-prefix-cache-producer
+  parameters: {autoTune: false, lruCapacityPerServer: CPU_BLOCKS, followHorizon: false}
 """
 _GPU_IN_LARGER_BLOCKS = """\
 - type: approx-prefix-cache-producer
@@ -70,6 +81,7 @@ class Policy:
     """Whether it knows of the CPU tier."""
 
 
+_TIERED_PROFILE = _profile("queue-scorer 2", "kv-cache-utilization-scorer 2", "gpu-prefix 1", "cpu-prefix 1")
 _TIERED = _HEAD + _LOAD + _GPU + _CPU + _GPU_SCORER + _CPU_SCORER
 
 POLICIES = (
@@ -84,7 +96,7 @@ POLICIES = (
     ),
     Policy(
         "tiered", "tier-aware 2:2:1:1",
-        _TIERED + _profile("queue-scorer 2", "kv-cache-utilization-scorer 2", "gpu-prefix 1", "cpu-prefix 1"),
+        _TIERED + _TIERED_PROFILE,
     ),
     Policy(
         "seeds", "llm-d v0.4, 2:2:1:1, the first 256 blocks of a prompt",
@@ -116,6 +128,15 @@ POLICIES = (
         _HEAD + _GPU + _CPU + "- type: prefix-cache-affinity-filter\n- type: token-load-scorer\n"
         + _profile("prefix-cache-affinity-filter", "token-load-scorer"),
     ),
+    Policy(
+        "tiered-approximate", "tier-aware 2:2:1:1, by its own record of picks alone",
+        _HEAD + _LOAD + _GPU_UNTOLD + _CPU_UNTOLD + _GPU_SCORER + _CPU_SCORER + _TIERED_PROFILE,
+    ),
+    Policy(
+        "tiered-oversized", "tier-aware 2:2:1:1, the CPU tier taken for 12.8 times what it holds",
+        _HEAD + _LOAD + _GPU_UNTOLD + _CPU_UNTOLD.replace("CPU_BLOCKS", "OVERSIZED_BLOCKS") + _GPU_SCORER + _CPU_SCORER
+        + _TIERED_PROFILE,
+    ),
     Policy("lmetric", "LMetric: new tokens × batch", _HEAD + _GPU + _CPU + "- type: lmetric-scorer\n"),
 )  # fmt: skip
 BY_NAME = {policy.name: policy for policy in POLICIES}
@@ -141,8 +162,13 @@ def plan_of(policy: Policy, preset: Preset, seed: int) -> Plan:
     Raises: ConfigError naming the key.
     """
     text = policy.config
-    for word, blocks in (("CPU_BLOCKS", preset.cpu_blocks), ("GPU_BLOCKS", preset.gpu_blocks)):
-        text = text.replace(word, str(max(1, blocks * preset.block_tokens // CONFIG_BLOCK_TOKENS)))
+    tiers = {
+        "OVERSIZED_BLOCKS": preset.cpu_blocks * OVERSIZED,
+        "CPU_BLOCKS": preset.cpu_blocks,
+        "GPU_BLOCKS": preset.gpu_blocks,
+    }
+    for word, blocks in tiers.items():
+        text = text.replace(word, str(max(1, round(blocks * preset.block_tokens / CONFIG_BLOCK_TOKENS))))
     own = {kind.type_name: kind for kind in (RoundRobinPicker, LMetricScorer)}
     try:
         plan = build(load_text(text), random=Random(seed), kinds={**known_kinds(), **own})
