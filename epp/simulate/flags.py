@@ -13,8 +13,9 @@ SIMULATE: tuple[Flag, ...] = tuple(
     replace(flag, group="Flags")
     for flag in (
         Flag("policy", values.words, "policies",
-             "how to choose: round-robin, random, least-requests, gpu-only, tiered, seeds, guide, affinity, lmetric, "
-             "or a file with an EndpointPickerConfig; several with commas (default: all of them)",
+             "how to choose: round-robin, random, least-requests, gpu-only, tiered, tiered-approximate, "
+             "tiered-oversized, seeds, guide, affinity, lmetric, cost, cost-picker, or a file with an "
+             "EndpointPickerConfig; several with commas (default: all of them)",
              "NAME", repeated=True),
         Flag("workload", values.words, "workloads",
              "high-cache, low-cache, storage-30k, storage-50k, storage-70k, ladder-16k, agents, a file of "
@@ -23,8 +24,8 @@ SIMULATE: tuple[Flag, ...] = tuple(
         Flag("endpoints", values.integers(1, 10_000), "endpoints",
              "fleet sizes, with commas; the load grows with them (default: that of the published tables)", "N,..."),
         Flag("engine", values.text, "engine",
-             "qwen3-32b-tp2-h100, qwen3-32b-tp2-h100-full, llama-3.3-70b-tp4-h100, gpt-oss-120b-h100 (default: what "
-             "the workload's published tables are about)", "NAME"),
+             "qwen3-32b-tp2-h100, qwen3-32b-tp2-h100-v0.4, qwen3-32b-tp2-h100-full, llama-3.3-70b-tp4-h100, "
+             "gpt-oss-120b-h100 (default: what the workload's published tables are about)", "NAME"),
         Flag("gpu-tokens", values.integer(1024, 1 << 40), "gpu_tokens", "what each engine's GPU memory holds", "N"),
         Flag("cpu-tokens", _TOKENS, "cpu_tokens", "what each engine's CPU tier holds; 0 for none", "N"),
         Flag("tells-tiers", values.boolean, "tells_tiers",

@@ -137,6 +137,8 @@ POLICIES = (
         _HEAD + _LOAD + _GPU_UNTOLD + _CPU_UNTOLD.replace("CPU_BLOCKS", "OVERSIZED_BLOCKS") + _GPU_SCORER + _CPU_SCORER
         + _TIERED_PROFILE,
     ),
+    Policy("cost", "estimated seconds: tier-cost-scorer", _HEAD + _GPU + _CPU + "- type: tier-cost-scorer\n"),
+    Policy("cost-picker", "estimated seconds: tier-cost-picker", _HEAD + _GPU + _CPU + "- type: tier-cost-picker\n"),
     Policy("lmetric", "LMetric: new tokens × batch", _HEAD + _GPU + _CPU + "- type: lmetric-scorer\n"),
 )  # fmt: skip
 BY_NAME = {policy.name: policy for policy in POLICIES}

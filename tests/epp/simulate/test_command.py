@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,11 @@ import yaml
 
 from epp import cli
 from epp.simulate.command import trials_of
+from epp.simulate.engines import KINDS
+from epp.simulate.flags import SIMULATE
 from epp.simulate.options import SimulateOptions
 from epp.simulate.policies import POLICIES
+from epp.simulate.workload import PRESETS
 
 WORKLOAD = {
     "load": {"type": "poisson", "interval": 1, "stages": [{"rate": 20, "duration": 1}, {"rate": 40, "duration": 1}]},
@@ -164,3 +168,10 @@ def test_a_policy_whose_requests_would_wait_is_refused(tmp_path: Path, capsys: p
     config.write_text(POLICIES[2].config + "featureGates: [flowControl]\n")
     assert simulate("--policy", str(config), "--output", str(tmp_path / "out")) == 2
     assert "waiting for room is not simulated" in capsys.readouterr().err
+
+
+def test_the_help_names_every_policy_workload_and_engine() -> None:
+    texts = {flag.name: flag.help for flag in SIMULATE}
+    for name, known in (("policy", [p.name for p in POLICIES]), ("workload", list(PRESETS)), ("engine", list(KINDS))):
+        missing = [each for each in known if each not in re.split(r"[ ,:()]+", texts[name])]
+        assert not missing, f"--{name} does not name {missing}"
