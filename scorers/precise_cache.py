@@ -20,6 +20,8 @@ from scorers.speculation import Speculation
 
 _OF_TOKENS = b"\x06\0\0\0tokens"
 """What identities of prompts begin with that were sent as token ids."""
+FULL = 0.95
+"""A tier whose known blocks fill so much of it holds next to nothing else. A guess."""
 NOT_STARTED = "not started"
 """Why nothing is known of an endpoint that nobody has spoken of yet."""
 
@@ -48,6 +50,19 @@ class Told:
     tokens: tuple[int, ...] = (0, 0, 0)
     gaps: int = 0
     restarts: int = 0
+    capacity: tuple[int, ...] = (0, 0, 0)
+    """Of each tier, as the engine reports it; 0 where it does not."""
+    hears: bool = False
+    """Whether everything that is published now is followed."""
+
+    @property
+    def sure(self) -> int:
+        """The tiers that are known, one bit each: what was told in full, and what is full of what was told."""
+        full = 0
+        if self.hears:
+            for bit, (held, capacity) in enumerate(zip(self.tokens, self.capacity, strict=True)):
+                full |= (capacity > 0 and held >= FULL * capacity) << bit
+        return self.known | full
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -98,6 +113,7 @@ class PreciseCache:
             source, self._next = self._next, self._next + 1
         told = self._told[candidate.slot] = Told(source, candidate.slot, candidate.address)
         self._by_source[source] = told
+        self.engine_reported(candidate)
         if self.feed is not None:
             self.feed.follow(source, candidate)
 
@@ -116,24 +132,45 @@ class PreciseCache:
             self._free.append(told.source)
 
     def engine_reported(self, candidate: Candidate) -> None:
-        """Nothing that an engine says of itself matters here."""
+        """Follow how much the endpoint's tiers can hold."""
+        told = self._told.get(candidate.slot)
+        if told is None:
+            return
+        gpu = (candidate.gpu_blocks or 0) * (candidate.block_tokens or 0)
+        reports = [candidate.tiers.get(tier) for tier in TIERS]
+        of_tiers = [(report.capacity_tokens or 0) if report is not None else 0 for report in reports]
+        before = told.sure
+        told.capacity = (gpu or of_tiers[0], *of_tiers[1:])
+        if told.sure != before:
+            self._believe()
 
     # What the feed says
 
-    def fares(self, source: int, why: str, known: int, tokens: Sequence[int], gaps: int, restarts: int) -> None:
-        """How the endpoint of ``source`` fares."""
+    def fares(
+        self,
+        source: int,
+        why: str,
+        known: int,
+        tokens: Sequence[int],
+        gaps: int = 0,
+        restarts: int = 0,
+        *,
+        hears: bool = True,
+    ) -> None:
+        """How the endpoint of ``source`` fares; ``hears``: nothing that is published now is missed."""
         told = self._by_source.get(source)
         if told is None:
             return
-        changed = told.known != known
+        before = told.sure
         told.why, told.known, told.tokens, told.gaps, told.restarts = why, known, tuple(tokens), gaps, restarts
-        if changed:
+        told.hears = hears
+        if told.sure != before:
             self._believe()
 
     def doubt(self, why: str) -> None:
         """Nobody says anything any more."""
         for told in self._told.values():
-            told.known, told.why = 0, why
+            told.known, told.why, told.hears = 0, why, False
         self._believe()
 
     def left(self, source: int) -> None:
@@ -185,10 +222,10 @@ class PreciseCache:
             total += len(prompt.data) // 4 // block_tokens * block_tokens
             match = self.index.match(self._named(prompt.identity), prompt.data)
             for bit, tier in enumerate(TIERS):
-                of_tier = held[tier]
+                of_tier, known = held[tier], self._modes[tier]
                 for source, tokens in match.held[bit].items():
                     told = self._by_source.get(source)
-                    if told is not None and told.known >> bit & 1:
+                    if told is not None and told.slot in known:
                         of_tier[told.slot] = of_tier.get(told.slot, 0) + tokens
         if self.speculation is not None and len(self.speculation):
             self._speculate(prompts, held[Tier.GPU])
@@ -200,7 +237,7 @@ class PreciseCache:
         prompts = token_prompts(request)
         if prompts is None:
             self.fallbacks["no tokens"] += 1
-        elif told is None or not told.known & 1:
+        elif told is None or not told.sure & 1:
             self.fallbacks[told.why if told is not None else NOT_STARTED] += 1
         elif self.speculation is not None:
             now = self.clock()
@@ -225,7 +262,7 @@ class PreciseCache:
 
     def _believe(self) -> None:
         self._modes = {
-            tier: {slot: Mode.PRECISE for slot, told in self._told.items() if told.known >> bit & 1}
+            tier: {slot: Mode.PRECISE for slot, told in self._told.items() if told.sure >> bit & 1}
             for bit, tier in enumerate(TIERS)
         }
 

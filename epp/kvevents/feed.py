@@ -22,6 +22,7 @@ from epp.chore import Chore
 from epp.errors import ConfigError
 from epp.kvevents.applying import perform, sliced
 from epp.kvevents.orders import LENGTH_BYTES, Counts, Fares, Follow, Leave, Left, Note, Report, Start, framed
+from epp.kvevents.stream import Why
 from epp.kvevents.wires import wires_of
 from epp.pool import Pool
 from epp.telemetry import Reading
@@ -36,6 +37,8 @@ log = logging.getLogger(__name__)
 READ_BYTES = 1 << 18
 MOST_MESSAGE_BYTES = 1 << 24
 DIED = "its follower died"
+DEAF = (Why.NOT_CONNECTED.value, Why.CATCHING_UP.value)
+"""States in which something that is published now may be missed."""
 _NOTES = {
     "medium": "blocks in medium %r count for nothing: gpu, cpu and storage are known",
     "group": "blocks of cache groups of kind %r count for nothing: they do not stand for a whole prefix",
@@ -144,7 +147,10 @@ class Feed:
     def _hear(self, report: Report) -> None:
         cache = self._cache
         if isinstance(report, Fares):
-            cache.fares(report.source, report.why, report.known, report.tokens, report.gaps, report.restarts)
+            hears = report.why not in DEAF
+            cache.fares(
+                report.source, report.why, report.known, report.tokens, report.gaps, report.restarts, hears=hears
+            )
         elif isinstance(report, Left):
             cache.left(report.source)
         elif isinstance(report, Counts):
@@ -173,9 +179,9 @@ class Feed:
         )
         yield Reading(
             "tierwise_kv_events_known",
-            "Whether everything that an endpoint holds is known from its KV events.",
-            ("endpoint",),
-            [((each.address,), 0 if each.why else 1) for each in told],
+            "Whether everything that an endpoint holds in a tier is known from its KV events.",
+            ("endpoint", "tier"),
+            [((each.address, tier.value), each.sure >> bit & 1) for each in told for bit, tier in enumerate(TIERS)],
         )
         yield Reading(
             "tierwise_kv_events_held_tokens",

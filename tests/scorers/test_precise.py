@@ -191,6 +191,22 @@ def test_several_prompts_of_a_request_are_summed() -> None:
     assert (cached.total_tokens, cached.tokens) == (256 + 80, {0: 128})
 
 
+def test_a_tier_that_is_full_of_what_was_told_is_known_whatever_was_missed() -> None:
+    told = Told()
+    told.candidates[0] = Candidate(Slot(0), "10.0.0.0:8000", block_tokens=16, gpu_blocks=20)
+    told.cache.engine_reported(told.candidates[0])
+    told.store(0, TOKENS_A)
+    told.cache.fares(0, "joined late", 0, (303, 9, 0))
+    assert told.ask(prompt(TOKENS_A)).cached["precise-prefix-cache-producer/gpu"].modes == {}
+    told.cache.fares(0, "joined late", 0, (304, 9, 0))
+    cached = told.ask(prompt(TOKENS_A)).cached
+    assert cached["precise-prefix-cache-producer/gpu"].modes == {0: Mode.PRECISE}
+    assert cached["precise-prefix-cache-producer/gpu"].tokens == {0: 256}
+    assert cached["precise-prefix-cache-producer/cpu"].modes == {}, "nobody says how much it can hold"
+    told.cache.fares(0, "not connected", 0, (304, 9, 0), hears=False)
+    assert told.ask(prompt(TOKENS_A)).cached["precise-prefix-cache-producer/gpu"].modes == {}
+
+
 def test_a_guess_is_taken_as_the_share_of_the_prompt_that_it_is() -> None:
     guess = CachedPrefix(Tier.GPU, 100, {Slot(0): 50, Slot(1): 50}, {Slot(1): Mode.HORIZON})
     merged = ladder(Tier.GPU, 300, {Slot(0): 16}, {Slot(0): Mode.PRECISE}, guess)
