@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-NAMES = ("cpu_per_request", "decision", "prefix_time", "prefix_memory", "idle_scrape", "body_shapes", "waiting")
+NAMES = ("cpu_per_request", "decision", "prefix_time", "prefix_memory", "idle_scrape", "body_shapes", "waiting", "kv_events")
 RESULTS = Path(__file__).parent / "results"
 
 

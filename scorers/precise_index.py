@@ -5,6 +5,10 @@ where its GPU tier keeps 16), dictated from outside: whoever reads the engines' 
 says how many blocks of each run each holder has from its start. So one change here is one run's, however many blocks it
 has, and a prompt is matched as in ``scorers.index``: one hash call for each known run.
 
+The order of last use that ``scorers.index`` keeps beside its tree has no place here: an engine says what it drops, and
+in which order is its own affair. So who holds how much of a run is told for each run, and not found by where a tier's
+cut lies.
+
 A *holder* is one tier of one source of events, ``source * TIERS + tier``; who a source is, ``precise_cache`` knows.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from epp.kvevents.orders import Add, Drop, Grow, Hold, Report, Split
 from scorers.precise_index import PreciseIndex
@@ -32,9 +32,8 @@ def perform(order: Report, index: PreciseIndex) -> bool:
     return True
 
 
-async def sliced(steps: Iterator[None]) -> None:
+async def sliced(steps: Iterator[None], clock: Callable[[], float] = time.perf_counter) -> None:
     """Take every step; others on the event loop wait no longer than ``SLICE_S``, and have their turn as long."""
-    clock = time.perf_counter
     until = clock() + SLICE_S
     for n, _ in enumerate(steps, 1):
         if not n % LOOK_EVERY and clock() >= until:
