@@ -9,7 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-NAMES = ("cpu_per_request", "decision", "prefix_time", "prefix_memory", "idle_scrape", "body_shapes", "waiting", "kv_events")
+NAMES = (
+    "cpu_per_request", "decision", "prefix_time", "prefix_memory", "idle_scrape", "body_shapes", "waiting", "kv_events",
+)  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 
 

@@ -1,19 +1,20 @@
-"""How much of a walked prompt every endpoint holds, in every tier."""
+"""How much of a walked prompt everybody holds, in every tier."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 from scorers.base import Slot
-from scorers.holders import held_by_tier, slots_of
-from scorers.recency import Recency
-from scorers.tree import Walk
+from scorers.holders import held_by_tier
+from scorers.tree import Node, Walk
+
+Parts: TypeAlias = Callable[[Node, int], Iterable[tuple[int, int]]]
+"""Of those holders, a bit mask, that have the first blocks of a run only: each one's bit, and how many it has."""
 
 
-def held_along(
-    walked: Walk, endpoints: Mapping[Slot, Recency], tiers: int, block_tokens: int
-) -> tuple[dict[Slot, int], ...]:
-    """By tier: how many tokens of the walk each endpoint holds.
+def held_along(walked: Walk, parts: Parts, tiers: int, block_tokens: int) -> tuple[dict[Slot, int], ...]:
+    """By tier: how many tokens of the walk each holder has; those that have none are absent.
 
     ``holding`` are those that hold everything so far; they drop out in groups.
     """
@@ -31,21 +32,9 @@ def held_along(
             if lost != within:
                 groups.append((lost ^ within, depth * block_tokens))
             if within:
-                groups += [
-                    (bit, blocks * block_tokens) for bit, blocks in _held_within(within, endpoints, tiers, depth, known)
-                ]
+                groups += [(bit, (depth + min(known, kept)) * block_tokens) for bit, kept in parts(node, within)]
             if not holding:
                 break
         depth += known
     groups.append((holding, depth * block_tokens))
     return held_by_tier(groups, tiers)
-
-
-def _held_within(
-    holders: int, endpoints: Mapping[Slot, Recency], tiers: int, depth: int, known: int
-) -> Iterator[tuple[int, int]]:
-    """Blocks of those whose tier ends within a run; the prompt has ``known`` of the run's."""
-    for slot in slots_of(holders, tiers):
-        for cut in endpoints[slot].cuts:
-            if cut.bit & holders:
-                yield cut.bit, depth + min(known, cut.kept)

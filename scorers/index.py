@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from scorers.holders import slots_of
 from scorers.identity import PrefixHasher, digests
 from scorers.integrity import violations
 from scorers.path import NO_GATES, Gate, admitted_to, depth_in, use
-from scorers.recency import Recency
+from scorers.recency import Recency, kept_of
 from scorers.tree import Node, Walk, walk
 
 BYTES_PER_TOKEN = 4
@@ -275,7 +276,7 @@ class PrefixIndex:
             prompt,
             blocks,
             total_tokens,
-            held_along(walked, self._endpoints, self.tiers, self.block_tokens),
+            held_along(walked, partial(kept_of, self._endpoints, self.tiers), self.tiers, self.block_tokens),
             walked,
             self.generation,
         )

@@ -19,10 +19,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from scorers.base import Slot, Tier
-from scorers.holders import held_by_tier
+from scorers.base import Tier
+from scorers.held_along import held_along
 from scorers.identity import PrefixHasher
-from scorers.tree import Node, Walk, walk
+from scorers.tree import Node, walk
 
 TIERS = (Tier.GPU, Tier.CPU, Tier.STORAGE)
 BYTES_PER_TOKEN = 4
@@ -139,7 +139,7 @@ class PreciseIndex:
                 continue
             walked = walk(root, self._hasher.begin(identity), view, blocks, step)
             known = max(known, walked.depth * block_tokens)
-            for tier, held in enumerate(self._held(walked, block_tokens)):
+            for tier, held in enumerate(held_along(walked, self._parts, len(TIERS), block_tokens)):
                 of_tier = found[tier]
                 for source, tokens in held.items():
                     if tokens > of_tier.get(source, 0):
@@ -173,33 +173,10 @@ class PreciseIndex:
             node.partial |= bit
             self._kept.setdefault(node, {})[holder] = blocks
 
-    def _held(self, walked: Walk, block_tokens: int) -> tuple[dict[Slot, int], ...]:
-        """By tier: how many tokens of the walk each source holds. ``holding`` hold everything so far."""
-        path = [(node, node.blocks) for node in walked.path]
-        if walked.inside is not None:
-            path.append((walked.inside, walked.inside_blocks))
-        if not path:
-            return ({}, {}, {})
-        groups: list[tuple[int, int]] = []
-        holding, depth = path[0][0].holders, 0
-        for node, known in path:
-            lost = holding & ~node.full
-            if lost:
-                holding ^= lost
-                within = lost & node.partial
-                if depth and lost != within:
-                    groups.append((lost ^ within, depth * block_tokens))
-                if within:
-                    parts = self._kept[node]
-                    groups += [
-                        (1 << holder, (depth + min(known, parts[holder])) * block_tokens) for holder in bits_of(within)
-                    ]
-                if not holding:
-                    break
-            depth += known
-        if holding:
-            groups.append((holding, depth * block_tokens))
-        return held_by_tier(groups, len(TIERS))
+    def _parts(self, node: Node, holders: int) -> Iterator[tuple[int, int]]:
+        parts = self._kept[node]
+        for holder in bits_of(holders):
+            yield 1 << holder, parts[holder]
 
 
 def bits_of(mask: int) -> Iterator[int]:

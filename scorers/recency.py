@@ -18,11 +18,12 @@ A tier may admit later than another: it is *gated*, and its cut is in an order i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from scorers.base import Slot
+from scorers.holders import slots_of
 from scorers.tree import Node
 
 
@@ -242,3 +243,11 @@ class Recency:
     def _unlink(entry: Entry) -> None:
         entry.newer.older = entry.older
         entry.older.newer = entry.newer
+
+
+def kept_of(endpoints: Mapping[Slot, Recency], tiers: int, node: Node, holders: int) -> Iterator[tuple[int, int]]:  # noqa: ARG001
+    """Of ``holders``, whose tiers all end within ``node``: each one's bit, and how many of its blocks it has."""
+    for slot in slots_of(holders, tiers):
+        for cut in endpoints[slot].cuts:
+            if cut.bit & holders:
+                yield cut.bit, cut.kept
