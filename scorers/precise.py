@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+from typing_extensions import override
 
 from scorers.base import CachedPrefix, Candidate, Mode, Producer, Request, Scorer, Slot, Tier
 from scorers.precise_cache import PreciseCache, token_prompts
@@ -22,6 +23,16 @@ class Guess(ApproxPrefixProducer):
     tier of unknown capacity counts as empty."""
 
     asked_for = False
+
+    def __init__(self, tier: Tier, whose: PrecisePrefixProducer) -> None:
+        super().__init__(ApproxPrefixParameters(tier=tier), whose.name_of(tier))
+        self._whose = whose
+
+    @override
+    def better(self) -> Mapping[Slot, Mode]:
+        """Those that are known precisely."""
+        source = self._whose.source
+        return source.modes(self.tier) if source is not None else {}
 
 
 class PrecisePrefixProducer(Producer[PreciseParameters]):
@@ -43,7 +54,7 @@ class PrecisePrefixProducer(Producer[PreciseParameters]):
         super().__init__(parameters, name)
         self.source: PreciseCache | None = None
         """Set by whoever follows the engines."""
-        self.fallbacks = tuple([Guess(ApproxPrefixParameters(tier=tier), self.name_of(tier)) for tier in GUESSED])
+        self.fallbacks = tuple([Guess(tier, self) for tier in GUESSED])
         """To be served by the prefix cache."""
         weights = self.parameters.indexer_config.weights
         self._by_worth = sorted(weights.items(), key=lambda item: -item[1])

@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
-from scorers.base import CachedPrefix, Candidate, Producer, Request, Scorer, Slot, Tier
+from scorers.base import CachedPrefix, Candidate, Mode, Producer, Request, Scorer, Slot, Tier
 from scorers.ranges import check_range
 from scorers.terms import Terms, terms, told_tokens
 
@@ -117,6 +117,10 @@ class ApproxPrefixProducer(Producer[ApproxPrefixParameters]):
     def state(self) -> object:
         """What the tier holds, all endpoints together."""
         return self.source.state(self) if self.source is not None else None
+
+    def better(self) -> Mapping[Slot, Mode]:
+        """Endpoints of which somebody else knows more, for whom this producer stands in, and how."""
+        return {}
 
     @property
     def asks_engine(self) -> bool:

@@ -143,11 +143,13 @@ class PrefixCache:
 
     def mode(self, slot: Slot, producer: str) -> Mode:
         """How that is known."""
-        return self._standings.modes[self._tiers[producer]].get(slot, Mode.APPROXIMATE)
+        tier = self._tiers[producer]
+        return self.producers[tier].better().get(slot) or self._standings.modes[tier].get(slot, Mode.APPROXIMATE)
 
     def endpoints_by_mode(self, producer: str) -> dict[Mode, int]:
         """How many endpoints are known in which way."""
-        return self._standings.by_mode(self._tiers[producer])
+        tier = self._tiers[producer]
+        return self._standings.by_mode(tier, self.producers[tier].better())
 
     def doubted(self, producer: str) -> int:
         """Endpoints whose engines say that they hold less than the producer's configured capacity."""
@@ -159,7 +161,9 @@ class PrefixCache:
         return {
             "tier": producer.tier.value,
             "endpoints": len(standings),
-            "endpoints_by_mode": {mode.value: count for mode, count in standings.by_mode(tier).items() if count},
+            "endpoints_by_mode": {
+                m.value: count for m, count in self.endpoints_by_mode(producer.name).items() if count
+            },
             "capacity_tokens": standings.capacity_tokens(tier),
             "used_tokens": self.statistics().tokens_by_tier[tier],
         }

@@ -53,9 +53,9 @@ class Standings:
         """Of all endpoints together."""
         return sum([terms[tier].capacity_tokens or 0 for terms in self._terms.values()])
 
-    def by_mode(self, tier: int) -> dict[Mode, int]:
-        """How many endpoints are known in which way."""
-        counts = Counter([terms[tier].mode for terms in self._terms.values()])
+    def by_mode(self, tier: int, better: Mapping[Slot, Mode]) -> dict[Mode, int]:
+        """How many endpoints are known in which way; ``better`` are those of which somebody else knows more."""
+        counts = Counter([better.get(slot) or terms[tier].mode for slot, terms in self._terms.items()])
         return {mode: counts[mode] for mode in Mode}
 
     def doubted(self, tier: int) -> int:

@@ -86,6 +86,17 @@ def test_what_is_told_counts_for_who_is_known_and_our_picks_for_the_others() -> 
     assert told.cache.fallbacks == {"not started": 1}
 
 
+def test_the_index_says_which_endpoints_are_known_in_which_way() -> None:
+    told = Told()
+    told.known(0)
+    told.known(1, 0b010)
+    gpu, cpu = (fallback.name for fallback in told.producer.fallbacks)
+    assert told.guess.endpoints_by_mode(gpu) == {Mode.PRECISE: 1, Mode.HORIZON: 0, Mode.APPROXIMATE: 2}
+    assert told.guess.endpoints_by_mode(cpu) == {Mode.PRECISE: 2, Mode.HORIZON: 0, Mode.APPROXIMATE: 1}
+    assert told.guess.mode(Slot(1), cpu) is Mode.PRECISE
+    assert told.guess.mode(Slot(1), gpu) is Mode.APPROXIMATE
+
+
 def test_a_pick_counts_nothing_for_who_is_known_unless_it_speculates() -> None:
     told = Told()
     told.known(0)
