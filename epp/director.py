@@ -107,17 +107,14 @@ class Director:
         self.use(parser, profile, admission, objectives or {}, tokens)
 
     def use(
-        self,
-        parser: Reader,
-        profile: Profile,
-        admission: Admission | None,
-        objectives: Mapping[str, int],
+        self, parser: Reader, profile: Profile, admission: Admission | None, objectives: Mapping[str, int],
         tokens: TokenStep | None = None,
-    ) -> None:
-        """Read, tokenize, admit and schedule by these, from the next request on; ``objectives`` are priorities by name,
-        and what ``tokens`` lets through goes to ``admission``."""
+    ) -> None:  # fmt: skip
+        """Read, tokenize, admit and schedule by these, from the next request on; ``objectives`` are priorities by
+        name."""
         self._admission = admission
-        self._tokens = tokens
+        self.tokens = tokens
+        """Who writes token ids into requests before they are admitted, if anybody asks for them."""
         if tokens is not None:
             tokens.admission = admission
         self._objectives = objectives
@@ -152,17 +149,15 @@ class Director:
         return fresh(allowed(self._pool.candidates(), head.subset))
 
     def admit(self, arrival: Arrival, body: bytes, resume: Resume) -> Wait | None:
-        """None when ``arrival`` is to be placed now; else ``resume`` is called once, unless the wait is cancelled.
-        ``body`` is the client's.
+        """None when ``arrival``, of the client's ``body``, is to be placed now; else ``resume`` is called once, unless
+        the wait is cancelled.
 
         Raises: EppError when it is refused.
         """
-        if self._tokens is None and self._admission is None:
-            return None
         try:
-            if self._tokens is not None:
-                return self._tokens.admit(arrival, body, resume)
-            return self._admission.admit(arrival, resume) if self._admission is not None else None
+            if self.tokens is not None:
+                return self.tokens.admit(arrival, body, resume)
+            return None if self._admission is None else self._admission.admit(arrival, resume)
         except EppError as error:
             self.refused(arrival, error)
             raise

@@ -71,6 +71,10 @@ class PrefixCache:
 
     def cached(self, producer: ApproxPrefixProducer, request: Request) -> CachedPrefix:
         """What is held of ``request`` in the producer's tier. The first producer asked has the prompts matched."""
+        found = self._cached(producer, request)
+        return found if request.tokens is None else _in_tokens(found, request)
+
+    def _cached(self, producer: ApproxPrefixProducer, request: Request) -> CachedPrefix:
         tier = self._tiers[producer.name]
         matches = self._matches(request)
         limit = self._limits[producer.name]
@@ -262,3 +266,14 @@ def _summed(matches: Sequence[Match], tier: int, limit: int, chunks: Mapping[Slo
             if counted:
                 tokens[slot] = tokens.get(slot, 0) + counted
     return tokens
+
+
+def _in_tokens(found: CachedPrefix, request: Request) -> CachedPrefix:
+    """``found``, which takes four bytes for a token, in the tokens that the prompts really have."""
+    if request.tokens is request.prompts:
+        return found
+    taken = sum([-(-len(prompt.data) // 4) for prompt in request.prompts])
+    real = sum([len(prompt.data) for prompt in request.tokens or ()]) / 4
+    scale = real / taken if taken else 0.0
+    tokens = {slot: int(held * scale) for slot, held in found.tokens.items()}
+    return CachedPrefix(found.tier, int(found.total_tokens * scale), tokens, found.modes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
+from epp.admission import Arrival
 from epp.config.plan import Plan
 from epp.decision import RequestHead
 from epp.director import Director
@@ -14,6 +15,8 @@ from epp.explain.explanation import MAX_NAME, Asked, Considered, Explanation, Fi
 from epp.explain.trial import Trial, rehearse, undrawn
 from epp.pool import Pool
 from epp.story import modes_by_tier, tokens_by_tier
+from epp.tokens.source import Answer
+from epp.tokens.step import written
 from scorers.base import Candidate, Detail, Request
 from scorers.pickers import MaxScorePicker
 
@@ -27,14 +30,24 @@ class Explainer:
         self._pool = pool
         self._plan = plan
 
-    def explain(self, head: RequestHead, body: bytes) -> Explanation:
+    async def token_ids(self, head: RequestHead, body: bytes) -> Answer | None:
+        """What to explain it with, asked for as for a request to be served; None where nobody asks for them."""
+        step = self._director.tokens
+        if step is None:
+            return None
+        try:
+            return await step.ask(self._understood(head, body), body)
+        except EppError:
+            return None
+
+    def explain(self, head: RequestHead, body: bytes, token_ids: Answer | None = None) -> Explanation:
         """Where a request would go now, and why; nothing is changed by it."""
         plan = self._plan()
         try:
-            with plan.rewrites.uncounted(), undrawn([plan.rewrites]):
-                request = self._director.understand(head, body).request
+            request = self._understood(head, body).request
         except EppError as error:
             return Explanation(reason=refused(error), refusal=refusal_of(error))
+        known = written(request, token_ids) if token_ids is not None else None
         asked = Asked(
             path=head.path[:MAX_NAME],
             model=request.model[:MAX_NAME],
@@ -43,6 +56,7 @@ class Explainer:
             prompt_tokens=request.prompt_tokens,
             streaming=request.streaming,
             priority=request.priority,
+            token_ids=known,
         )
         everyone = self._pool.candidates()
         try:
@@ -52,6 +66,11 @@ class Explainer:
             return Explanation(reason=refused(error), refusal=refusal_of(error), request=asked, candidates=outside)
         trial = rehearse(plan.profile, request, candidates)
         return explanation(asked, request, trial, left_out(everyone, candidates, head.subset), plan)
+
+    def _understood(self, head: RequestHead, body: bytes) -> Arrival:
+        rewrites = self._plan().rewrites
+        with rewrites.uncounted(), undrawn([rewrites]):
+            return self._director.understand(head, body)
 
 
 def refused(error: EppError) -> str:

@@ -28,9 +28,12 @@ class Asked(msgspec.Struct, frozen=True):
     target_model: str
     prompts: int
     prompt_tokens: int
-    """An estimate, 4 bytes to a token, unless the client sent token ids."""
+    """An estimate, 4 bytes to a token, unless the client sent token ids or ``token_ids`` are known."""
     streaming: bool
     priority: int
+    token_ids: str | None = None
+    """Whether the engine's own are known: ``tokenized``, ``sent_as_tokens``, or why they are not; None where nobody
+    asks for them."""
 
 
 class Part(msgspec.Struct, frozen=True):

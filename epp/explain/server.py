@@ -114,7 +114,9 @@ class DebugServer:
         headers[":path"] = request.query.get("path", "/v1/completions")
         subset = request.query.get("subset")
         allowed = None if subset is None else frozenset(entry.strip() for entry in subset.split(",") if entry.strip())
-        return self._answer(self._explainer.explain(RequestHead(headers, allowed), body))
+        head = RequestHead(headers, allowed)
+        token_ids = await self._explainer.token_ids(head, body)
+        return self._answer(self._explainer.explain(head, body, token_ids))
 
     def _answer(self, said: PoolState | Explanation) -> web.Response:
         return _json(msgspec.structs.replace(said, answered_by=AnsweredBy(self._pool.name, os.getpid())))

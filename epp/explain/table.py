@@ -19,6 +19,8 @@ from scorers.base import Mode
 
 UNLIMITED = 100_000
 """Columns of an output that is no terminal."""
+EXACT = ("tokenized", "sent_as_tokens")
+"""The results of tokenizing after which tokens are no estimate."""
 _LOADS = ("queue", "run", "kv", "ours")
 
 
@@ -27,7 +29,9 @@ def of_explanation(explanation: Explanation, width: int = UNLIMITED) -> Iterator
     asked = explanation.request
     if asked is not None:
         model = asked.model if asked.model == asked.target_model else f"{asked.model} as {asked.target_model}"
-        yield Text(f"{asked.path}, model {model or '(none)'}, about {asked.prompt_tokens:,} prompt tokens")
+        about = "" if asked.token_ids in EXACT else "about "
+        why = "" if asked.token_ids is None or asked.token_ids in EXACT else f" (token ids: {asked.token_ids})"
+        yield Text(f"{asked.path}, model {model or '(none)'}, {about}{asked.prompt_tokens:,} prompt tokens{why}")
     if explanation.candidates:
         table = _scores(explanation.candidates)
         if _width(table) <= width:

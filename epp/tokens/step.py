@@ -50,18 +50,16 @@ class TokenStep:
         request = arrival.request
         if not request.prompts:
             return self.onward(arrival, resume)
-        kinds = {kind_of(prompt.identity) for prompt in request.prompts}
-        if kinds == {TOKENS}:
-            self.counts.results[SENT] += 1
-            request.tokens = request.prompts
+        known = self._without_source(request)
+        if known is not None:
+            self.counts.results[SENT if isinstance(known, tuple) else known] += 1
+            if isinstance(known, tuple):
+                written(request, known)
             return self.onward(arrival, resume)
         source = self.source
-        if source is None or any(kind.startswith(TOKENS) for kind in kinds):
-            self.counts.results[Untold.NO_MODEL if source is None else Untold.MEDIA] += 1
-            return self.onward(arrival, resume)
+        assert source is not None  # noqa: S101 - or something would be known
         began = self._clock()
-        sent = body if arrival.body is None else arrival.body
-        asked = Asked(arrival.head.path, sent, request.target_model, len(request.prompts))
+        asked = _asked(arrival, body)
         answer = source.now(asked)
         if answer is None and self.counts.waiting >= self.limits.max_waiting:
             answer = Untold.BUSY
@@ -70,21 +68,65 @@ class TokenStep:
         self.take(request, answer, began)
         return self.onward(arrival, resume)
 
+    async def ask(self, arrival: Arrival, body: bytes) -> Answer | None:
+        """The same answer for nobody's request, with nothing counted; None for one without a prompt."""
+        request, source = arrival.request, self.source
+        if not request.prompts:
+            return None
+        known = self._without_source(request)
+        if known is not None or source is None:
+            return known
+        asked = _asked(arrival, body)
+        answer = source.now(asked)
+        if answer is not None:
+            return answer
+        heard: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        job = source.later(asked, heard.set_result)
+        try:
+            return await asyncio.wait_for(heard, self.limits.timeout_s)
+        except TimeoutError:
+            return Untold.TIMEOUT
+        finally:
+            job.cancel()
+
+    def _without_source(self, request: Request) -> Answer | None:
+        """What needs no source: prompts that are token ids already, or can have none; None for all others."""
+        kinds = {kind_of(prompt.identity) for prompt in request.prompts}
+        if kinds == {TOKENS}:
+            return tuple([prompt.data for prompt in request.prompts])
+        if self.source is None:
+            return Untold.NO_MODEL
+        return Untold.MEDIA if any(kind.startswith(TOKENS) for kind in kinds) else None
+
     def take(self, request: Request, answer: Answer, began: float) -> None:
         """Write into ``request`` what is known, and count it."""
         self.counts.seconds.observe(self._clock() - began)
-        if isinstance(answer, Untold):
-            self.counts.results[answer] += 1
-            return
-        self.counts.results[TOKENIZED] += 1
-        request.tokens = tuple(
-            [Prompt(as_tokens(prompt.identity), ids) for prompt, ids in zip(request.prompts, answer, strict=True)]
-        )
-        request.prompt_tokens = max(1, sum(map(len, answer)) // 4)
+        self.counts.results[answer if isinstance(answer, Untold) else TOKENIZED] += 1
+        written(request, answer)
 
     def onward(self, arrival: Arrival, resume: Resume) -> Wait | None:
         """To the admission in use. Raises: EppError."""
         return None if self.admission is None else self.admission.admit(arrival, resume)
+
+
+def _asked(arrival: Arrival, body: bytes) -> Asked:
+    sent = body if arrival.body is None else arrival.body
+    return Asked(arrival.head.path, sent, arrival.request.target_model, len(arrival.request.prompts))
+
+
+def written(request: Request, answer: Answer) -> str:
+    """Write ``answer`` into ``request``; returns what it is called."""
+    if isinstance(answer, Untold):
+        return answer.value
+    if kind_of(request.prompts[0].identity) == TOKENS:
+        request.tokens = request.prompts
+        return SENT
+    further = request.prompt_tokens - sum([-(-len(prompt.data) // 4) for prompt in request.prompts])
+    request.prompt_tokens = max(1, sum(map(len, answer)) // 4 + max(0, further))
+    request.tokens = tuple(
+        [Prompt(as_tokens(prompt.identity), ids) for prompt, ids in zip(request.prompts, answer, strict=True)]
+    )
+    return TOKENIZED
 
 
 class TokenWait:

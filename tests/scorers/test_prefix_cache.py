@@ -213,3 +213,16 @@ def test_two_producers_of_one_name_are_refused() -> None:
         PrefixCache([producer("a"), producer("a")])
     with pytest.raises(ValueError, match="serves at least one producer"):
         PrefixCache([])
+
+
+def test_what_is_held_is_told_in_the_prompts_own_tokens_where_they_are_known() -> None:
+    picker = Picker(endpoints=2)
+    picker.send(request("ab"), 0)
+    asked = request("abc")
+    asked.tokens = (Prompt(b"t", bytes(4 * 6)),)  # half of what four bytes to a token give
+    picker.look(asked)
+    assert (asked.cached["gpu"].tokens, asked.cached["gpu"].total_tokens) == ({Slot(0): 4}, 6)
+    sent = request("abc")
+    sent.tokens = sent.prompts
+    picker.look(sent)
+    assert (sent.cached["gpu"].tokens, sent.cached["gpu"].total_tokens) == ({Slot(0): 8}, 12)

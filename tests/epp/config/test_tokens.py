@@ -164,11 +164,11 @@ def test_a_picker_tokenizes_as_its_plan_says_now(folder: Path) -> None:
         core.use(elsewhere)
         opened.use(elsewhere.tokens)
         assert opened.source is not before
-        assert core.director._tokens is core.tokens
+        assert core.director.tokens is core.tokens
         nobody = plan("{estimate: {}}")
         core.use(nobody)
         opened.use(nobody.tokens)
-        assert (opened.source, core.director._tokens) == (None, None)
+        assert (opened.source, core.director.tokens) == (None, None)
         await opened.close()
 
     asyncio.run(scene())
