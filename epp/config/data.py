@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
 from epp.config.engines import engines_named_by_flags, engines_of
 from epp.config.implied import EndpointNotificationSource
 from epp.config.instances import Instances
 from epp.config.plan import ScrapeParameters
-from epp.config.schema import DataLayer
+from epp.config.schema import DataLayer, Source
 from epp.config.sources import CoreMetricsExtractor, MetricsDataSource
 from epp.engines import Engines
 from epp.errors import ConfigError
@@ -25,13 +23,13 @@ def wire_scraping(
 
     Raises: ConfigError with the key path.
     """
-    layer = _pages(layer, instances)
-    if len(layer.sources) > 1:
+    pages = _pages(layer, instances)
+    if len(pages) > 1:
         raise ConfigError(
-            f"dataLayer.sources: lists {len(layer.sources)} sources, and one page of each endpoint is read; keep the "
+            f"dataLayer.sources: lists {len(pages)} sources, and one page of each endpoint is read; keep the "
             "one with the engine's metrics"
         )
-    for i, source in enumerate(layer.sources):
+    for i, source in pages:
         path = f"dataLayer.sources[{i}]"
         plugin = instances.resolve_as(MetricsDataSource, source.plugin_ref, f"{path}.pluginRef")
         extractors = [
@@ -52,18 +50,18 @@ def wire_scraping(
     return _read(_implied(instances, metrics_source), extractor, instances, metrics_source)
 
 
-def _pages(layer: DataLayer, instances: Instances) -> DataLayer:
-    """``layer`` without the sources that tell of endpoints, since plugins are told without them."""
+def _pages(layer: DataLayer, instances: Instances) -> list[tuple[int, Source]]:
+    """The sources and their positions, without those that tell of endpoints, since plugins are told without them."""
     pages = []
     for i, source in enumerate(layer.sources):
         name = source.plugin_ref
         is_page = name not in instances or not isinstance(instances.resolve(name, ""), EndpointNotificationSource)
         if is_page:
-            pages.append(source)
+            pages.append((i, source))
             continue
         for j, extractor in enumerate(source.extractors):
             instances.resolve(extractor.plugin_ref, f"dataLayer.sources[{i}].extractors[{j}].pluginRef")
-    return msgspec.structs.replace(layer, sources=tuple(pages))
+    return pages
 
 
 def _read(

@@ -157,3 +157,10 @@ def test_where_an_endpoint_publishes(
 
 def test_nobody_is_connected_to_where_publishers_connect_to_us() -> None:
     assert wires_of(Candidate(Slot(0), "10.0.0.7:8000"), KvEventsConfig(zmq_endpoint="tcp://*:5557")) == ()
+
+
+def test_a_wrong_source_is_named_by_its_place_whatever_stands_before_it() -> None:
+    wrong = GUIDE.replace(
+        "extractors: [{pluginRef: core-metrics-extractor}]", "extractors: [{pluginRef: token-producer}]"
+    )
+    assert refusal(wrong).startswith("dataLayer.sources[1].extractors[0].pluginRef: 'token-producer' is of type")
