@@ -40,10 +40,11 @@ class Engine:
     Owner: one caller; not locked.
     """
 
-    def __init__(self, preset: Preset) -> None:
+    def __init__(self, preset: Preset, gpu: GpuBlocks | None = None, cpu: CpuBlocks | None = None) -> None:
+        """``gpu`` and ``cpu`` are of the preset's sizes, and somebody's who listens."""
         self.preset = preset
-        self.gpu = GpuBlocks(preset.gpu_blocks)
-        self.cpu = CpuBlocks(preset.cpu_blocks)
+        self.gpu = gpu or GpuBlocks(preset.gpu_blocks)
+        self.cpu = cpu or CpuBlocks(preset.cpu_blocks)
         self.tally = Tally()
         self._sequences: dict[str, Sequence] = {}
         self._waiting: deque[Sequence] = deque()

@@ -17,6 +17,7 @@ from typing_extensions import override
 from epp.sim.cpu import CpuBlocks
 from epp.sim.engine import Engine
 from epp.sim.gpu import GpuBlocks
+from epp.sim.preset import Preset
 from epp.sim.publisher import EventPublisher
 from epp.sim.tokens import TOKEN_BYTES, BlockKey
 
@@ -90,11 +91,12 @@ class Block(NamedTuple):
 class EngineEvents:
     """Publishes what one engine keeps. Owner: the running event loop."""
 
-    def __init__(self, engine: Engine, publisher: EventPublisher) -> None:
-        """``engine`` has not begun."""
-        engine.gpu = TellingGpuBlocks(engine.gpu.capacity, self._tell)
-        engine.cpu = TellingCpuBlocks(engine.cpu.capacity, self._tell)
-        self._block_tokens = engine.preset.block_tokens
+    def __init__(self, preset: Preset, publisher: EventPublisher) -> None:
+        self.engine = Engine(
+            preset, TellingGpuBlocks(preset.gpu_blocks, self._tell), TellingCpuBlocks(preset.cpu_blocks, self._tell)
+        )
+        """The one whose events these are."""
+        self._block_tokens = preset.block_tokens
         self._publisher = publisher
         self._loop = asyncio.get_running_loop()
         self._blocks: dict[BlockKey, Block] = {}

@@ -37,14 +37,14 @@ class Endpoint:
     def __init__(self, preset: Preset, *, speed: float = 1.0, publisher: EventPublisher | None = None) -> None:
         """``publisher`` is where the engine's KV events go."""
         self.preset = preset
-        self.live = LiveEngine(Engine(preset), speed=speed)
-        self._exposition = Exposition(self.live.engine, self.live.unix_s)
-        self._born = int(time.time())
         self._events: EngineEvents | None = None
         if publisher is not None:
             from epp.sim.events import EngineEvents
 
-            self._events = EngineEvents(self.live.engine, publisher)
+            self._events = EngineEvents(preset, publisher)
+        self.live = LiveEngine(Engine(preset) if self._events is None else self._events.engine, speed=speed)
+        self._exposition = Exposition(self.live.engine, self.live.unix_s)
+        self._born = int(time.time())
 
     def application(self) -> web.Application:
         """The routes. A handler is cancelled when its client goes away, which aborts the request."""
