@@ -172,6 +172,7 @@ class Keeping:
         taken_s = self._clock() - max(0.0, self._now_s() - kept.written_s)
         self._blocks += restore(cache.index, candidate.slot, kept.index, address, taken_s)
         self._settle(address, Fate.RESTORED)
+        cache.engine_reported(candidate)  # an engine that tells its evictions has gone on with them meanwhile
 
     def _settle(self, address: str, fate: Fate) -> None:
         self._waiting.remove(address)

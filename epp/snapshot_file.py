@@ -17,7 +17,7 @@ import msgspec
 from scorers.snapshot import Snapshot, faults
 
 MAGIC = b"tierwise index\n\0"
-VERSION = 1
+VERSION = 2
 _VERSION_BYTES, _DIGEST_BYTES = 2, 16
 _HEAD_BYTES = len(MAGIC) + _VERSION_BYTES + _DIGEST_BYTES
 MAX_FILE_BYTES = 256 << 20

@@ -103,8 +103,9 @@ class FlowRecency(Recency):
     def set_bound(self, blocks: int) -> None:
         """Let a flow hold that many at most; those that hold more lose the rest at once."""
         self.bound = blocks
-        for flow in list(self._flows.values()):
-            self._trim_flow(flow)
+        for name in sorted(self._flows):  # whose end goes first decides whose beginning is nobody's
+            if name in self._flows:
+                self._trim_flow(self._flows[name])
 
     def held_by(self, flow: str) -> int:
         """Blocks that ``flow`` pays for."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import inf, isfinite
+from typing import NamedTuple
 
 import msgspec
 
@@ -36,6 +37,10 @@ class SavedRuns(msgspec.Struct, array_like=True, frozen=True):
     """Whose each of them is: places in ``Snapshot.flows``, or ``NOBODY``; empty where flows are not bounded."""
     ages_s: list[float] = []
     """How long before the snapshot each of them was last used; empty: not told, and taken for 0."""
+    gated: int = 0
+    """The tiers that did not admit everything, a bit for each."""
+    held: list[int] = []
+    """Which of those hold each of the runs, or some of it; empty where none is gated."""
 
 
 class Snapshot(msgspec.Struct, array_like=True, frozen=True):
@@ -75,6 +80,8 @@ def taken(
         runs: list[int] = []
         payers: list[int] = []
         ages: list[float] = []
+        held_by: list[int] = []
+        gated, base = recency.gated >> slot * index.tiers, slot * index.tiers
         blocks = 0
         for node in recency:  # a run is newer than those below it, so its parent has its place already
             blocks += node.blocks
@@ -87,12 +94,14 @@ def taken(
                 digests.append(node.digests)
             runs.append(place)
             ages.append(max(0.0, now - recency.used_s(node)))
+            if gated:
+                held_by.append(node.holders >> base & gated)
             if isinstance(recency, FlowRecency):
                 flow = recency.flow_of(node)
                 payers.append(NOBODY if flow is None else flows.setdefault(flow, len(flows)))
         held = sum([len(digests[place]) for place in runs]) // DIGEST_BYTES
-        used = [0 if cut.bit & recency.gated else min(cut.used, held) for cut in recency.cuts]
-        endpoints[address] = SavedRuns(tuple(used), runs, payers, ages)
+        used = [min(cut.used, held) for cut in recency.cuts]
+        endpoints[address] = SavedRuns(tuple(used), runs, payers, ages, gated, held_by)
     return Snapshot(index.secret, index.block_tokens, index.tiers, parents, digests, list(flows), endpoints)
 
 
@@ -128,12 +137,25 @@ def _faults_of(saved: SavedRuns, snapshot: Snapshot) -> Iterator[str]:
         yield "a flow has no name"
     if saved.ages_s and (len(saved.ages_s) != len(saved.runs) or not all(isfinite(age) for age in saved.ages_s)):
         yield "an endpoint's runs and ages do not match"
+    if len(saved.held) != (len(saved.runs) if saved.gated else 0) or not 0 <= saved.gated < 1 << snapshot.tiers:
+        yield "an endpoint's runs and tiers do not match"
+    elif any(held & ~saved.gated for held in saved.held):
+        yield "a tier that is not gated is told apart"
+    elif saved.gated:
+        yield from _faults_of_gated(saved, snapshot)
+
+
+def _faults_of_gated(saved: SavedRuns, snapshot: Snapshot) -> Iterator[str]:
+    """What a tier holds is a prefix there, too."""
+    held = dict(zip(saved.runs, saved.held, strict=True)) | {ROOT: saved.gated}
+    if any(tiers & ~held[snapshot.parents[place]] for place, tiers in held.items() if place != ROOT):
+        yield "a run is held without what comes before it"
 
 
 def restore(index: PrefixIndex, slot: Slot, snapshot: Snapshot, address: str, taken_s: float = 0.0) -> int:
     """Let ``slot`` hold what the endpoint at ``address`` held, as far as its capacities allow; how many blocks it holds
-    then. ``snapshot`` has no faults, its secret is the index's, and it was taken at ``taken_s``. A gated tier begins
-    empty.
+    then. ``snapshot`` has no faults, its secret is the index's, and it was taken at ``taken_s``. A tier that is gated
+    and was not, or was and is not, begins empty.
 
     Raises: ValueError for another secret, or other tiers or blocks; nothing has changed then.
     """
@@ -143,29 +165,46 @@ def restore(index: PrefixIndex, slot: Slot, snapshot: Snapshot, address: str, ta
     if recency is None:
         return 0
     index.generation += 1
+    base = slot * index.tiers
+    uses = list(_uses(index, saved, snapshot, taken_s))
+    newer = [_Use([node], _flow_of(recency, node), recency.used_s(node), node.holders) for node in recency]
+    changed = saved.gated << base ^ recency.gated
+    limits = [cut.used + (0 if cut.bit & changed else used) for used, cut in zip(saved.used, recency.cuts, strict=True)]
+    at = -inf  # the order is one of times, whatever the snapshot says
+    for use in reversed(uses):
+        at = max(at, use.used_s)
+        _use_run(recency, use, at, recency.gated & (~(use.holders << base) | changed))
+    for use in reversed(newer):
+        at = max(at, use.used_s)
+        _use_run(recency, use, at, recency.gated & ~use.holders)
+    _trim(recency, limits)
+    return recency.used
+
+
+class _Use(NamedTuple):
+    """One saved run, or one that is known."""
+
+    path: list[Node]
+    """What it is now: several runs, perhaps."""
+    flow: str | None
+    used_s: float
+    holders: int
+    """The gated tiers that hold it."""
+
+
+def _uses(index: PrefixIndex, saved: SavedRuns, snapshot: Snapshot, taken_s: float) -> Iterator[_Use]:
+    """Newest first; all of them are in the tree."""
     ends: dict[int, Node] = {ROOT: index.root}
-    nodes: list[tuple[list[Node], str | None, float]] = []
     for position, place in enumerate(saved.runs):
         path = _planted(index, ends[snapshot.parents[place]], snapshot.digests[place])
         ends[place] = path[-1]
-        flow = saved.flows[position] if saved.flows else 0
-        used_s = taken_s - (saved.ages_s[position] if saved.ages_s else 0.0)
-        nodes.append((path, snapshot.flows[flow] if saved.flows and flow != NOBODY else None, used_s))
-    newer = [
-        (node, recency.flow_of(node) if isinstance(recency, FlowRecency) else None, recency.used_s(node))
-        for node in recency
-    ]
-    limits = [saved_used + cut.used for saved_used, cut in zip(saved.used, recency.cuts, strict=True)]
-    at = -inf  # the order is one of times, whatever the snapshot says
-    for path, flow_name, used_s in reversed(nodes):
-        at = max(at, used_s)
-        for node in reversed(path):
-            _use(recency, node, flow_name, at)
-    for node, flow_name, used_s in reversed(newer):
-        at = max(at, used_s)
-        _use(recency, node, flow_name, at)
-    _trim(recency, limits)
-    return recency.used
+        flow = saved.flows[position] if saved.flows else NOBODY
+        yield _Use(
+            path,
+            None if flow == NOBODY else snapshot.flows[flow],
+            taken_s - (saved.ages_s[position] if saved.ages_s else 0.0),
+            saved.held[position] if saved.gated else 0,
+        )
 
 
 def _planted(index: PrefixIndex, node: Node, digests: bytes) -> list[Node]:
@@ -199,12 +238,21 @@ def _common_blocks(one: bytes, other: bytes) -> int:
     return low
 
 
-def _use(recency: Recency, node: Node, flow: str | None, at: float) -> None:
-    but = recency.gated & ~node.holders
-    if isinstance(recency, FlowRecency):
-        recency.use_for(node, flow, at, but)
-    else:
-        recency.use(node, at, but)
+def _flow_of(recency: Recency, node: Node) -> str | None:
+    return recency.flow_of(node) if isinstance(recency, FlowRecency) else None
+
+
+def _use_run(recency: Recency, use: _Use, at: float, but: int) -> None:
+    """In all tiers but those of ``but``, as far as these do not hold it already."""
+    for node in reversed(use.path):
+        missing = but & ~node.holders
+        if missing == recency.whole:
+            if not node.holders:  # it was planted, and no tier takes it
+                node.remove()
+        elif isinstance(recency, FlowRecency):
+            recency.use_for(node, use.flow, at, missing)
+        else:
+            recency.use(node, at, missing)
 
 
 def _trim(recency: Recency, limits: list[int]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -62,7 +63,23 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 def run(trial: Trial, progress: Callable[[Record], None] | None = None) -> Result:
     """Simulate it from empty caches. Raises: ConfigError for what the policy or the trace says."""
-    logging.getLogger("scorers").setLevel(logging.ERROR)  # capacities that nobody says are meant here
+    with without_warnings():
+        return _run(trial, progress)
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Capacities that nobody says are meant here."""
+    logger = logging.getLogger("scorers")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _run(trial: Trial, progress: Callable[[Record], None] | None) -> Result:
     began = time.perf_counter()
     preset = trial.engine.preset()
     fleet = Fleet(preset, plan_of(trial.policy, preset, trial.seed), trial.endpoints, trial.seed, trial.settings)

@@ -88,26 +88,43 @@ def ask(running: Router, prompt: str, **more: Any) -> int:
     return int(json.loads(text)["usage"]["prompt_tokens_details"]["cached_tokens"])
 
 
-@pytest.fixture(params=[ResponseMode.FULL, ResponseMode.LEAN], ids=lambda mode: mode.value)
-def mode(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return {"response_mode": request.param} | ({"sample_rate": 1.0} if request.param is ResponseMode.LEAN else {})
+BLIND = CONFIG.replace("parameters: {lru", "parameters: {followHorizon: false, lru").replace(
+    "name: gpu-prefix-cache-producer}", "name: gpu-prefix-cache-producer, parameters: {followHorizon: false}}", 1
+)
+"""The same, and what engines tell of their evictions is not believed."""
 
 
-def test_what_engines_had_cached_is_what_was_predicted(loop: Background, mode: dict[str, Any]) -> None:
-    with simulated(loop, 2, PRESET) as engines, router(loop, engines, config_text=CONFIG, **mode) as running:
-        asks = {"kv_transfer_params": {"kvengine_report": True}}
+def by_tier(running: Router, name: str) -> dict[str, float]:
+    """A metric's sums over the modes: an endpoint is approximate until its engine has told its horizon."""
+    found: dict[str, float] = {}
+    for (_, tier), value in metric(running, name).items():
+        found[tier] = found.get(tier, 0.0) + value
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "known"),
+    [
+        ({"response_mode": ResponseMode.FULL, "config_text": CONFIG}, "horizon"),
+        ({"response_mode": ResponseMode.LEAN, "sample_rate": 1.0, "config_text": BLIND}, "approximate"),
+    ],
+    ids=["full, horizon", "lean, approximate"],
+)
+def test_what_engines_had_cached_is_what_was_predicted(loop: Background, options: dict[str, Any], known: str) -> None:
+    with simulated(loop, 2, PRESET) as engines, router(loop, engines, ask_kvengine=True, **options) as running:
+        loop.until(lambda: all(c.tiers for c in running.picker.pool.candidates()), "the engines have told their tiers")
         for _ in range(3):
             for prompt in PROMPTS:
-                ask(running, prompt, **asks)
+                ask(running, prompt)
         running.settle()
-        prompts = metric(running, "tierwise_prediction_prompt_tokens_total")
-        assert prompts["approximate", "total"] == prompts["approximate", "gpu"] == 48 * 1280
-        accuracy = metric(running, "tierwise_prediction_accuracy")
-        assert accuracy.keys() == prompts.keys() == {("approximate", t) for t in ("total", "gpu", "cpu")}
-        assert accuracy["approximate", "total"] > 0.95
-        assert accuracy["approximate", "gpu"] > 0.95
-        assert accuracy["approximate", "cpu"] > 0.95
-        assert metric(running, "tierwise_actual_cached_tokens_total")["approximate", "total"] > 31 * 1200
+        prompts, error = (by_tier(running, f"tierwise_prediction_{what}_tokens_total") for what in ("prompt", "error"))
+        assert prompts == dict.fromkeys(("total", "gpu", "cpu"), 48 * 1280)
+        accuracy = {tier: 1 - error[tier] / prompts[tier] for tier in prompts}
+        assert accuracy["total"] > 0.95, accuracy
+        # Engines that run a thousand times as fast evict from GPU memory between two reads of their horizons.
+        assert min(accuracy.values()) > (0.95 if known == "approximate" else 0.5), accuracy
+        assert metric(running, "tierwise_prediction_accuracy")[known, "total"] > 0.95
+        assert by_tier(running, "tierwise_actual_cached_tokens_total")["total"] > 31 * 1200
         sent = metric(running, "tierwise_endpoint_picked_prompt_tokens_total")
         assert set(sent) == {(engine.address,) for engine in engines}
         assert sum(sent.values()) == 48 * 1280
@@ -119,7 +136,7 @@ def test_what_engines_had_cached_is_what_was_predicted(loop: Background, mode: d
 def test_a_cache_that_is_lost_behind_the_pickers_back_shows(loop: Background) -> None:
     with (
         simulated(loop, 1, replace(PRESET, cpu_blocks=0)) as (engine,),
-        router(loop, [engine], config_text=CONFIG, response_mode=ResponseMode.FULL) as running,
+        router(loop, [engine], config_text=BLIND, response_mode=ResponseMode.FULL) as running,
     ):
         ask(running, PROMPTS[0])
         running.settle()
@@ -140,7 +157,7 @@ def test_a_restarted_picker_sends_prompts_where_they_were(loop: Background, tmp_
             running.settle()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         with router(loop, engines, **options) as running:
-            assert not file.exists(), "what was read is old from now on"
+            loop.until(lambda: not file.exists(), "what was read is old from now on")
             loop.until(
                 lambda: metric_now(running, "tierwise_index_snapshot_endpoints")["restored",] == 4,
                 "all endpoints are restored",

@@ -31,13 +31,15 @@ HOUR_S = 3600.0
 SHOWN_TO_PEOPLE = {
     "epp/certificates.py",  # until when one is valid
     "epp/explain/effective.py",
+    "epp/keeping.py",  # how long ago another process wrote its index
     "epp/reload.py",  # since when a configuration is in use
-    "epp/sim/server.py",  # "created", in an answer
+    "epp/sim",  # an engine's own: "created", in an answer; its clock on its metrics page, and its events'
     "epp/tls.py",
+    "epp/tokens/template.py",  # today's date, in a prompt
     "epp/tracing",  # spans have dates
     "epp/telemetry/exposition.py",
 }
-"""Where the wall clock may be read: what is made of it is shown, and decides nothing about requests."""
+"""Where the wall clock may be read: what is made of it is shown, or is compared with another process's wall clock."""
 
 
 class SuspectClock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from epp.engine_identity import Restarts
 from epp.keeping import Keeping
 from epp.pool import Endpoint, EngineMetrics, Pool
-from scorers.base import Candidate, Prompt, Request, Slot
+from scorers.base import Candidate, Prompt, Request, Slot, Tier, TierReport
 from scorers.prefix import ApproxPrefixParameters, ApproxPrefixProducer
 from scorers.prefix_cache import PrefixCache
 
@@ -22,8 +23,15 @@ class Picker:
     """What a picker has of it, by a clock of its own."""
 
     def __init__(
-        self, path: Path, *, now_s: float = 1e9, cpu_blocks: int | None = 1000, addresses: tuple[str, ...] = (A, B)
+        self,
+        path: Path,
+        *,
+        now_s: float = 1e9,
+        clock_s: float = 0.0,
+        cpu_blocks: int | None = 1000,
+        addresses: tuple[str, ...] = (A, B),
     ) -> None:
+        """``now_s`` is the Unix time at ``clock_s``."""
         parameters = ApproxPrefixParameters(lru_capacity_per_server=cpu_blocks)
         self.producers = [
             ApproxPrefixProducer(ApproxPrefixParameters(), "gpu"),
@@ -31,7 +39,9 @@ class Picker:
         ][: 2 if cpu_blocks else 1]
         self.cache: PrefixCache | None = PrefixCache(self.producers)
         self.pool = Pool()
-        self.keeping = Keeping(path, self.pool, lambda: self.cache, lambda: now_s)
+        self.clock_s = clock_s
+        unix_s = now_s - clock_s
+        self.keeping = Keeping(path, self.pool, lambda: self.cache, lambda: unix_s + self.clock_s, lambda: self.clock_s)
         self.keeping.load()
         self.pool.listeners += [self.cache, Restarts(self.pool, self.cache.endpoint_added), self.keeping]
         self.pool.replace([Endpoint(address) for address in addresses])
@@ -46,6 +56,7 @@ class Picker:
         request, candidate = asked(text), self.pool.candidate(address)
         assert candidate is not None
         assert self.cache is not None
+        request.picked_s = self.clock_s
         for producer in self.producers:
             producer.produce(request, [candidate])
         self.cache.picked(request, candidate)
@@ -69,7 +80,8 @@ class Picker:
 
 
 def asked(text: str) -> Request:
-    return Request("id", "m", "m", (Prompt(b"m", text.encode()),), max(1, len(text) // 4))
+    prompts = (Prompt(b"m", text.encode()),)
+    return Request("id", "m", "m", prompts, prompt_tokens=max(1, len(text) // 4))
 
 
 TEXT = "x" * 4096
@@ -245,3 +257,24 @@ def test_restarts_are_told_apart_from_endpoints_that_come_back() -> None:
         pool.observe(Slot(0), EngineMetrics(started_s=started_s), 0.0)
         pool.replace([])
     assert (forgotten, restarts.seen) == ([], 0), "whoever keeps something has forgotten it with the endpoint"
+
+
+def told(horizon_s: float) -> EngineMetrics:
+    """An engine that says how far the GPU tier's evictions have come, on the picker's clock."""
+    tier = TierReport(capacity_tokens=16000, horizon_s=horizon_s, store_after=1)
+    return EngineMetrics(block_tokens=16, gpu_blocks=1000, started_s=1e9, tiers={Tier.GPU: tier})
+
+
+def test_what_an_engine_evicted_while_nobody_looked_is_not_held(tmp_path: Path) -> None:
+    before = Picker(tmp_path / "index", now_s=1e9, clock_s=1000.0)
+    before.read(A, told(-math.inf))
+    for text, at in ((TEXT, 1100.0), (OTHER, 1200.0)):
+        before.clock_s = at
+        before.send(text, A)
+    before.clock_s = 1300.0
+    before.end()
+    after = Picker(tmp_path / "index", now_s=1e9 + 320, clock_s=5.0)
+    after.read(A, told(5.0 - 320 + 150))  # it has evicted what was last used at 1150 by the clock before
+    assert after.held(TEXT) == {}
+    assert after.held(OTHER) == {A: 1024}
+    assert after.fates() == {"restored": 1}

@@ -180,7 +180,7 @@ class NaiveEndpoint:
 
     def settle(self) -> None:
         bound = max(int(round(c * share, 6)) for c, share in zip(self.capacities, SHARES, strict=True))
-        for flow in {flow for flow in self.payers.values() if flow is not None}:
+        for flow in sorted({flow for flow in self.payers.values() if flow is not None}):
             while list(self.payers.values()).count(flow) > bound:
                 oldest = next(key for key, payer in self.payers.items() if payer == flow)
                 if any(self.follows(key, oldest) for key in self.payers):

@@ -35,6 +35,10 @@ def restarted(
     for slot in known:
         for tier, cut in enumerate(before._endpoints[slot].cuts):
             index.set_capacity(slot, tier, cut.capacity * before.block_tokens)
+        index.gate(
+            slot,
+            [tier for tier, cut in enumerate(before._endpoints[slot].cuts) if before._endpoints[slot].gated & cut.bit],
+        )
     for slot in known:
         if str(slot) in snapshot.endpoints:
             restore(index, slot, snapshot, str(slot), now + AHEAD_S)
@@ -44,8 +48,6 @@ def restarted(
 class Restarted(test_index_model.AgainstTheModel):
     @rule()
     def restart(self) -> None:
-        if any(naive.gated for naive in self.naive.tiers.values()):
-            return
         self.index = restarted(self.index, test_index_model.SLOTS, now=self.now)
         self.now += AHEAD_S
         self.flights.clear()
