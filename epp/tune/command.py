@@ -86,6 +86,8 @@ def run_tune(options: TuneOptions) -> int:
     for part in (race(found, by_name), *gains(gain, options.objective)):
         console.print(part)
     console.print(told, style="bold")
+    if template.config.data.trace is not None:
+        console.print("A trace is the same on every seed: this says nothing about another one.")
     again = f"--candidates={len(found.standings) - 1} --seed={options.seed}"
     repeat = f"Repeat it with {again}" if found.whole else f"The time ended the search early; all of it is {again}"
     console.print(
