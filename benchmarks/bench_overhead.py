@@ -31,9 +31,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import psutil
-
 from benchmarks import step_cost
+from benchmarks.engine_cpu import EngineCpu
 from benchmarks.interval import Interval, shift_interval
 from benchmarks.kvengine_transfer import transfer
 from benchmarks.machine import machine
@@ -66,17 +65,11 @@ class Batch(NamedTuple):
 
 
 class Engine:
-    """vLLM with its processes, which are this process's youngest children."""
+    """vLLM with its processes."""
 
     def __init__(self, model: Path, *, offload: bool) -> None:
-        before = set(psutil.Process().children(recursive=True))
-        self.llm = start(model, offload=offload)
-        self._processes = set(psutil.Process().children(recursive=True)) - before
-
-    def cpu_s(self) -> float:
-        """Of all threads there are; those of the engine live as long as it does."""
-        tasks = (task for process in self._processes for task in Path(f"/proc/{process.pid}/task").glob("*/schedstat"))
-        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+        with EngineCpu() as self.cpu:
+            self.llm = start(model, offload=offload)
 
 
 def start(model: Path, *, offload: bool) -> LLM:
@@ -100,9 +93,9 @@ def batch(engine: Engine, random: Random) -> Batch:
         for _ in range(REQUESTS)
     ]
     sampling = SamplingParams(temperature=0, max_tokens=ANSWER_TOKENS, ignore_eos=True, detokenize=False)
-    cpu, began = engine.cpu_s(), time.perf_counter()
+    cpu, began = engine.cpu.seconds(), time.perf_counter()
     answers = engine.llm.generate(prompts, sampling, use_tqdm=False)
-    total, cpu = time.perf_counter() - began, engine.cpu_s() - cpu
+    total, cpu = time.perf_counter() - began, engine.cpu.seconds() - cpu
     first = max(answer.metrics.first_token_ts for answer in answers)
     last = max(answer.metrics.last_token_ts for answer in answers)
     decode = (last - first) / (ANSWER_TOKENS - 1)

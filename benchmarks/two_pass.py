@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from benchmarks.engine_cpu import EngineCpu
 from benchmarks.kvengine_transfer import transfer
 from benchmarks.machine import machine
 from kvengine.limits import GIB, grant
@@ -58,6 +59,14 @@ class Choice(NamedTuple):
 
     model: str
     options: dict[str, Any]
+
+
+class Run(NamedTuple):
+    """All prompts once."""
+
+    wall_s: float
+    cpu_s: float
+    """Of the engine's processes: on a CPU that others use, too, it says more."""
 
 
 def pick_model(gpu: Gpu) -> Choice:
@@ -108,16 +117,16 @@ def start(choice: Choice, gib: float | None) -> LLM:
     return LLM(model=choice.model, max_model_len=MAX_MODEL_TOKENS, enable_prefix_caching=False, **options)
 
 
-def timed(llm: LLM, prompts: list[str]) -> float:
-    """Seconds for all of them; prints what they say."""
+def timed(llm: LLM, cpu: EngineCpu, prompts: list[str]) -> Run:
+    """All of them; prints what they say."""
     from vllm import SamplingParams
 
-    began = time.perf_counter()
+    before, began = cpu.seconds(), time.perf_counter()
     answers = llm.generate(prompts, SamplingParams(temperature=0, top_p=0.95, max_tokens=1))
-    seconds = time.perf_counter() - began
+    run = Run(time.perf_counter() - began, cpu.seconds() - before)
     for answer in answers:
         print(f"Generated text: {answer.outputs[0].text!r}")
-    return seconds
+    return run
 
 
 def arguments() -> argparse.Namespace:
@@ -144,14 +153,16 @@ def main() -> None:
         print(f"Model: {asked.model or (choice.model if gpu else 'a small Llama with random weights, on the CPU')}")
         gib = host_gib(asked.num_prompts, asked.num_tokens, pinned=gpu is not None) if asked.enable_kvengine else None
         prompts = texts(asked.num_prompts, asked.num_tokens)
-        llm = start(choice, gib)
+        with EngineCpu() as cpu:
+            llm = start(choice, gib)
         print("\nFirst run:")
-        first = timed(llm, prompts)
-        print(f"First run time: {first:.2f} seconds")
+        first = timed(llm, cpu, prompts)
+        print(f"First run time: {first.wall_s:.2f} seconds ({first.cpu_s:.2f} of CPU time)")
         print("\nSecond run:")
-        second = timed(llm, prompts)
-        print(f"Second run time: {second:.2f} seconds")
-        print(f"\nSpeedup (first run / second run): {first / second:.2f}x")
+        second = timed(llm, cpu, prompts)
+        print(f"Second run time: {second.wall_s:.2f} seconds ({second.cpu_s:.2f} of CPU time)")
+        print(f"\nSpeedup (first run / second run): {first.wall_s / second.wall_s:.2f}x")
+        print(f"By CPU time: {first.cpu_s / second.cpu_s:.2f}x")
         kept = f"kvengine with {gib:.2f} GiB" if gib is not None else "without kvengine"
         print(f"{asked.num_prompts} prompts of about {asked.num_tokens:,} tokens, {kept}; {machine()}")
         llm.llm_engine.engine_core.shutdown()
