@@ -21,6 +21,6 @@ class EngineCpu:
         self._processes = set(psutil.Process().children(recursive=True)) - self._before
 
     def seconds(self) -> float:
-        """Of all threads there are, from the kernel's own account in nanoseconds; an engine's live as long as it does."""
+        """Of all threads there are, an engine's living as long as it does; from the kernel's account in nanoseconds."""
         tasks = (task for process in self._processes for task in Path(f"/proc/{process.pid}/task").glob("*/schedstat"))
         return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
