@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -40,6 +41,9 @@ class Server:
     def wait_until_up(self) -> None:
         assert self._up.wait(START_S), self.log()
         assert any(UP in line for line in self.said), self.log()
+        until = time.monotonic() + PATIENCE_S
+        while not self._answers():  # the line comes a moment before the port is open
+            assert time.monotonic() < until, self.log()
 
     def log(self) -> str:
         return "".join(self.said)
@@ -107,6 +111,15 @@ class Server:
         request = Request(self._address + path, data=data, headers={"Content-Type": "application/json"})
         with urlopen(request, timeout=PATIENCE_S) as answer:
             return str(answer.read().decode())
+
+    def _answers(self) -> bool:
+        try:
+            self._ask("/health")
+        except URLError as error:
+            if isinstance(error.reason, ConnectionRefusedError):
+                return False
+            raise
+        return True
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
