@@ -5,22 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 from types import TracebackType
 
-import psutil
-
 
 class EngineCpu:
     """Of the processes that were started within its ``with`` block."""
 
     def __enter__(self) -> EngineCpu:
-        self._before = set(psutil.Process().children(recursive=True))
+        self._before = processes()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._processes = set(psutil.Process().children(recursive=True)) - self._before
+        self._processes = processes() - self._before
 
     def seconds(self) -> float:
         """Of all threads there are, an engine's living as long as it does; from the kernel's account in nanoseconds."""
-        tasks = (task for process in self._processes for task in Path(f"/proc/{process.pid}/task").glob("*/schedstat"))
+        tasks = (task for process in self._processes for task in Path(f"/proc/{process}/task").glob("*/schedstat"))
         return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+
+
+def processes() -> set[int]:
+    """All that this one has started, and those have."""
+    import psutil  # vLLM brings it
+
+    return {child.pid for child in psutil.Process().children(recursive=True)}
