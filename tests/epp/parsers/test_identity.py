@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from epp.parsers import PARSERS, ByPath
 from epp.parsers.grpc_body import frame
+from epp.parsers.identity import TOKENS, as_tokens, identity, kind_of
 from epp.pb.vllm_engine_pb2 import GenerateRequest
 from scorers.base import Prompt
 
@@ -117,3 +118,11 @@ def test_a_batch_of_texts_or_ids_is_several_prompts() -> None:
     texts, tokens = {"text": ["a", "b"]}, {"input_ids": [[1], [2]]}
     assert [p.data for p in prompts("/generate", json.dumps(texts).encode())] == [b"a", b"b"]
     assert [p.data for p in prompts("/generate", json.dumps(tokens).encode())] == [b"\x01\0\0\0", b"\x02\0\0\0"]
+
+
+@given(st.text(max_size=9), st.none() | st.text(max_size=300))
+def test_a_prompt_that_is_tokenized_has_the_identity_of_one_that_was_sent_so(model: str, salt: str | None) -> None:
+    written, sent = identity(b"chat", model, salt), identity(TOKENS, model, salt)
+    assert as_tokens(written) == as_tokens(sent) == sent
+    assert (kind_of(written), kind_of(sent)) == (b"chat", TOKENS)
+    assert kind_of(identity(TOKENS + b"digest", model, salt)) != TOKENS, "with media among them"
