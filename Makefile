@@ -23,7 +23,7 @@ test: $(VENV)/.test-ready ## all tests, with what was skipped and why
 .PHONY: test-vllm
 test-vllm: ## the tests with the real vLLM on its CPU backend; its environment is made once and kept in the cache folder
 	@vllm=$$($(PYTHON) tests/vllm/environment.py); status=$$?; \
-	if [ $$status -eq 0 ]; then $$vllm -m pytest -c tests/vllm/pytest.ini tests/vllm; \
+	if [ $$status -eq 0 ]; then TIERWISE=$(abspath $(BIN)/tierwise) $$vllm -m pytest -c tests/vllm/pytest.ini tests/vllm; \
 	elif [ $$status -ne 3 ]; then exit $$status; fi
 
 .PHONY: lint

@@ -33,7 +33,7 @@ class Server:
         self.process = process
         self.said: list[str] = []
         """Its log, as far as it was written."""
-        self._address = f"http://127.0.0.1:{port}"
+        self.url = f"http://127.0.0.1:{port}"
         self._up = threading.Event()
         self._reader = threading.Thread(target=self._listen, daemon=True)
         self._reader.start()
@@ -108,7 +108,7 @@ class Server:
 
     def _ask(self, path: str, body: dict[str, Any] | None = None) -> str:
         data = None if body is None else json.dumps(body).encode()
-        request = Request(self._address + path, data=data, headers={"Content-Type": "application/json"})
+        request = Request(self.url + path, data=data, headers={"Content-Type": "application/json"})
         with urlopen(request, timeout=PATIENCE_S) as answer:
             return str(answer.read().decode())
 
@@ -130,12 +130,19 @@ class Server:
         self._up.set()
 
 
-@contextmanager
-def server(model: Path, transfer: dict[str, Any], environment: dict[str, str], *options: str) -> Iterator[Server]:
-    """A server with the connector, set up by ``environment``. ``transfer``: what else ``KVTransferConfig`` says."""
+def free_port() -> int:
+    """One that nobody listens on now."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+        return int(found.getsockname()[1])
+
+
+@contextmanager
+def server(
+    model: Path, transfer: dict[str, Any], environment: dict[str, str], *options: str, port: int | None = None
+) -> Iterator[Server]:
+    """A server with the connector, set up by ``environment``. ``transfer``: what else ``KVTransferConfig`` says."""
+    port = port or free_port()
     config = {
         "kv_connector": "KVEngineConnector", "kv_connector_module_path": "kvengine.connector", "kv_role": "kv_both",
         "kv_load_failure_policy": "recompute", **transfer,
