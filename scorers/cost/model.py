@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from scorers.base import Candidate, Observation
@@ -13,6 +13,8 @@ from scorers.cost.learning import Sample
 from scorers.cost.place import Kind, Place
 from scorers.cost.standing import MOST_AHEAD_S
 
+PUBLISHED_EVERY = 8
+"""Observations after which new constants come into use: until then, what was computed of a candidate holds."""
 OPEN = 8192
 """Picks whose estimate is kept until they are observed. A guess: beyond what a picker has in flight; in the lean mode
 most are never observed."""
@@ -54,6 +56,9 @@ class CostModel:
         """The latest arrival."""
         self.answers_seen = False
         """Whether it is seen when answers begin: only then is one that was not seen late."""
+        self.version = 0
+        """Of the constants in use; it counts up."""
+        self._learned = 0
         self._kind_label = kind_label
         self._others_weight = others_weight
         self._kinds: dict[str, Kind] = {}
@@ -94,7 +99,12 @@ class CostModel:
         place = self.place(candidate)
         if sample is None or place.address != candidate.address:
             return
-        said = place.kind.observe(sample)
+        said = place.kind.learner.observe(sample)
+        self._learned += 1
+        if self._learned % PUBLISHED_EVERY == 0:
+            for kind in self._kinds.values():
+                kind.publish()
+            self.version += 1
         if said is not None:
             ratio, loading = said
             (place.loading if loading else place.computing).observe(ratio)
@@ -112,9 +122,16 @@ class CostModel:
     def current(self, candidate: Candidate) -> Place:
         """The same, up to date with ``candidate``."""
         place = self.place(candidate)
-        if place.candidate is not candidate or place.version != place.kind.version:
-            place.follow(candidate, self._mean_prefill_s, self._others_weight)
+        if place.candidate is not candidate or place.version != self.version:
+            place.follow(candidate, self.version, self._mean_prefill_s, self._others_weight)
         return place
+
+    def places_of(self, candidates: Sequence[Candidate]) -> Sequence[Place | None]:
+        """By slot, as long as the largest of ``candidates`` needs; not all are up to date."""
+        last = max([candidate.slot for candidate in candidates], default=-1)
+        if last >= len(self._places):
+            self._places.extend([None] * (last + 1 - len(self._places)))
+        return self._places
 
     @property
     def kinds(self) -> Mapping[str, Kind]:

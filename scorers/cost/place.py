@@ -6,45 +6,37 @@ from math import inf
 
 from msgspec import structs
 
-from scorers.base import Candidate
+from scorers.base import Candidate, Tier
 from scorers.cost.constants import Constants, Lane
 from scorers.cost.estimate import ALONE, Crowd
-from scorers.cost.learning import Deviation, Learner, Sample
+from scorers.cost.learning import Deviation, Learner
 from scorers.cost.standing import Queues, Room, room
 
 MEMORY_WEIGHT = 2.0
 """How many requests wait for the memory of an endpoint whose memory is all in use. A guess."""
-PUBLISHED_EVERY = 8
-"""Observations after which new constants come into use: until then, what was computed of a candidate holds."""
 
 
 class Kind:
     """Endpoints that are taken to be alike, until one shows otherwise. Owner: one model."""
 
-    __slots__ = ("constants", "learner", "version")
+    __slots__ = ("constants", "learner")
 
     def __init__(self, start: Constants) -> None:
         self.learner = Learner(start)
         self.constants = start
         """In use."""
-        self.version = 0
-        """Of those; it counts up."""
 
-    def observe(self, sample: Sample) -> tuple[float, bool] | None:
-        """Learn; answers what ``Learner.observe`` does."""
-        said = self.learner.observe(sample)
-        if (self.learner.used + self.learner.refused) % PUBLISHED_EVERY == 0:
-            self.constants = self.learner.constants
-            self.version += 1
-        return said
+    def publish(self) -> None:
+        """Use what was learned."""
+        self.constants = self.learner.constants
 
 
 class Place:
     """One endpoint, and what was computed of the candidate that it is now. Owner: one model."""
 
     __slots__ = (
-        "address", "candidate", "computing", "constants", "crowd", "kind", "loading", "most_s", "plain_s", "queues",
-        "room", "room_tokens", "strangers_s", "version",
+        "address", "candidate", "chunk_tokens", "computing", "constants", "crowd", "kind", "loading", "memory_token_s",
+        "most_s", "plain_s", "queues", "room", "room_tokens", "strangers_s", "version", "weight",
     )  # fmt: skip
 
     def __init__(self, address: str, kind: Kind) -> None:
@@ -64,29 +56,37 @@ class Place:
         """What the prompts in flight can take at most."""
         self.strangers_s = 0.0
         """What requests that are not ours and wait will take."""
+        self.chunk_tokens = 1
+        """In which pieces CPU memory is loaded; 1 where the engine does not say."""
         self.crowd = ALONE
+        self.memory_token_s = 0.0
+        """As the crowd has it."""
+        self.weight = 1.0
+        """What a second of prefill costs, those of the crowd included."""
         self.room: Room | None = None
         self.room_tokens = inf
         """What fits into its memory at once."""
 
-    def follow(self, candidate: Candidate, mean_prefill_s: float, others_weight: float) -> None:
-        """Compute what holds for every request while the candidate and the constants stay as they are."""
-        kind = self.kind
-        if self.version != kind.version:
-            self.version = kind.version
-            self.constants = own(kind.constants, self.computing.factor, self.loading.factor)
+    def follow(self, candidate: Candidate, version: int, mean_prefill_s: float, others_weight: float) -> None:
+        """Compute what holds for every request while the candidate and the constants (``version``) stay as they are."""
+        if self.version != version:
+            self.version = version
+            self.constants = own(self.kind.constants, self.computing.factor, self.loading.factor)
         constants, waiting = self.constants, candidate.waiting
         self.candidate = candidate
         self.plain_s = constants.fixed_s + candidate.running * constants.decode_s
         self.most_s = candidate.in_flight_tokens * self.queues.dearest_s
         foreign = waiting + candidate.running - candidate.in_flight if waiting else 0
         self.strangers_s = min(waiting, foreign) * mean_prefill_s if foreign > 0 else 0.0
+        report = candidate.tiers.get(Tier.CPU) if candidate.tiers else None
+        self.chunk_tokens = (report.block_tokens if report is not None else None) or 1
         self.room = room(candidate, constants.stay_s)
         self.room_tokens = inf if self.room is None else self.room.tokens
         memory_token_s = 0.0
         if self.room is not None:
             memory_token_s = others_weight * MEMORY_WEIGHT * candidate.kv_usage * constants.stay_s * self.room.token
         self.crowd = Crowd(others_weight * candidate.running, memory_token_s, min(1.0, candidate.kv_usage))
+        self.memory_token_s, self.weight = memory_token_s, 1.0 + self.crowd.held_up
 
 
 def own(constants: Constants, computing: float, loading: float) -> Constants:

@@ -12,8 +12,6 @@ from scorers.cost.place import Place
 from scorers.cost.standing import MOST_AHEAD_S
 
 NOBODY: Mapping[Slot, int] = {}
-CHUNK_TOKENS = 1
-"""Where the engine does not say in which pieces a tier is loaded."""
 
 
 class Waits(NamedTuple):
@@ -70,7 +68,7 @@ class Pricing:
         if place.room is not None and self.prompt_tokens > place.room_tokens:
             # Blocks of a prefix that a running request uses, too, are in use already; of those that the GPU holds,
             # as many as of all its blocks.
-            shared = self.tiers[0].get(candidate.slot, 0) * min(1.0, candidate.kv_usage)
+            shared = self.tiers[0].get(candidate.slot, 0) * place.crowd.in_use
             memory_s = place.room.wait_s(self.prompt_tokens - shared)
         ahead = Ahead(
             max(prefill_s, memory_s),
@@ -87,42 +85,65 @@ class Pricing:
         self._model.sent(candidate, priced, lane_s, full=waits.memory_s > waits.prefill_s)
 
     def _estimate(self, place: Place, candidate: Candidate, ahead: Ahead) -> Estimate:
-        tiers = candidate.tiers
-        report = tiers.get(Tier.CPU) if tiers else None
-        chunk_tokens = report.block_tokens if report is not None and report.block_tokens else CHUNK_TOKENS
         return estimate(
             place.constants,
             self.prompt_tokens,
             self.holding(candidate.slot),
             ahead,
             candidate.running,
-            chunk_tokens,
+            place.chunk_tokens,
             place.crowd,
         )
 
     def _price(self, candidates: Sequence[Candidate]) -> list[float]:
-        """The full formula for those that hold something; what is left of it for the others."""
+        """The whole formula where something is to be loaded beside a queue; what is left of it elsewhere, once for all
+        that are alike in it."""
         model, tokens = self._model, self.prompt_tokens
-        held = {slot for tier in self.tiers for slot in tier}
-        now, current = model.now, model.current
-        prefill: dict[int, float] = {}  # by the identity of constants that live as long as this call
-        seconds = []
+        on_gpu, in_cpu, in_storage = self.tiers
+        below, anywhere = in_cpu or in_storage, on_gpu or in_cpu or in_storage
+        now, version, places = model.now, model.version, model.places_of(candidates)
+        common = model.current(candidates[0]).constants
+        cold_s = common.prefill_s(tokens, 0)
+        loads: dict[tuple[int, Holding, int], Estimate] = {}  # by the identity of constants, which outlive this call
+        prices = []
         for candidate in candidates:
-            place = current(candidate)
-            if candidate.slot in held:
-                seconds.append(self._estimate(place, candidate, self.waits(candidate).ahead).price_s)
-                continue
+            slot = candidate.slot
+            place = places[slot]
+            if place is None or place.candidate is not candidate or place.version != version:
+                place = model.current(candidate)
             constants = place.constants
-            own_s = prefill.get(id(constants))
-            if own_s is None:
-                own_s = prefill[id(constants)] = constants.prefill_s(tokens, 0)
             wait_s = place.strangers_s
             if place.most_s:
                 wait_s += place.queues.prefill_s(place.most_s, now, answers_seen=model.answers_seen)
+            gpu, load_s = 0, 0.0
+            if anywhere:
+                gpu = on_gpu.get(slot, 0)
+                if below and (in_cpu.get(slot, 0) > gpu or in_storage.get(slot, 0) > gpu):
+                    queues = place.queues
+                    if wait_s or queues.lane_until > now or queues.storage_until > now or tokens > place.room_tokens:
+                        priced = self._estimate(place, candidate, self.waits(candidate).ahead)
+                        prices.append(priced.price_s)
+                        continue
+                    key = (id(constants), self.holding(slot), place.chunk_tokens)
+                    alike = loads.get(key)
+                    if alike is None:
+                        alike = loads[key] = estimate(constants, tokens, key[1], chunk_tokens=key[2])
+                    load_s, own_s = alike.load_s, alike.prefill_s
+                    taken = tokens - alike.gpu_tokens * place.crowd.in_use
+                    prices.append(place.plain_s + load_s + own_s * place.weight + taken * place.memory_token_s)
+                    continue
+            taken: float = tokens
+            if gpu:
+                gpu = min(gpu, tokens - 1)
+                taken -= gpu * place.crowd.in_use
             if tokens > place.room_tokens and place.room is not None:
-                wait_s = max(wait_s, place.room.wait_s(tokens))
-            seconds.append(place.plain_s + wait_s + own_s + place.crowd.others_s(own_s, tokens))
-        return seconds
+                wait_s = max(wait_s, place.room.wait_s(taken))
+            if gpu or constants is not common:
+                own = constants.prefill_s(tokens, gpu)
+            else:
+                own = cold_s
+            prices.append(place.plain_s + wait_s + own * place.weight + taken * place.memory_token_s)
+        return prices
 
 
 def held_by_tier(request: Request) -> tuple[Mapping[Slot, int], Mapping[Slot, int], Mapping[Slot, int]]:
