@@ -59,6 +59,8 @@ class TierReport(msgspec.Struct, frozen=True):
     """Whether generated tokens enter, too."""
     block_tokens: int | None = None
     """Kept or dropped together: a hit is a whole number of these."""
+    load_token_s: float | None = None
+    """What its loads to the GPU took for each token, on average: where those who learn it may begin."""
 
 
 class LoraState(msgspec.Struct, frozen=True):

@@ -83,6 +83,7 @@ class TierCostProducer(Producer[TierCostParameters]):
             learns=written.learn,
             kind_label=written.kind_label,
             others_weight=written.others_weight,
+            hears=written.cpu_load_tokens_per_second is None,
         )
 
     def produce(self, request: Request, candidates: Sequence[Candidate]) -> None:  # noqa: ARG002

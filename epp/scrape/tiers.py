@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from epp.scrape.clock_difference import ClockDifference
 from epp.scrape.error import ScrapeError
+from epp.scrape.loads import load_token_s
 from epp.scrape.samples import MAX_SERIES, labels_of, samples, short_enough, shown
 from epp.shapes.models import find
 from scorers.base import Tier, TierReport
@@ -38,6 +39,7 @@ class TierReader:
         self.clock = ClockDifference()
         self._settings = NOTHING
         self._has_gauges = False
+        self._load_token_s: float | None = None
         self._until_look = 0
 
     def look_again(self) -> None:
@@ -50,6 +52,7 @@ class TierReader:
             self._until_look = LOOK_EVERY
             self._has_gauges = PREFIX in page
             self._settings = NOTHING if self._has_gauges else settings_in(page)
+            self._load_token_s = load_token_s(kvengine_part(page)) if self._has_gauges else None
         self._until_look -= 1
         if not self._has_gauges:
             return self._settings
@@ -63,7 +66,7 @@ class TierReader:
             self.clock.read(clock_s, received_at)
         if start_s == 0:  # nothing has been told yet
             return NOTHING
-        return reports_in(gauges, start_s, self.clock.seconds if clock_s else None)
+        return reports_in(gauges, start_s, self.clock.seconds if clock_s else None, self._load_token_s)
 
 
 def kvengine_part(page: bytes) -> bytes:
@@ -111,7 +114,9 @@ _GAUGE = re.compile(
 )
 
 
-def reports_in(gauges: Gauges, start_s: float | None, ahead_s: float | None) -> dict[Tier, TierReport]:
+def reports_in(
+    gauges: Gauges, start_s: float | None, ahead_s: float | None, load_token_s: float | None = None
+) -> dict[Tier, TierReport]:
     """By tier; the engine's clock is ``ahead_s`` of ours, and unknown where that is None.
 
     Nothing was used before the engine's start, so its horizon is never before that: what an earlier engine at the same
@@ -133,6 +138,7 @@ def reports_in(gauges: Gauges, start_s: float | None, ahead_s: float | None) -> 
             _least(after.get(tier)),
             None if stores_decoded is None else bool(stores_decoded),
             _least(block.get(tier)) or None,
+            load_token_s if tier is Tier.CPU else None,
         )
     return reports
 

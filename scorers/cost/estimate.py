@@ -3,8 +3,8 @@
     fixed + decode + max(queue, load) + prefill
 
 A request that is placed delays others, and choices that mind their own time alone make all of them slower: so a price
-has the others' delay in it as well. While a prompt is computed the running requests get no tokens; the memory that it
-takes is what others wait for.
+has the others' delay in it as well. While a prompt is computed the running requests get no tokens; what is computed
+takes the place of something that is cached; and the memory that it takes is what others wait for.
 
 What is loaded is a prefix: first what the CPU tier holds beyond the GPU, then what storage holds beyond that. All of
 it goes over the lane from host memory to the GPU; what comes from storage takes that tier's lane as well, at the same
@@ -51,7 +51,8 @@ class Crowd(NamedTuple):
     """Whom a request meets at an endpoint, and delays."""
 
     held_up: float = 0.0
-    """Requests that get no token while a prompt is computed: each loses that time."""
+    """What a second of prefill costs others: running requests get no token meanwhile, and what is computed displaces
+    what is cached."""
     memory_token_s: float = 0.0
     """What a token of GPU memory costs those who wait for some; 0 where there is plenty."""
     in_use: float = 0.0

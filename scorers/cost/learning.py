@@ -11,6 +11,8 @@ from __future__ import annotations
 from math import isfinite, log
 from typing import NamedTuple
 
+from msgspec import structs
+
 from scorers.cost.constants import LEAST, MOST, Constants, Lane
 from scorers.cost.quantile import Median
 from scorers.cost.regression import BoundedRegression
@@ -96,6 +98,14 @@ class Learner:
         self._cpu = _lane(start.cpu, LEAST.cpu, MOST.cpu)
         self._storage = _lane(start.storage, LEAST.storage, MOST.storage)
         self._stay = Median(start.stay_s)
+
+    def load_begins_with(self, token_s: float) -> None:
+        """Engines say what their loads from CPU memory took: until one was observed, that is where learning starts."""
+        if self._cpu.observations or not LEAST.cpu.token_s <= token_s <= MOST.cpu.token_s:
+            return
+        lane = Lane(self.constants.cpu.fixed_s, token_s)
+        self._cpu = _lane(lane, LEAST.cpu, MOST.cpu)
+        self.constants = structs.replace(self.constants, cpu=lane)
 
     def observe(self, sample: Sample) -> tuple[float, bool] | None:
         """Learn. Returns the seconds taken over those expected of the kind, and whether most of it was loading; None

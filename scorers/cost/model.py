@@ -49,7 +49,9 @@ class CostModel:
         learns: bool = True,
         kind_label: str = "",
         others_weight: float = 1.0,
+        hears: bool = True,
     ) -> None:
+        """``hears``: whether what engines say of their loads wins over ``start``."""
         self.start = start or Constants()
         self.learns = learns
         self.now = 0.0
@@ -59,6 +61,7 @@ class CostModel:
         self.version = 0
         """Of the constants in use; it counts up."""
         self._learned = 0
+        self._hears = learns and hears
         self._kind_label = kind_label
         self._others_weight = others_weight
         self._kinds: dict[str, Kind] = {}
@@ -123,6 +126,8 @@ class CostModel:
         """The same, up to date with ``candidate``."""
         place = self.place(candidate)
         if place.candidate is not candidate or place.version != self.version:
+            if self._hears and candidate.tiers and not place.kind.has_heard and place.kind.hear(candidate):
+                self.version += 1
             place.follow(candidate, self.version, self._mean_prefill_s, self._others_weight)
         return place
 

@@ -132,16 +132,13 @@ class Pricing:
                     taken = tokens - alike.gpu_tokens * place.crowd.in_use
                     prices.append(place.plain_s + load_s + own_s * place.weight + taken * place.memory_token_s)
                     continue
-            taken: float = tokens
+            taken = float(tokens)
             if gpu:
                 gpu = min(gpu, tokens - 1)
                 taken -= gpu * place.crowd.in_use
             if tokens > place.room_tokens and place.room is not None:
                 wait_s = max(wait_s, place.room.wait_s(taken))
-            if gpu or constants is not common:
-                own = constants.prefill_s(tokens, gpu)
-            else:
-                own = cold_s
+            own = constants.prefill_s(tokens, gpu) if gpu or constants is not common else cold_s
             prices.append(place.plain_s + wait_s + own * place.weight + taken * place.memory_token_s)
         return prices
 

@@ -34,7 +34,7 @@ def sentence(address: str, prompt_tokens: int, priced: Estimate) -> str:
     overlap = ""
     if priced.queue_s >= 0.0005 and priced.load_s >= 0.0005:
         overlap = "; queue and load at the same time"
-    others = f"; delays others by {seconds_of(priced.others_s)}" if priced.others_s >= 0.0005 else ""
+    others = f"; costs others {seconds_of(priced.others_s)}" if priced.others_s >= 0.0005 else ""
     return f"{address}: {held}; {seconds_of(priced.total_s)}: {' + '.join(parts)}{overlap}{others}"
 
 

@@ -54,6 +54,25 @@ def test_kvengines_gauges_with_the_horizon_on_our_clock() -> None:
     }
 
 
+def loads(tokens: float, seconds: float) -> bytes:
+    return (
+        f'kvengine:loaded_tokens_total{{engine="0",model_name="m"}} {tokens}\n'
+        f'kvengine:job_seconds_sum{{direction="store",engine="0"}} 99.0\n'
+        f'kvengine:job_seconds_sum{{direction="load",engine="0"}} {seconds}\n'
+    ).encode()
+
+
+def test_what_a_load_takes_is_that_of_all_loads_since_the_start() -> None:
+    reports = read(kvengine() + loads(1e6, 2.9876))
+    assert reports[Tier.CPU].load_token_s == 3.0e-6
+    assert reports[Tier.GPU].load_token_s is None
+
+
+@pytest.mark.parametrize("said", [b"", loads(100, 0.1), loads(1e6, 0), loads(1e6, float("inf")), loads(1e400, 1)])
+def test_too_few_loads_or_impossible_ones_say_nothing(said: bytes) -> None:
+    assert read(kvengine() + said)[Tier.CPU].load_token_s is None
+
+
 def test_nothing_that_was_used_before_the_engines_start_is_there() -> None:
     reader = TierReader()
     before = reader.read(kvengine(start_s=1000), 500.0)

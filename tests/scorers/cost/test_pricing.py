@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scorers.base import CachedPrefix, Candidate, Held, Mode, Observation, Prediction, Request, Slot, Tier, TierReport
 from scorers.cost.constants import Constants, Lane
 from scorers.cost.model import OPEN, CostModel
+from scorers.cost.place import DISPLACED, HELD_UP
 from scorers.cost.pricing import Pricing
 
 KNOWN = Constants(fixed_s=0.0, token_s=1e-4, pair_s=0.0, decode_s=0.0, cpu=Lane(0.0, 1e-5), stay_s=10.0)
@@ -121,19 +122,33 @@ def test_a_prompt_that_does_not_fit_into_memory_waits_for_requests_to_end() -> N
 
 def test_memory_that_is_scarce_is_left_to_those_who_need_less_of_it() -> None:
     model = CostModel(KNOWN)
-    fleet = {"block_tokens": 16, "gpu_blocks": 625, "kv_usage": 0.5}
-    shares, empty = endpoint(0, **fleet, waiting=0), endpoint(1, **fleet)
-    request = asked(gpu={0: 900})
-    pricing = Pricing(model, request)
-    assert pricing.estimate(shares).others_s == 0.0, "nobody is there"
-    used = {**fleet, "running": 4}
-    shares, empty = endpoint(0, **used), endpoint(1, **used)
-    assert pricing.estimate(shares).others_s < 0.6 * pricing.estimate(empty).others_s
+    pricing = Pricing(model, asked(gpu={0: 900}, cpu={1: 900}))
+
+    def memory_s(slot: int, usage: float) -> float:
+        """What is paid for memory by a request that finds its prefix on the GPU (0) or in CPU memory (1)."""
+        one = endpoint(slot, running=4, block_tokens=16, gpu_blocks=6250, kv_usage=usage)
+        priced = pricing.estimate(one)
+        return priced.others_s - priced.prefill_s * (DISPLACED + 4 * HELD_UP)
+
+    assert memory_s(1, 0.9) == pytest.approx(6 * 0.9**4 * 10.0 * 1000 / 100_000)
+    assert memory_s(0, 0.9) == pytest.approx(memory_s(1, 0.9) * (1 - 0.9 * 0.9)), "running requests use most of it, too"
+    assert memory_s(1, 0.3) < 0.02 * memory_s(1, 0.9)
 
 
 def test_hits_count_in_the_engines_chunks() -> None:
     model, chunked = selfish(), endpoint(tiers={Tier.CPU: TierReport(block_tokens=256)})
     assert Pricing(model, asked(cpu={0: 900})).estimate(chunked).cpu_tokens == 768
+
+
+def test_what_an_engine_says_of_its_loads_is_where_learning_begins() -> None:
+    saying = endpoint(tiers={Tier.CPU: TierReport(load_token_s=4e-5)})
+    warm = asked(cpu={0: 999, 1: 999})
+    model = selfish()
+    assert price(model, endpoint(1), warm) == pytest.approx(0.01009)
+    assert price(model, saying, warm) == pytest.approx(999 * 4e-5 + 1e-4)
+    assert price(model, endpoint(1), warm) == price(model, saying, warm), "they are of a kind"
+    for deaf in (selfish(hears=False), selfish(learns=False)):
+        assert price(deaf, saying, warm) == pytest.approx(0.01009)
 
 
 def test_of_two_producers_that_speak_of_one_tier_the_larger_number_counts() -> None:
