@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -28,6 +31,7 @@ from epp.simulate.options import SimulateOptions
 from epp.simulate.stages import stages_of
 from epp.simulate.trial import Result, Trial, run
 
+INTERRUPTED = 130
 SHOWN_EVERY = 50
 """Requests between two updates of the progress."""
 ENGINES = {
@@ -49,6 +53,10 @@ def run_simulate(options: SimulateOptions) -> int:
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     began = time.monotonic()
     results = simulate(trials, options.jobs, console)
+    interrupted = len(results) < len(trials)
+    results = whole_rounds(trials, results)
+    if not results:
+        return INTERRUPTED
     plots = draw(results, output) if options.plots else []
     text = report.markdown(trials, results, plots)
     (output / "report.md").write_text(text)
@@ -56,7 +64,11 @@ def run_simulate(options: SimulateOptions) -> int:
     requests = sum(result.whole.requests for result in results)
     console.print(text, markup=False, soft_wrap=True)
     console.print(f"{requests:,} requests in {time.monotonic() - began:.1f} s; written to {output}", markup=False)
-    return 0
+    if interrupted:
+        console.print(
+            f"interrupted: {len(results)} of {len(trials)} runs, and no other, are in the report", markup=False
+        )
+    return INTERRUPTED if interrupted else 0
 
 
 def trials_of(options: SimulateOptions) -> list[Trial]:
@@ -90,7 +102,7 @@ def trials_of(options: SimulateOptions) -> list[Trial]:
 
 
 def simulate(trials: Sequence[Trial], jobs: int, console: Console) -> list[Result]:
-    """Run them all, ``jobs`` at a time, with progress; results in the order of ``trials``."""
+    """Run them, ``jobs`` at a time, with progress; results in the order of ``trials``, fewer after Ctrl-C."""
     totals = [requests_of(trial) for trial in trials]
     columns = (
         TextColumn("{task.description}"),
@@ -99,14 +111,25 @@ def simulate(trials: Sequence[Trial], jobs: int, console: Console) -> list[Resul
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    results = []
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    results: list[Result] = []
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+    ):
         task = progress.add_task("requests", total=sum(totals))
         for trial, total, result in zip(trials, totals, _run(trials, jobs, progress, task), strict=True):
             results.append(result)
             if not console.is_terminal:
                 console.print(f"{trial.name}: {total} requests in {result.wall_s:.1f} s", markup=False)
     return results
+
+
+def whole_rounds(trials: Sequence[Trial], results: Sequence[Result]) -> list[Result]:
+    """Those of ``results`` whose policies were all run on the same seed, so that they can be compared."""
+    wanted = Counter((trial.workload, trial.endpoints, trial.seed) for trial in trials)
+    done = Counter((result.workload, result.endpoints, result.seed) for result in results)
+    whole = {place for place in done if done[place] == wanted[place]}
+    return [result for result in results if (result.workload, result.endpoints, result.seed) in whole]
 
 
 def requests_of(trial: Trial) -> int:
@@ -121,10 +144,17 @@ def _run(trials: Sequence[Trial], jobs: int, progress: Progress, task: TaskID) -
             progress.update(task, description=trial.name)
             yield run(trial, _counting(progress, task))
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_leave_interrupts_to_the_parent)
+    try:
         for result in pool.map(run, trials):
             progress.advance(task, result.whole.requests)
             yield result
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _counting(progress: Progress, task: TaskID) -> Callable[[Record], None]:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -175,3 +180,24 @@ def test_the_help_names_every_policy_workload_and_engine() -> None:
     for name, known in (("policy", [p.name for p in POLICIES]), ("workload", list(PRESETS)), ("engine", list(KINDS))):
         missing = [each for each in known if each not in re.split(r"[ ,:()]+", texts[name])]
         assert not missing, f"--{name} does not name {missing}"
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_after_an_interrupt_the_report_has_what_can_be_compared(tmp_path: Path, workload: str, jobs: str) -> None:
+    out = tmp_path / "out"
+    words = ["--workload", workload, "--policy", "random,tiered", "--seeds", "900", "--plots=false", "--jobs", jobs]
+    command = [sys.executable, "-u", "-m", "epp.cli", "simulate", *words, "--output", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "seed3" in line:
+                os.killpg(process.pid, signal.SIGINT)
+                break
+        said = process.stdout.read()
+    assert process.returncode == 130
+    assert "of 1800 runs, and no other, are in the report" in said
+    results = json.loads((out / "results.json").read_text())
+    assert 4 <= len(results) < 1800
+    policies = Counter(result["policy"] for result in results)
+    assert policies["random"] == policies["tiered"]
+    assert "| tiered | " in (out / "report.md").read_text()
