@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, NewType
 
 from kvengine.errors import NoSpace
@@ -51,8 +51,8 @@ class ChunkIndex:
     O(1) per key. A call that raises has changed nothing. ``generation`` changes whenever a lookup could answer
     otherwise than before. Owned by one thread; not locked.
 
-    Recency is the time of the last unpin: callers unpin a prompt's last chunk first, so that what is evicted first is
-    what no other chunk builds upon.
+    Recency is the time of the last unpin or ``refresh``: callers name a prompt's last chunk first, so that what is
+    evicted first is what no other chunk builds upon.
     """
 
     def __init__(
@@ -139,6 +139,16 @@ class ChunkIndex:
                     self._release(key)
                 else:
                     self._policy.add(key)
+
+    def refresh(self, keys: Iterable[ChunkKey]) -> None:
+        """They were in use until now: let them age anew, in this order. Those that are pinned do when they are
+        unpinned; those that are not held do not matter."""
+        now = self._clock()
+        for key in keys:
+            held = self._held.get(key)
+            if held is not None and held.pins == 0:
+                held.used_s = now
+                self._policy.refresh(key)
 
     def insert(self, keys: Sequence[ChunkKey]) -> Placement:
         """Give each new key a slot to be written, evicting idle chunks as needed.

@@ -203,9 +203,10 @@ class Planner:
             known.considered = 0
             known.outdated = False
 
-    def ended(self, request_id: str) -> None:
-        """Forget the request. Its jobs go on."""
+    def ended(self, request_id: str, keys: Sequence[ChunkKey] = ()) -> None:
+        """Forget the request, which has used ``keys`` until now, wherever it had them from. Its jobs go on."""
         self._requests.pop(request_id, None)
+        self.index.refresh(reversed(keys))
 
     def finished(self, job_id: JobId, *, ok: bool) -> Ended | None:
         """One worker has finished a job; the result when it was the last one."""

@@ -99,7 +99,7 @@ class PrefixIndex:
         self, match: Match, slot: Slot, flow: str = "", now: float = 0.0, gates: Mapping[int, Gate] = NO_GATES
     ) -> Node | None:
         """Note that ``flow`` sends the matched prompt to ``slot`` ``now``: its blocks become the most recent there, in
-        every tier, but in those of ``gates``, all that are gated, only what is there and what the gate admits.
+        every tier, but in those of ``gates``, which are gated, only what is there and what the gate admits.
 
         Returns the last run of it, by which ``use_again`` knows it. A slot without capacity learns nothing. The prompt
         is matched anew where the index has changed since.
@@ -116,7 +116,7 @@ class PrefixIndex:
         if match.walked.inside is not None:
             path.append(self.split(match.walked.inside, match.walked.inside_blocks))
         if match.walked.depth < match.blocks:
-            self._add_new(path, match, recency)
+            self._add_new(path, match, recency, extends=not gates)
         last = path[-1]
         now = max(now, recency.newest_s)
         limits = {tier: admitted_to(path, recency.cuts[tier], gate) for tier, gate in gates.items()}
@@ -126,7 +126,7 @@ class PrefixIndex:
 
     def use_again(self, slot: Slot, last: Node, blocks: int, now: float) -> None:
         """Note that the ``blocks`` blocks that ended with ``last`` when they were recorded are used ``now``, as far as
-        ``slot`` holds them. A gated tier admits nothing by that."""
+        ``slot`` holds them, in every tier; in a gated one only what that holds."""
         recency = self._endpoints.get(slot)
         if recency is None:
             return
@@ -162,8 +162,8 @@ class PrefixIndex:
         return recency is not None and recency.is_older(tier, until_s)
 
     def gate(self, slot: Slot, tiers: Iterable[int]) -> None:
-        """Say which of ``slot``'s tiers, which has capacities, admit no more than ``record`` is told; what they hold is
-        left. A tier that is no longer gated is emptied first: it holds all that is newer than its last, or nothing."""
+        """Say which of ``slot``'s tiers, which has capacities, may hold less than others of what is newer: what is used
+        again does not enter them. What they hold is left; a tier that is no longer gated is emptied first."""
         recency = self._endpoints[slot]
         gated = sum([recency.cuts[tier].bit for tier in set(tiers)])
         opened = recency.gated & ~gated
@@ -288,13 +288,13 @@ class PrefixIndex:
             self._endpoints[slot].split(upper, node)
         return upper
 
-    def _add_new(self, path: list[Node], match: Match, recency: Recency) -> None:
+    def _add_new(self, path: list[Node], match: Match, recency: Recency, *, extends: bool) -> None:
         """Make the unknown rest of the prompt a run, or part of the last one if that is this endpoint's alone."""
         step = self._block_bytes
         begin, end = match.walked.depth * step, match.blocks * step
         new = digests(match.walked.state, memoryview(match.prompt.data), begin, end, step)
         last = path[-1] if path else self._root
-        if path and last.children is None and not recency.gated and not last.holders & ~recency.whole:
+        if path and last.children is None and extends and not last.holders & ~recency.whole:
             recency.forget(last)
             last.extend(new)
             return

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from math import inf, nextafter
 
-from scorers.base import CachedPrefix, Candidate, Mode, Request, Slot
+from scorers.base import CachedPrefix, Candidate, Mode, Request, Slot, Tier
 from scorers.flights import Flight, Flights
 from scorers.index import BLOCK_TOKENS, Match, PrefixIndex, Statistics
 from scorers.offers import Offers
@@ -65,6 +65,7 @@ class PrefixCache:
         if len(self._tiers) != len(producers):
             raise ValueError(f"two producers have one name: {', '.join(producer.name for producer in producers)}")
         self._limit_tokens = max(self._limits.values())
+        self._gpu_last = sorted(range(len(producers)), key=lambda tier: producers[tier].tier is Tier.GPU)
         self._unwarned = {producer for producer in producers if producer.asked_for}
         for producer in producers:
             producer.source = self
@@ -191,15 +192,17 @@ class PrefixCache:
             if each.store_after > 1
         }
         gates = self._gates.pop(slot, {})
-        if wanted.keys() != gates.keys():
-            self.index.gate(slot, wanted)
+        gated = [each.gated for each in terms]
+        if gated != [was is not None and was.gated for was in before]:
+            self.index.gate(slot, [tier for tier, each in enumerate(gated) if each])
         if wanted:
             self._gates[slot] = {tier: gates.get(tier) or Offers(*each) for tier, each in wanted.items()}
 
     def _follow(self, candidate: Candidate, terms: Sequence[Terms]) -> None:
         """Drop what was last used before the horizons. What is in flight is in use now."""
         slot = candidate.slot
-        for tier, each in enumerate(terms):
+        for tier in self._gpu_last:
+            each = terms[tier]
             report = candidate.tiers.get(self.producers[tier].tier)
             if each.mode is not Mode.HORIZON or report is None or report.horizon_s is None:
                 continue
@@ -207,8 +210,9 @@ class PrefixCache:
             if not self.index.is_older(slot, tier, horizon_s):
                 continue
             self._latest_s = max(self._latest_s, nextafter(horizon_s, inf))
-            for flight in self._flights.noted_by(slot, horizon_s, self._latest_s):
-                self._use_again(flight, self._latest_s)
+            if self.producers[tier].tier is Tier.GPU:  # copies in other tiers may go while their request runs
+                for flight in self._flights.noted_by(slot, horizon_s, self._latest_s):
+                    self._use_again(flight, self._latest_s)
             self.index.evict_unused(slot, tier, horizon_s)
 
     def _use_again(self, flight: Flight, now: float) -> None:

@@ -13,7 +13,8 @@ its last block first, and what is held of a prompt is contiguous from its start.
 Every run has the time of its last use, so the order is one of times, too: what was used no later than some moment is at
 the old end, and a tier whose engine tells how far its evictions have come loses just that.
 
-A tier may admit later than another: it is *gated*, and its cut is in an order in which it does not hold everything.
+A tier may admit later than another, or lose what another still uses: it is *gated*, and its cut is in an order in which
+it does not hold everything.
 """
 
 from __future__ import annotations

@@ -24,6 +24,8 @@ class Terms(NamedTuple):
     """A hit is a whole number of these."""
     store_after: int
     """A prompt enters when computed for the so-manieth time."""
+    gated: bool
+    """What enters is what is computed: a request's end admits nothing. So it is with copies of GPU memory."""
     doubted_tokens: int | None
     """The capacity that is configured and more than the engine says that it has; None where it can be right."""
 
@@ -54,6 +56,7 @@ def terms(candidate: Candidate, tier: Tier, typed_tokens: int | None, *, auto: b
         bound,
         report.block_tokens or 1,
         (report.store_after or 1) if follow else 1,
+        follow and tier is not Tier.GPU and report.store_after is not None,
         doubted,
     )
 

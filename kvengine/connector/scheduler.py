@@ -158,7 +158,7 @@ class Scheduler:
         """The request has ended; its jobs go on. What its response says of it, where that was asked for."""
         known = self._requests.pop(request.request_id, None)
         self._storing.pop(request.request_id, None)
-        self.planner.ended(request.request_id)
+        self.planner.ended(request.request_id, self._used(known))
         if known is None or not (request.kv_transfer_params or {}).get(REPORT):
             return None
         tiers = {"gpu": known.device_tokens, "cpu": known.loaded_tokens}
@@ -215,6 +215,13 @@ class Scheduler:
         arena = arena_gauges(self._readiness)
         now = {"gauges": gauges, "open_jobs": open_jobs, "arena": arena, "start_s": self._start_s}
         return Statistics(data=told | now)
+
+    def _used(self, known: Known | None) -> list[ChunkKey]:
+        """The chunks of its prompt that a request that ends has used: none before it was admitted."""
+        if known is None or not known.admitted or self.stopped:
+            return []
+        blocks = min(known.request.num_prompt_tokens // self._block_tokens, len(known.request.block_hashes))
+        return self._chunks(known, blocks // self._chunk_blocks)
 
     def _admitted(self, known: Known, external_tokens: int) -> None:
         known.admitted = True

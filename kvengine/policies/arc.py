@@ -58,6 +58,10 @@ class Arc(Policy[Key]):
         self._seen.add(key)
 
     @override
+    def refresh(self, key: Key) -> None:
+        (self._once if key in self._once else self._again).move_to_end(key)
+
+    @override
     def forget(self, key: Key) -> None:
         self._seen.discard(key)
 

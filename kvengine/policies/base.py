@@ -20,6 +20,13 @@ class Policy(ABC, Generic[Key]):
     def remove(self, key: Key) -> None:
         """``key`` is not idle any more: pinned again, or forgotten. Raises: KeyError when it was not."""
 
+    @abstractmethod
+    def refresh(self, key: Key) -> None:
+        """``key``, which is idle, was in use until now: as new as if it were added now, and no use more.
+
+        Raises: KeyError when it is not idle.
+        """
+
     def forget(self, key: Key) -> None:
         """``key``, which was removed, will not come back: its memory was given up. Does nothing by default."""
 

@@ -25,6 +25,10 @@ class Lru(Policy[Key]):
         del self._idle[key]
 
     @override
+    def refresh(self, key: Key) -> None:
+        self._idle.move_to_end(key)
+
+    @override
     def evict(self) -> Key:
         return self._idle.popitem(last=False)[0]
 

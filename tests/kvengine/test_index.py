@@ -218,3 +218,18 @@ def test_the_horizon_is_the_latest_last_use_of_what_is_gone() -> None:
     now[0] = 50  # a clock that was set back
     index.clear()
     assert index.horizon_s == 120
+
+
+def test_what_was_in_use_until_now_ages_anew_in_the_order_named() -> None:
+    now = [100.0]
+    index = ChunkIndex(3, clock=lambda: now[0])
+    for key in (A, B, C):
+        index.insert([key])
+        index.commit([key])
+        index.unpin([key])
+    index.pin([C])
+    now[0] = 200.0
+    index.refresh([B, A, C, D])
+    assert index.insert([D]).evicted == [B]
+    assert index.horizon_s == 200
+    index.check()

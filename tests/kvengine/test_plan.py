@@ -135,3 +135,17 @@ def test_when_all_slots_are_there_what_finds_none_is_counted_and_left(planner: P
     assert planner.store("a", KEYS[:6], range(12)) == []
     assert planner.considered("a") == 6
     assert planner.counts.no_slot == 6
+
+
+def test_a_prompt_is_in_use_until_its_request_ends_wherever_it_was_found(planner: Planner, clock: Clock) -> None:
+    """Most of a conversation's turns find their beginning on the device: its copy must not age meanwhile."""
+    planner = Planner(ChunkIndex(4, clock=clock), chunk_blocks=2, workers=1, shares_loads=True, clock=clock)
+    for request, keys in (("first", KEYS[:2]), ("other", KEYS[4:6])):
+        for job in planner.store(request, keys, range(100, 104)):
+            planner.finished(job.id, ok=True)
+    clock.now = 10.0
+    planner.ended("second", KEYS[:3])
+    assert planner.index.match(KEYS) == 2
+    planner.index.insert([KEYS[6], KEYS[7]])
+    assert planner.index.match(KEYS) == 2
+    assert planner.index.match(KEYS[4:]) == 0

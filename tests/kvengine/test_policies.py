@@ -38,6 +38,14 @@ def test_any_history(name: str) -> None:
             self.idle.remove(key)
 
         @precondition(lambda self: self.idle)
+        @rule(data=st.data())
+        def refresh(self, data: st.DataObject) -> None:
+            key = data.draw(st.sampled_from(sorted(self.idle)))
+            self.policy.refresh(key)
+            if name == "lru":
+                assert list(self.policy)[-1] == key
+
+        @precondition(lambda self: self.idle)
         @rule()
         def evict(self) -> None:
             first = next(iter(self.policy))
@@ -57,6 +65,8 @@ def test_any_history(name: str) -> None:
         def remove_a_stranger(self, key: int) -> None:
             with pytest.raises(KeyError):
                 self.policy.remove(key)
+            with pytest.raises(KeyError):
+                self.policy.refresh(key)
 
         @invariant()
         def the_idle_are_known(self) -> None:
@@ -99,3 +109,15 @@ def test_the_adaptive_policy_forgets_what_it_need_not_remember() -> None:
         if len(policy) > 10:
             policy.evict()
     assert sum(len(names) for names in (policy._left_once, policy._left_again, policy._seen)) <= 3 * 11
+
+
+def test_what_was_refreshed_was_not_used_again() -> None:
+    policy = Arc[int]()
+    for key in (1, 2):
+        policy.add(key)
+    policy.remove(2)
+    policy.add(2)
+    for key in (2, 1):
+        policy.refresh(key)
+    policy.add(3)
+    assert [policy.evict(), policy.evict(), policy.evict()] == [1, 3, 2], "2 was used twice, 1 once"

@@ -52,22 +52,25 @@ class LruTier:
 
 
 class LruEngine:
-    """Its CPU tier gets what a request used when that ends, and is used then, too."""
+    """Its CPU tier gets a prompt when that is computed, and has it in use, as far as it keeps it, until the end."""
 
     def __init__(self, gpu: int, cpu: int) -> None:
         self.gpu, self.cpu = LruTier(gpu), LruTier(cpu)
         self.running: dict[int, str] = {}
 
-    def begin(self, request: int, prompt: str) -> bool:
-        if not self.gpu.can_hold(blocks_of(prompt)):
+    def begin(self, request: int, prompt: str, now: float) -> bool:
+        blocks = blocks_of(prompt)
+        if not self.gpu.can_hold(blocks):
             return False
         self.running[request] = prompt
-        self.gpu.take(blocks_of(prompt))
+        self.gpu.take(blocks)
+        self.cpu.take(blocks)
+        self.cpu.give(blocks, now)
         return True
 
     def end(self, request: int, now: float) -> None:
         blocks = blocks_of(self.running.pop(request))
         self.gpu.give(blocks, now)
-        if self.cpu.can_hold(blocks):
-            self.cpu.take(blocks)
-            self.cpu.give(blocks, now)
+        kept = [block for block in blocks if block in self.cpu.used_s]
+        self.cpu.take(kept)
+        self.cpu.give(kept, now)

@@ -110,6 +110,18 @@ def test_a_prompt_is_in_use_until_its_request_ends() -> None:
     assert picker.held("abc") == 0
 
 
+def test_a_copy_in_another_tier_may_go_while_its_request_runs_and_does_not_come_back_by_its_end() -> None:
+    picker = Picker()
+    running = picker.begin("abc", 1.0)
+    picker.serve("ab", 2.0)
+    picker.hear(reporting(gpu=report(1.5), cpu=report(1.5)))
+    assert (picker.held("abc"), picker.held("abc", "cpu")) == (3, 2)
+    picker.end(running, 4.0)
+    assert (picker.held("abc"), picker.held("abc", "cpu")) == (3, 2)
+    picker.hear(reporting(gpu=report(1.5), cpu=report(3.0)))
+    assert (picker.held("abc"), picker.held("abc", "cpu")) == (3, 2), "used until 4.0"
+
+
 def test_what_was_sent_behind_a_prompt_is_not_used_by_that_prompts_end() -> None:
     picker = Picker()
     first = picker.begin("ab", 1.0)
@@ -279,7 +291,7 @@ class Both:
         self.now += 1.0
         ours = self.now + late * self.late_s
         if kind == "begin":
-            if self.engine.begin(len(self.sent) + int(self.now), prompt):
+            if self.engine.begin(len(self.sent) + int(self.now), prompt, self.now):
                 self.picks[len(self.sent) + int(self.now)] = self.picker.begin(prompt, ours)
                 self.sent.add(prompt)
         elif kind == "end" and self.picks:
