@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +24,7 @@ from tests.e2e.background import until
 from tests.epp.kvevents.fleet import BASE, data
 
 LOOPBACK = "127.0.0.1"
+ROOT = Path(__file__).parents[3]
 PORT, REPLAY = "tierwise/kv-events-port", "tierwise/kv-replay-port"
 
 
@@ -223,6 +227,41 @@ def test_the_follower_ends_with_the_picker() -> None:
     pid = asyncio.run(body())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+PICKER = """
+import asyncio
+from epp.kvevents.feed import open_feed
+from epp.pool import Pool
+from scorers.precise import PrecisePrefixProducer
+
+async def run() -> None:
+    producer = PrecisePrefixProducer()
+    feed = open_feed(producer.new_cache(), producer.parameters.kv_events_config, Pool())
+    feed.start()
+    while feed.pid is None:
+        await asyncio.sleep(0.01)
+    print(feed.pid, flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(run())
+"""
+
+
+def test_the_follower_ends_with_a_picker_that_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", PICKER], stdout=subprocess.PIPE, text=True, cwd=ROOT) as picker:
+        assert picker.stdout is not None
+        pid = int(picker.stdout.readline())
+        picker.kill()
+
+    def gone() -> bool:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+    asyncio.run(until(gone, "the follower is gone"))
 
 
 @pytest.mark.parametrize(
