@@ -6,14 +6,15 @@
 4. LMCache's environment, ``LMCACHE_<NAME>``, then the YAML file that ``LMCACHE_CONFIG_FILE`` names
 
 An unknown name is an error in ours and a warning in LMCache's, which has many more: those that ask for what does not
-exist here are named.
+exist here are named. What is refused is called what it is called where it is written.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import msgspec
 import yaml
 
 from kvengine.errors import SettingsError
-from kvengine.settings.values import SIZES, Settings
+from kvengine.settings.values import POLICY_NAMES, SIZES, Settings, allowed, check
 
 OURS, THEIRS = "KVENGINE_", "LMCACHE_"
 FILE = "CONFIG_FILE"
@@ -38,7 +39,14 @@ ALIASES = {
 UNFULL = "save_unfull_chunk"
 WITHOUT_MEANING = frozenset({"use_experimental", "config_file", "use_layerwise", "log_level"})
 """LMCache's names that ask for nothing that would be missed here."""
+SERVICE_LINK = re.compile(
+    r"(\w+_)?(SERVICE_HOST=.*|SERVICE_PORT(_\w+)?=\d+|PORT(_\d+_(TCP|UDP|SCTP))?=\w+://.*"
+    r"|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=.*)"
+)
+"""What Kubernetes adds to every container's environment for a Service whose name begins with ours; nobody's setting."""
 _FIELDS = Settings.__struct_fields__
+_Found = dict[str, tuple[Any, str]]
+"""By our name, the value, and what it is called where it is written."""
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 
@@ -46,25 +54,24 @@ def read_settings(
     extra: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> tuple[Settings, tuple[str, ...]]:
     """The settings, and warnings. Raises: SettingsError naming the key, its value, and what is allowed."""
-    values: dict[str, Any] = {}
+    values: _Found = {}
     warnings: list[str] = []
-    _add(values, _known(extra, "kv_connector_extra_config"))
-    _add(values, _known(_variables(environment, OURS), "the environment"))
+    _add(values, _known(extra, "kv_connector_extra_config: "))
+    _add(values, _known(_variables(environment, OURS), OURS))
     if file := environment.get(OURS + FILE):
-        _add(values, _known(_file(Path(file)), file))
-    theirs = _variables(environment, THEIRS)
-    _add(values, _aliased(theirs, THEIRS, warnings))
+        _add(values, _known(_file(Path(file)), f"{file}: "))
+    _add(values, _aliased(_variables(environment, THEIRS), THEIRS, warnings))
     if file := environment.get(THEIRS + FILE):
         _add(values, _aliased(_file(Path(file)), f"{file}: ", warnings))
     return _settings(values), tuple(warnings)
 
 
-def _add(values: dict[str, Any], found: Mapping[str, Any]) -> None:
+def _add(values: _Found, found: _Found) -> None:
     """Take over what nobody has said before. The sizes are one question."""
     sized = any(name in values for name in SIZES)
-    for name, value in found.items():
-        if not (name in SIZES and sized):
-            values.setdefault(name, value)
+    for name, (value, written) in found.items():
+        if value is not None and not (name in SIZES and sized):
+            values.setdefault(name, (value, written))
 
 
 def _variables(environment: Mapping[str, str], prefix: str) -> dict[str, Any]:
@@ -72,31 +79,43 @@ def _variables(environment: Mapping[str, str], prefix: str) -> dict[str, Any]:
         name.removeprefix(prefix).lower(): value
         for name, value in environment.items()
         if name.startswith(prefix) and name != prefix + FILE
+        if prefix != OURS or not SERVICE_LINK.fullmatch(f"{name.removeprefix(prefix)}={value}")
     }
 
 
-def _known(found: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _written(name: str, where: str) -> str:
+    return where + (name.upper() if where in (OURS, THEIRS) else name)
+
+
+def _known(found: Mapping[str, Any], where: str) -> _Found:
     for name in found:
         if name not in _FIELDS:
-            raise SettingsError(f"{where}: there is no setting {name!r}; {_nearest(name, _FIELDS)}")
-    return dict(found)
+            place, prefix = ("the environment: ", OURS) if where == OURS else (where, "")
+            raise SettingsError(f"{place}there is no setting {_written(name, prefix)!r}; {_nearest(name, prefix)}")
+    return {name: (value, _written(name, where)) for name, value in found.items()}
 
 
-def _aliased(found: Mapping[str, Any], where: str, warnings: list[str]) -> dict[str, Any]:
-    known: dict[str, Any] = {}
+def _aliased(found: Mapping[str, Any], where: str, warnings: list[str]) -> _Found:
+    known: _Found = {}
     for name, value in found.items():
-        shown = where + (name.upper() if where == THEIRS else name)
+        written = _written(name, where)
         if name in ALIASES:
-            known.setdefault(ALIASES[name], value)
+            ours = ALIASES[name]
+            if ours == "eviction_policy" and _says_something(value) and str(value).strip().lower() not in POLICY_NAMES:
+                warnings.append(
+                    f"{written}: there is no {value!r} here, only {', '.join(POLICY_NAMES)}; {POLICY_NAMES[0]} is used"
+                )
+                value = POLICY_NAMES[0]
+            known.setdefault(ours, (value, written))
             if name == "use_local_cpu":
-                warnings.append(f"{shown}: read as local_cpu, which is what LMCache calls it")
+                warnings.append(f"{written}: read as local_cpu, which is what LMCache calls it")
         elif name == UNFULL and _says_something(value):
             warnings.append(
-                f"{shown}: only full chunks are stored here; a chunk_size as small as the engine's block size leaves "
+                f"{written}: only full chunks are stored here; a chunk_size as small as the engine's block size leaves "
                 "less than a block of each prompt"
             )
         elif name not in WITHOUT_MEANING and _says_something(value):
-            warnings.append(f"{shown}: has no effect here; only {', '.join(ALIASES)} do")
+            warnings.append(f"{written}: has no effect here; only {', '.join(ALIASES)} do")
     return known
 
 
@@ -123,39 +142,38 @@ def _file(path: Path) -> dict[str, Any]:
     return data
 
 
-def _settings(values: Mapping[str, Any]) -> Settings:
-    read = {name: _value(name, value) for name, value in values.items() if value is not None}
+def _settings(values: _Found) -> Settings:
+    read = {name: _value(name, value, written) for name, (value, written) in values.items()}
     try:
         return msgspec.convert(read, Settings)
     except msgspec.ValidationError as error:
         raise SettingsError(str(error).replace("`", "").replace("$.", "")) from error
 
 
-def _value(name: str, value: Any) -> Any:
+def _value(name: str, value: Any, written: str) -> Any:
     """Text from the environment as what the setting takes. Raises: SettingsError."""
     kind = Settings.__annotations__[name]
+    text = str(value).strip()
     if kind == "bool":
-        text = str(value).strip().lower()
-        if text not in _TRUE + _FALSE:
-            raise SettingsError(f"{name}: {value!r} is neither true nor false")
-        return text in _TRUE
-    if "Literal" in kind:
-        choices = [part.strip(" '\"]") for part in kind.partition("[")[2].split(",")]
-        text = str(value).strip().lower()
-        if text not in choices:
-            raise SettingsError(f"{name}: {value!r} is none of {', '.join(choices)}")
-        return text
+        if text.lower() not in _TRUE + _FALSE:
+            raise SettingsError(f"{written}: {value!r} is neither true nor false")
+        return text.lower() in _TRUE
+    if name == "eviction_policy":
+        if text.lower() not in POLICY_NAMES:
+            raise SettingsError(f"{written}: {value!r} is none of {', '.join(POLICY_NAMES)}")
+        return text.lower()
     try:
-        number = float(str(value).strip())
+        number = int(text) if text.lstrip("+-").isdigit() else float(text)
     except ValueError:
-        raise SettingsError(f"{name}: {value!r} is not a number") from None
-    if "int" in kind:
-        if not number.is_integer():
-            raise SettingsError(f"{name}: {value!r} is not a whole number")
-        return int(str(value).strip()) if str(value).strip().lstrip("+-").isdigit() else int(number)
-    return number
+        raise SettingsError(f"{written}: {value!r} is not a number; write one {allowed(name)}") from None
+    check(name, written, number)
+    if "int" in kind and number != int(number):
+        raise SettingsError(f"{written}: {value!r} is not a whole number; write one {allowed(name)}")
+    return int(number) if "int" in kind else float(number)
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name.lower(), known, n=1)
-    return f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
+def _nearest(name: str, prefix: str) -> str:
+    close = difflib.get_close_matches(name.lower(), _FIELDS, n=1)
+    if close:
+        return f"did you mean {_written(close[0], prefix)}?"
+    return f"known: {', '.join(_written(field, prefix) for field in _FIELDS)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -11,6 +11,8 @@ from kvengine.errors import SettingsError
 GIB = 1 << 30
 DEFAULT_GIB = 5.0
 MAX_CHUNK_TOKENS = 1 << 20
+PolicyName = Literal["lru", "arc"]
+POLICY_NAMES: tuple[PolicyName, ...] = get_args(PolicyName)
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,7 +31,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Tokens that are moved together; a multiple of the engine's block size, or a part of it."""
     local_cpu: bool = True
     """False: host memory is a buffer on the way to other tiers only, and nothing is kept in it."""
-    eviction_policy: Literal["lru", "arc"] = "lru"
+    eviction_policy: PolicyName = "lru"
     store_after: int = 1
     """Store a chunk when it is computed for the so-manieth time; 1 stores at once."""
     store_decode: bool = False
@@ -42,11 +44,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         given = [name for name in SIZES if getattr(self, name) is not None]
         if len(given) > 1:
             raise SettingsError(f"{' and '.join(given)} both say how much host memory to use; give one of them")
-        check("max_local_cpu_size", self.max_local_cpu_size, 0, 1 << 20, "GiB per worker")
-        check("cpu_bytes_to_use", self.cpu_bytes_to_use, 0, 1 << 50, "bytes per instance")
-        check("num_cpu_blocks", self.num_cpu_blocks, 0, 1 << 40, "blocks")
-        check("chunk_size", self.chunk_size, 1, MAX_CHUNK_TOKENS, "tokens")
-        check("store_after", self.store_after, 1, 1 << 20, "times")
+        for name in RANGES:
+            check(name, name, getattr(self, name))
 
     def slots(self, *, block_bytes: int, chunk_blocks: int, workers: int) -> int:
         """How many chunks of ``chunk_blocks`` the asked size holds in each worker, of whose KV cache a block takes
@@ -75,7 +74,24 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 SIZES = ("max_local_cpu_size", "cpu_bytes_to_use", "num_cpu_blocks")
 
 
-def check(name: str, value: float | None, low: int, high: int, unit: str) -> None:
-    """Raises: SettingsError unless ``low`` <= ``value`` <= ``high``, or it is None."""
+RANGES = {
+    "max_local_cpu_size": (0, 1 << 20, "GiB per worker"),
+    "cpu_bytes_to_use": (0, 1 << 50, "bytes per instance"),
+    "num_cpu_blocks": (0, 1 << 40, "blocks"),
+    "chunk_size": (1, MAX_CHUNK_TOKENS, "tokens"),
+    "store_after": (1, 1 << 20, "times"),
+}
+"""The least and the most that a number may be, and its unit."""
+
+
+def allowed(name: str) -> str:
+    """The range of a number, in words."""
+    low, high, unit = RANGES[name]
+    return f"between {low:,} and {high:,} {unit}"
+
+
+def check(name: str, written: str, value: float | None) -> None:
+    """Raises: SettingsError unless ``value`` is in the range of ``name``, or None; it says how that was ``written``."""
+    low, high, _ = RANGES[name]
     if value is not None and not low <= value <= high:  # a NaN is neither
-        raise SettingsError(f"{name}: {value} must lie between {low:,} and {high:,} {unit}")
+        raise SettingsError(f"{written}: {value} must lie {allowed(name)}")

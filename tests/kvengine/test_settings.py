@@ -74,16 +74,22 @@ def test_what_lmcache_has_and_this_does_not_is_named_and_costs_nothing() -> None
     ("extra", "environment", "says"),
     [
         ({"chunk_sise": 1}, {}, "there is no setting 'chunk_sise'; did you mean chunk_size"),
-        ({}, {"KVENGINE_CHUNKS": "1"}, "there is no setting 'chunks'"),
+        ({}, {"KVENGINE_CHUNKS": "1"}, "there is no setting 'KVENGINE_CHUNKS'; did you mean KVENGINE_CHUNK_SIZE?"),
+        ({}, {"KVENGINE_SIZE_GB": "1"}, "there is no setting 'KVENGINE_SIZE_GB'; known: KVENGINE_MAX_LOCAL_CPU_SIZE,"),
         ({"chunk_size": 0}, {}, "chunk_size: 0 must lie between 1 and 1,048,576 tokens"),
-        ({"max_local_cpu_size": -1}, {}, "max_local_cpu_size: -1.0 must lie between"),
+        ({"max_local_cpu_size": -1}, {}, "max_local_cpu_size: -1 must lie between 0 and 1,048,576 GiB"),
+        ({"chunk_size": "inf"}, {}, "chunk_size: inf must lie between 1 and 1,048,576 tokens"),
+        ({"chunk_size": 10**400}, {}, "0 must lie between 1 and 1,048,576 tokens"),
         ({"max_local_cpu_size": "nan"}, {}, "max_local_cpu_size: nan must lie between"),
-        ({"max_local_cpu_size": "5GB"}, {}, "max_local_cpu_size: '5GB' is not a number"),
-        ({"num_cpu_blocks": 1.5}, {}, "num_cpu_blocks: 1.5 is not a whole number"),
+        ({"max_local_cpu_size": "5GB"}, {}, "'5GB' is not a number; write one between 0 and 1,048,576 GiB per worker"),
+        ({"num_cpu_blocks": 1.5}, {}, "num_cpu_blocks: 1.5 is not a whole number; write one between"),
         ({"local_cpu": "maybe"}, {}, "local_cpu: 'maybe' is neither true nor false"),
         ({"eviction_policy": "fifo"}, {}, "eviction_policy: 'fifo' is none of lru, arc"),
         ({}, {"KVENGINE_CONFIG_FILE": "/nowhere.yaml"}, "/nowhere.yaml: cannot be read"),
-        ({}, {"LMCACHE_CHUNK_SIZE": "many"}, "chunk_size: 'many' is not a number"),
+        ({}, {"KVENGINE_STORE_AFTER": "0"}, "KVENGINE_STORE_AFTER: 0 must lie between 1 and 1,048,576 times"),
+        ({}, {"KVENGINE_MAX_LOCAL_CPU_SIZE": ""}, "KVENGINE_MAX_LOCAL_CPU_SIZE: '' is not a number; write one between"),
+        ({}, {"LMCACHE_CHUNK_SIZE": "many"}, "LMCACHE_CHUNK_SIZE: 'many' is not a number"),
+        ({}, {"LMCACHE_SAVE_DECODE_CACHE": "often"}, "LMCACHE_SAVE_DECODE_CACHE: 'often' is neither true nor false"),
     ],
 )
 def test_wrong_values_are_refused_with_key_value_and_range(
@@ -92,6 +98,46 @@ def test_wrong_values_are_refused_with_key_value_and_range(
     with pytest.raises(SettingsError) as refused:
         read_settings(extra, environment)
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize("whose", ["KVENGINE", "LMCACHE"])
+def test_a_wrong_value_in_a_file_is_refused_with_the_files_name(tmp_path: Path, whose: str) -> None:
+    file = tmp_path / "offload.yaml"
+    file.write_text("max_local_cpu_size: -5\n")
+    with pytest.raises(SettingsError) as refused:
+        read_settings({}, {f"{whose}_CONFIG_FILE": str(file)})
+    assert str(refused.value).startswith(f"{file}: max_local_cpu_size: -5 must lie between")
+
+
+def test_a_policy_that_only_lmcache_has_is_named_and_lru_is_used() -> None:
+    settings, warnings = read_settings({}, {"LMCACHE_CACHE_POLICY": "LFU"})
+    assert settings == Settings()
+    assert warnings == ("LMCACHE_CACHE_POLICY: there is no 'LFU' here, only lru, arc; lru is used",)
+    assert read_settings({}, {"LMCACHE_CACHE_POLICY": "ARC"}) == (Settings(eviction_policy="arc"), ())
+
+
+def test_null_says_nothing_and_the_next_place_is_asked() -> None:
+    extra = {"chunk_size": None, "cpu_bytes_to_use": None}
+    environment = {"KVENGINE_CHUNK_SIZE": "64", "KVENGINE_MAX_LOCAL_CPU_SIZE": "2"}
+    assert read_settings(extra, environment)[0] == Settings(chunk_size=64, max_local_cpu_size=2.0)
+
+
+def test_what_kubernetes_says_of_a_service_of_our_name_is_no_setting() -> None:
+    for prefix in ("KVENGINE_", "KVENGINE_SMALL_"):
+        links = {
+            "SERVICE_HOST": "10.0.0.3",
+            "SERVICE_PORT": "8000",
+            "SERVICE_PORT_HTTP": "8000",
+            "PORT": "tcp://10.0.0.3:8000",
+            "PORT_8000_TCP": "tcp://10.0.0.3:8000",
+            "PORT_8000_TCP_PROTO": "tcp",
+            "PORT_8000_TCP_PORT": "8000",
+            "PORT_8000_TCP_ADDR": "10.0.0.3",
+        }
+        environment = {prefix + name: value for name, value in links.items()}
+        assert read_settings({}, environment) == (Settings(), ()), prefix
+    with pytest.raises(SettingsError, match="there is no setting 'KVENGINE_PORT'"):
+        read_settings({}, {"KVENGINE_PORT": "8000"})
 
 
 @pytest.mark.parametrize("text", ["a: [", "- 1", "1: 2", "\x00"])
