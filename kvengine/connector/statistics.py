@@ -27,7 +27,7 @@ TIER_GAUGES = {
     "pinned_tokens": "Tokens that are in use and cannot be evicted now.",
     "pinned_bytes": "Bytes of those.",
     "block_tokens": "Tokens that are kept or dropped together.",
-    "store_after": "A prompt's tokens enter the tier when computed for the so-manieth time; 0: nothing enters.",
+    "store_after": "A prompt's tokens enter the tier when computed so many times; 0: nothing enters.",
     "stores_decoded": "1 when generated tokens enter the tier, too.",
     "eviction_horizon_timestamp_seconds": "Unix time at which the most recently used of all evicted blocks had last "
     "been used; never decreases, 0 before the first eviction. What entered and was used later is still there.",

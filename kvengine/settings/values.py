@@ -33,7 +33,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """False: host memory is a buffer on the way to other tiers only, and nothing is kept in it."""
     eviction_policy: PolicyName = "lru"
     store_after: int = 1
-    """Store a chunk when it is computed for the so-manieth time; 1 stores at once."""
+    """Store a chunk when it has been computed so many times; 1 stores at once."""
     store_decode: bool = False
     """Store what was generated, too, not prompts alone."""
     verify: bool = False
