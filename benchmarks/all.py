@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 NAMES = (
-    "cpu_per_request", "decision", "prefix_time", "prefix_memory", "idle_scrape", "body_shapes", "waiting", "kv_events",
+    "cpu_per_request", "decision", "priced_decision", "prefix_time", "prefix_memory", "idle_scrape", "body_shapes",
+    "waiting", "kv_events",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 

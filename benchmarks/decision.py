@@ -80,8 +80,8 @@ class Collections:
 class Picker:
     """A picker without its transport."""
 
-    def __init__(self, endpoints: int) -> None:
-        plan = plan_from(None, CONFIG, picks=2)
+    def __init__(self, endpoints: int, config: str = CONFIG) -> None:
+        plan = plan_from(None, config, picks=2)
         self.parser = Given()
         self.pool = Pool()
         ledger = Ledger(self.pool)

@@ -168,7 +168,7 @@ class Fleet:
         timed = self._requests % TIMED_EVERY == 1
         began = time.thread_time() if timed else 0.0
         try:
-            decision = self.core.director.place(arrival)
+            decision = self.core.director.place(arrival, seen=self.settings.response_seen)
         except EppError as error:
             return Record(ask, self.now, -1, 0, 0, ended_at=self.now, refused=f"the picker: {error}")
         finally:
@@ -216,14 +216,10 @@ class Fleet:
 
     def _finished(self, record: Record, event: Finished) -> Record:
         record.ended_at = event.at
-        outcome = Outcome(
-            Cause.COMPLETED,
-            status=200,
-            duration_s=event.at - record.arrived_at,
-            ttft_s=record.first_at - record.arrived_at,
-            streaming=True,
-            usage=self._usage(record, event.job),
-        )
+        outcome = Outcome(Cause.COMPLETED, status=200, duration_s=event.at - record.arrived_at)
+        if self.settings.response_seen:
+            outcome.ttft_s, outcome.streaming = record.first_at - record.arrived_at, True
+            outcome.usage = self._usage(record, event.job)
         self.core.director.ended(record.pick_id, outcome)
         return record
 

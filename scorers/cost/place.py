@@ -54,8 +54,8 @@ class Place:
     """One endpoint, and what was computed of the candidate that it is now. Owner: one model."""
 
     __slots__ = (
-        "address", "candidate", "chunk_tokens", "computing", "constants", "crowd", "kind", "loading", "memory_token_s",
-        "most_s", "plain_s", "queues", "room", "room_tokens", "strangers_s", "version", "weight",
+        "address", "candidate", "chunk_tokens", "computing", "constants", "crowd", "in_use", "kind", "loading",
+        "memory_token_s", "most_s", "plain_s", "queues", "room", "room_tokens", "strangers_s", "version", "weight",
     )  # fmt: skip
 
     def __init__(self, address: str, kind: Kind) -> None:
@@ -78,8 +78,8 @@ class Place:
         self.chunk_tokens = 1
         """In which pieces CPU memory is loaded; 1 where the engine does not say."""
         self.crowd = ALONE
-        self.memory_token_s = 0.0
-        """As the crowd has it."""
+        self.memory_token_s = self.in_use = 0.0
+        """As the crowd has them."""
         self.weight = 1.0
         """What a second of prefill costs, those of the crowd included."""
         self.room: Room | None = None
@@ -106,7 +106,7 @@ class Place:
             they_wait = MEMORY_WEIGHT * float(in_use**MEMORY_POWER)
             memory_token_s = others_weight * they_wait * constants.stay_s * self.room.token
         self.crowd = Crowd(others_weight * (DISPLACED + HELD_UP * candidate.running), memory_token_s, in_use)
-        self.memory_token_s, self.weight = memory_token_s, 1.0 + self.crowd.held_up
+        self.memory_token_s, self.in_use, self.weight = memory_token_s, in_use, 1.0 + self.crowd.held_up
 
 
 def own(constants: Constants, computing: float, loading: float) -> Constants:

@@ -68,7 +68,7 @@ class Pricing:
         if place.room is not None and self.prompt_tokens > place.room_tokens:
             # Blocks of a prefix that a running request uses, too, are in use already; of those that the GPU holds,
             # as many as of all its blocks.
-            shared = self.tiers[0].get(candidate.slot, 0) * place.crowd.in_use
+            shared = self.tiers[0].get(candidate.slot, 0) * place.in_use
             memory_s = place.room.wait_s(self.prompt_tokens - shared)
         ahead = Ahead(
             max(prefill_s, memory_s),
@@ -103,7 +103,7 @@ class Pricing:
         below, anywhere = in_cpu or in_storage, on_gpu or in_cpu or in_storage
         now, version, places = model.now, model.version, model.places_of(candidates)
         common = model.current(candidates[0]).constants
-        cold_s = common.prefill_s(tokens, 0)
+        prefill_s = {0: common.prefill_s(tokens, 0)}  # by what the GPU holds
         loads: dict[tuple[int, Holding, int], Estimate] = {}  # by the identity of constants, which outlive this call
         prices = []
         for candidate in candidates:
@@ -118,7 +118,7 @@ class Pricing:
             gpu, load_s = 0, 0.0
             if anywhere:
                 gpu = on_gpu.get(slot, 0)
-                if below and (in_cpu.get(slot, 0) > gpu or in_storage.get(slot, 0) > gpu):
+                if below and ((in_cpu and in_cpu.get(slot, 0) > gpu) or (in_storage and in_storage.get(slot, 0) > gpu)):
                     queues = place.queues
                     if wait_s or queues.lane_until > now or queues.storage_until > now or tokens > place.room_tokens:
                         priced = self._estimate(place, candidate, self.waits(candidate).ahead)
@@ -129,16 +129,20 @@ class Pricing:
                     if alike is None:
                         alike = loads[key] = estimate(constants, tokens, key[1], chunk_tokens=key[2])
                     load_s, own_s = alike.load_s, alike.prefill_s
-                    taken = tokens - alike.gpu_tokens * place.crowd.in_use
+                    taken = tokens - alike.gpu_tokens * place.in_use
                     prices.append(place.plain_s + load_s + own_s * place.weight + taken * place.memory_token_s)
                     continue
             taken = float(tokens)
             if gpu:
-                gpu = min(gpu, tokens - 1)
-                taken -= gpu * place.crowd.in_use
+                if gpu >= tokens:
+                    gpu = tokens - 1
+                taken -= gpu * place.in_use
             if tokens > place.room_tokens and place.room is not None:
                 wait_s = max(wait_s, place.room.wait_s(taken))
-            own = constants.prefill_s(tokens, gpu) if gpu or constants is not common else cold_s
+            if constants is not common:
+                own = constants.prefill_s(tokens, gpu)
+            elif (own := prefill_s.get(gpu, -1.0)) < 0.0:
+                own = prefill_s[gpu] = constants.prefill_s(tokens, gpu)
             prices.append(place.plain_s + wait_s + own * place.weight + taken * place.memory_token_s)
         return prices
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from epp.config.build import build
+from epp.config.kinds import known_kinds
 from epp.config.load import load_text
 from epp.core import Core
 from epp.decision import Decision, RequestHead
@@ -18,6 +20,8 @@ from epp.exchange import Exchange, ExchangeSettings
 from epp.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
 from epp.pool import Endpoint
 from epp.settings import Settings
+from scorers.base import Candidate, Detail, Request
+from scorers.queue import QueueScorer
 
 CONFIG = """
 apiVersion: llm-d.ai/v1alpha1
@@ -32,6 +36,16 @@ plugins:
 BODY = json.dumps({"model": "m", "prompt": "sphinx of black quartz " * 100}).encode()
 
 
+class Speechless(QueueScorer):
+    """A scorer that cannot say why."""
+
+    type_name = "speechless"
+
+    @override
+    def details(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Detail]:
+        raise ValueError("no words")
+
+
 def later() -> Callable[[], float]:
     """A clock by which what was asked before is long computed."""
     times = count(1.0, 10.0)
@@ -40,7 +54,8 @@ def later() -> Callable[[], float]:
 
 def core(endpoints: int = 3, *, tells: bool = True, config: str = CONFIG) -> Core:
     clock = later()
-    made = Core(build(load_text(config)), Settings(exchange=ExchangeSettings(tell_decisions=tells)), clock)
+    plan = build(load_text(config), kinds={**known_kinds(), "speechless": Speechless})
+    made = Core(plan, Settings(exchange=ExchangeSettings(tell_decisions=tells)), clock)
     made.pool.replace([Endpoint(f"10.0.{i >> 8}.{i & 255}:8000") for i in range(endpoints)])
     return made
 
@@ -105,11 +120,10 @@ def test_it_is_one_line_of_ascii_without_the_prompt() -> None:
 
 
 def test_a_plugin_that_fails_to_explain_is_skipped_and_counted() -> None:
-    made = core()
-    producer = made.plan.profile.producers[-1]
-    producer.details = lambda request, candidates: 1 / 0  # type: ignore[assignment,method-assign,return-value]
-    assert "why" not in told(decided(made, x_tierwise_decision="1"))["candidates"][0]
-    assert made.plan.profile.failures == {producer.name: 1}
+    made = core(config=CONFIG.replace("type: queue-scorer", "type: speechless"))
+    row = told(decided(made, x_tierwise_decision="1"))["candidates"][0]
+    assert row["why"], "others go on explaining"
+    assert made.plan.profile.failures == {"speechless": 1}
 
 
 def test_a_proxy_that_keeps_responses_is_asked_for_their_headers() -> None:
