@@ -15,6 +15,7 @@ import queue
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from kvengine.errors import NoMemory
@@ -85,6 +86,16 @@ class Arena:
         """How many, from the first on, may be used."""
         return self._mapping.ready_bytes // self.slot_bytes
 
+    @property
+    def attainable_slots(self) -> int:
+        """As many as will ever be ready: all, until memory could not be had."""
+        return self.ready_slots if self._mapping.closing.is_set() else self.slots
+
+    def end_before(self, end: Callable[[], None]) -> None:
+        """Call ``end``, after which nothing reads or writes the memory any more, before it is given back; however that
+        comes, so that no copy outlives what it copies to. It must not know the arena."""
+        self._mapping.users.append(end)
+
     def start(self) -> None:
         """Begin to make slots ready, from the first on."""
         for thread in self._threads:
@@ -130,6 +141,7 @@ class _Mapping:
         """Nobody needs what is not ready yet."""
         self.begun = threading.Event()
         self.ended = threading.Event()
+        self.users: list[Callable[[], None]] = []
         self._pinning = pinning
         self._near = near
         self._untouched: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -229,9 +241,16 @@ class _Mapping:
 
 def _give_back(mapping: _Mapping, threads: list[threading.Thread]) -> None:
     mapping.stop()
-    if threading.current_thread() in threads:  # the garbage collector may run in any thread, also in one of these
-        threading.Thread(target=_give_back, args=(mapping, threads), name="kvengine-give-back").start()
+    if threading.current_thread().daemon:  # the garbage collector may run in any thread, also in one that is waited for
+        args = (mapping, threads)
+        threading.Thread(target=_give_back, args=args, name="kvengine-give-back", daemon=False).start()
         return
+    for end in mapping.users:
+        try:
+            end()
+        except Exception:
+            log.exception("whether anybody still uses host memory is not known")
+    mapping.users.clear()
     for thread in threads:
         if thread.is_alive():
             thread.join()

@@ -196,6 +196,10 @@ class Planner:
         for known in self._requests.values():
             known.outdated = True
 
+    def begun(self, request_id: str) -> None:
+        """The request has its first blocks: from now on, a ``clear`` is about what it computes."""
+        self._requests.setdefault(request_id, _Known()).outdated = False
+
     def restarted(self, request_id: str) -> None:
         """The request was preempted, and is computed from its start again."""
         known = self._requests.get(request_id)

@@ -58,6 +58,11 @@ class Reports(KVConnectorWorkerMetadata):
     readiness: Readiness = NOT_YET
     """Until all memory is ready, and once more."""
 
+    def ended(self) -> list[tuple[JobId, bool]]:
+        """Each job as often as workers are done with it, and whether all went well."""
+        counts = ((self.finished, True), (self.failed, False))
+        return [(job, ok) for jobs, ok in counts for job, workers in jobs.items() for _ in range(workers)]
+
     def aggregate(self, other: KVConnectorWorkerMetadata) -> Reports:
         """Both workers' together."""
         assert isinstance(other, Reports)  # noqa: S101 - vLLM hands over what we made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from kvengine.admission import Admission
@@ -149,10 +150,9 @@ class Scheduler:
             self.planner.growing = self.index.slots < self._capacity_slots
             self._readiness = self._readiness.or_slower(reports.readiness)
         self._tally.reported(reports)
-        for counts, ok in ((reports.finished, True), (reports.failed, False)):
-            for job, count in counts.items():
-                for _ in range(count):
-                    self._finished(job, ok=ok)
+        with ExitStack() as every:  # an error in one, raised at the end, costs no other its blocks of the device
+            for job, ok in reversed(reports.ended()):
+                every.callback(self._finished, job, ok=ok)
 
     def ended(self, request: Request) -> dict[str, Any] | None:
         """The request has ended; its jobs go on. What its response says of it, where that was asked for."""
@@ -225,6 +225,7 @@ class Scheduler:
 
     def _admitted(self, known: Known, external_tokens: int) -> None:
         known.admitted = True
+        self.planner.begun(known.request.request_id)
         request, device = known.request, known.device_tokens
         self._tally.add("lookup_hit_tokens", external_tokens)
         self._tally.add("lookup_miss_tokens", request.num_tokens - device - external_tokens)
@@ -275,10 +276,8 @@ class Scheduler:
         if ended.job.direction is Direction.STORE:
             if self._events is not None:
                 self._events.stored(ended.keys, frozenset(ended.kept))
-        elif not ended.ok:
-            known = self._requests.get(ended.job.request_id)
-            if known is not None:
-                known.loaded_tokens = 0
+        elif not ended.ok and (known := self._requests.get(ended.job.request_id)) is not None:
+            known.loaded_tokens = 0
         self._forget_gone()
 
     def _give_back(self, job: JobId) -> None:
@@ -286,8 +285,7 @@ class Scheduler:
         self._manager.block_pool.free_blocks(reversed(self._borrowed.pop(job, [])))
 
     def _forget_gone(self) -> None:
-        gone = self.planner.gone()
-        if gone and self._events is not None:
+        if (gone := self.planner.gone()) and self._events is not None:
             self._events.gone(gone)
 
     def _borrow(self, job: Job, blocks: list[KVCacheBlock]) -> None:

@@ -67,6 +67,7 @@ class Worker:
             self._copier = self.make_copier(driver, self._arena)
             if self._verify:
                 self._copier = CheckedCopier(self._copier, self._arena.address, self._arena.slot_bytes)
+            self._arena.end_before(self._copier.close)
             if self._speaks:
                 log.info("%s", said(shape, self._arena.slots))
         except Unsupported:
@@ -117,7 +118,7 @@ class Worker:
         """What to tell the scheduler."""
         reports, self._reports = self._reports, Reports()
         if self._arena is not None:
-            reports.ready_slots, reports.capacity_slots = self._arena.ready_slots, self._arena.slots
+            reports.ready_slots, reports.capacity_slots = self._arena.ready_slots, self._arena.attainable_slots
             if not self._all_ready:
                 seen = self._arena.statistics()
                 self._all_ready = seen.all_ready_s is not None

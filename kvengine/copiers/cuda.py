@@ -118,7 +118,7 @@ class CudaCopier(Copier):
     def poll(self) -> list[Done]:
         done = []
         for direction, lane in self._lanes.items():
-            while lane.running and self._reached(lane.running[0]):
+            while lane.running and self._reached(lane, lane.running[0]):
                 job = lane.running.popleft()
                 if self._dead:  # what was asked first may have shown it
                     self.fail(job, direction)
@@ -176,13 +176,14 @@ class CudaCopier(Copier):
         if first:
             log.error("%s answers no more, and nothing more is kept in host memory: %s", self._driver.name, error)
 
-    def _reached(self, job: _Job) -> bool:
+    def _reached(self, lane: _Lane, job: _Job) -> bool:
         if self._dead or self._drained:
             return True
         try:
             return all(self._driver.reached(event) for event in job.ends)
         except DeviceError as error:
-            self.die(error)
+            log.warning("%s was asked whether a copy has ended, and refused: %s", self._driver.name, error)
+            lane.settle()  # no job is said to have failed, and its blocks are no one else's, while it still copies
             return True
 
 
@@ -208,15 +209,19 @@ class _Lane:
         if self._staging is None:
             self._staging = Staging(self._driver, self._direction, self._copies, self._kernels, self._ring)
 
-    def drained(self) -> None:
-        """Wait for the streams. The copier dies when the device does not answer."""
+    def settle(self) -> bool:
+        """Wait for the streams; any thread may. False when the device does not answer, and the copier dies."""
         try:
             self._driver.synchronize(self._copies)
             self._driver.synchronize(self._kernels)
-        except DeviceError as error:
+        except Exception as error:  # in the lane's thread, whatever it is would end the lane and leave its jobs waiting
             self._copier.die(error)
-            return
-        if self._staging is not None:
+            return False
+        return True
+
+    def drained(self) -> None:
+        """Wait for the streams, when nothing else is begun on them. The copier dies when the device does not answer."""
+        if self.settle() and self._staging is not None:
             self._staging.clear()
 
     def close(self) -> None:

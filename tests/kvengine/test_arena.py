@@ -44,7 +44,7 @@ class Pinned:
 
 def test_an_arena_becomes_ready_piece_by_piece_and_is_zero() -> None:
     arena = Arena(300, MIB)
-    assert arena.ready_slots == 0
+    assert (arena.ready_slots, arena.attainable_slots) == (0, 300)
     assert arena.statistics().first_ready_s is None
     arena.start()
     assert arena.wait_for_first(PATIENCE_S) >= PIECE_BYTES
@@ -81,7 +81,7 @@ def test_memory_that_cannot_be_pinned_leaves_what_could() -> None:
     arena = Arena(300, MIB, pinned)
     arena.start()
     assert arena.wait(PATIENCE_S)
-    assert arena.ready_slots == 128
+    assert (arena.ready_slots, arena.attainable_slots) == (128, 128)
     assert arena.statistics().all_ready_s is None
     arena.close()
     assert pinned.now == {}
@@ -253,3 +253,40 @@ def test_cpus_that_are_none_do_not_keep_an_arena_from_becoming_ready(caplog: pyt
     assert arena.ready_slots == 8
     assert "touched from any CPU" in caplog.text
     arena.close()
+
+
+COPIES = """
+import sys
+import numpy as np
+from kvengine.arena import Arena
+from kvengine.copiers import CheckedCopier, Direction, HostCopier
+from kvengine.copiers.base import JobId
+from kvengine.layout import Fragments
+
+MIB, jobs, pieces = 1 << 20, 40, 64
+arena = Arena(pieces, MIB)
+arena.start()
+arena.wait()
+copier = HostCopier() if sys.argv[1] == "plain" else CheckedCopier(HostCopier(), arena.address, MIB)
+arena.end_before(copier.close)
+device = np.zeros(pieces * MIB, dtype=np.uint8)
+at = np.arange(pieces, dtype=np.int64) * MIB
+for job in range(jobs):
+    copier.submit(
+        JobId(job), Direction.STORE, Fragments(device.ctypes.data + at, arena.address + at, np.full(pieces, MIB))
+    )
+if sys.argv[2] == "collected":
+    del arena
+    print(len(copier.poll()))
+else:
+    print(jobs)
+"""
+
+
+@pytest.mark.parametrize("end", ["collected", "interpreter"])
+@pytest.mark.parametrize("copier", ["plain", "checked"])
+def test_memory_is_not_given_back_while_copies_run(copier: str, end: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", COPIES, copier, end], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (0, "40\n"), ran.stderr

@@ -104,6 +104,30 @@ def test_a_device_that_answers_no_more_fails_every_job_once(
     release()
 
 
+@pytest.mark.parametrize("direction", list(Direction))
+def test_a_refused_question_says_nothing_of_a_copy_before_it_has_ended(place: MemorySite, direction: Direction) -> None:
+    device, host = place.device(1 << 16), place.host(1 << 16)
+    place.launch(device, np.arange(6400, dtype=np.uint8))()
+    place.settled()
+    memory(host, 6400)[:] = 7
+    asked = 0
+
+    def refuse(call: str) -> bool:
+        nonlocal asked
+        asked += call == "reached"
+        return call == "reached" and asked == 1
+
+    place.memory.refuse = refuse
+    place.copier.submit(JobId(1), direction, pieces(device, host, 64, 100))
+    (only,) = done(place.cuda, 1)
+    assert only.ok
+    there = place.read(device, 6400).reshape(100, 64)[::-1]
+    assert (there == memory(host, 6400).reshape(100, 64)).all()
+    assert not place.cuda.dead
+    place.copier.submit(JobId(2), direction, pieces(device, host, 64, 100))
+    assert done(place.cuda, 1)[0].ok
+
+
 def test_jobs_after_the_end_fail(place: MemorySite) -> None:
     place.copier.close()
     place.copier.submit(JobId(1), Direction.LOAD, pieces(0, 0, 1, 1))

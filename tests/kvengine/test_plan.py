@@ -149,3 +149,18 @@ def test_a_prompt_is_in_use_until_its_request_ends_wherever_it_was_found(planner
     planner.index.insert([KEYS[6], KEYS[7]])
     assert planner.index.match(KEYS) == 2
     assert planner.index.match(KEYS[4:]) == 0
+
+
+def test_a_reset_reaches_what_a_request_has_computed_that_nobody_looked_up_or_stored_yet(planner: Planner) -> None:
+    planner.begun("a")  # its first step computes less than a chunk, and an instance that only stores looks nothing up
+    planner.clear()
+    assert planner.store("a", KEYS[:2], range(4)) == []
+
+
+def test_a_reset_while_a_request_waits_for_its_first_blocks_does_not_keep_it_from_being_stored(
+    planner: Planner,
+) -> None:
+    assert planner.match("a", KEYS, 0) == 0
+    planner.clear()
+    planner.begun("a")
+    assert len(planner.store("a", KEYS[:2], range(4))) == 1

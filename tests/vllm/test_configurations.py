@@ -33,10 +33,13 @@ from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
+from kvengine.connector import KVEngineConnector
 from kvengine.connector.geometry import geometry, salt
 from kvengine.connector.messages import Orders, Reports
 from kvengine.connector.worker import page_of
+from kvengine.copiers.base import JobId
 from kvengine.errors import Unsupported
+from kvengine.index import ChunkKey
 from kvengine.settings import Settings
 
 BLOCKS, LAYERS = 64, 3
@@ -80,18 +83,36 @@ class Steps:
         self._hasher = get_request_block_hasher(BLOCK_TOKENS, sha256)
         self._reports = Reports(ready_slots=32, capacity_slots=32)
         self.loads = self.stores = 0
+        self.unreported: list[JobId] = []
+        self._silent = False
         self.answer("first", [1] * 5)  # the workers say how much memory they have
 
     def answer(self, name: str, prompt: list[int]) -> None:
         """From the first step to the last."""
-        self._scheduler.add_request(
-            Request(name, prompt, SamplingParams(max_tokens=1), None, block_hasher=self._hasher)
-        )  # fmt: skip
+        self._add(name, prompt)
         while self._scheduler.has_requests():
             self._step()
 
     def forget_device(self) -> None:
         assert self._scheduler.reset_prefix_cache()
+
+    @property
+    def connector(self) -> KVEngineConnector:
+        found = self._scheduler.connector
+        assert isinstance(found, KVEngineConnector)
+        return found
+
+    def order(self, name: str, prompt: list[int]) -> None:
+        """To the end, while the workers say nothing of their jobs: those are in ``unreported``."""
+        self._silent = True
+        self._add(name, prompt)
+        while self._scheduler.get_num_unfinished_requests():
+            self._step()
+
+    def _add(self, name: str, prompt: list[int]) -> None:
+        self._scheduler.add_request(
+            Request(name, prompt, SamplingParams(max_tokens=1), None, block_hasher=self._hasher)
+        )  # fmt: skip
 
     def _step(self) -> None:
         output = self._scheduler.schedule()
@@ -108,8 +129,11 @@ class Steps:
             kv_connector_output=told,
         )  # fmt: skip
         self._scheduler.update_from_output(output, ran)
-        ended = {job.id: 1 for job in (*orders.loads, *orders.stores)}
-        self._reports = Reports(finished=ended, ready_slots=32, capacity_slots=32)
+        ended = [job.id for job in (*orders.loads, *orders.stores)]
+        if self._silent:
+            self.unreported += ended
+            ended = []
+        self._reports = Reports(finished=dict.fromkeys(ended, 1), ready_slots=32, capacity_slots=32)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +155,21 @@ def test_who_stores_and_who_loads(model: Path, role: str, offload: dict[str, Any
         steps.answer(f"after {name}", [1] * 5)
         steps.forget_device()
     assert (steps.stores, steps.loads) == (stores, loads)
+
+
+def test_an_error_over_one_job_costs_no_other_its_blocks_of_the_device(model: Path) -> None:
+    steps = Steps(config(model))
+    connector = steps.connector
+    for name, prompt in zip(("a", "b"), prompts(2, 600), strict=True):
+        steps.order(name, prompt)
+    stores = steps.unreported
+    assert len(stores) == 2
+    connector._of_scheduler.planner._jobs[stores[0]].keys = [ChunkKey(b"a chunk that nobody holds")]
+    reports = Reports(finished=dict.fromkeys(stores, 1), ready_slots=32, capacity_slots=32)
+    connector.update_connector_output(KVConnectorOutput(kv_connector_worker_meta=reports))
+    assert connector._of_scheduler.stopped
+    assert not connector.has_pending_push_work(), "or the engine would step for ever"
+    steps.forget_device()
 
 
 @pytest.mark.parametrize(
