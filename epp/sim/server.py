@@ -53,6 +53,8 @@ class Endpoint:
             [
                 web.post("/v1/completions", self.completions),
                 web.post("/v1/chat/completions", self.chat),
+                web.post("/v1/completions/render", self.render_completions),
+                web.post("/v1/chat/completions/render", self.render_chat),
                 web.get("/v1/models", self.models),
                 web.get("/health", self.health),
                 web.get("/metrics", self.metrics),
@@ -75,6 +77,17 @@ class Endpoint:
         """``POST /v1/chat/completions``."""
         body = openai.read(await request.read(), openai.Chat, self.preset.model)
         return await self._serve(request, openai.ask_chat(body), "chatcmpl-")
+
+    async def render_completions(self, request: web.Request) -> web.Response:
+        """``POST /v1/completions/render``: the token ids of each prompt, as its KV events have them."""
+        body = openai.read(await request.read(), openai.Completion, self.preset.model)
+        rendered = [{"token_ids": tokens.ids(prompt)} for prompt in openai.completion_prompts(body.prompt)]
+        return json_response(msgspec.json.encode(rendered))
+
+    async def render_chat(self, request: web.Request) -> web.Response:
+        """``POST /v1/chat/completions/render``: the same of a chat."""
+        ask = openai.ask_chat(openai.read(await request.read(), openai.Chat, self.preset.model))
+        return json_response(msgspec.json.encode({"token_ids": tokens.ids(ask.prompts[0])}))
 
     async def models(self, _request: web.Request) -> web.Response:
         """``GET /v1/models``: the one that is served."""

@@ -37,6 +37,11 @@ def from_ids(ids: Sequence[int]) -> bytes:
     return array("I", ids).tobytes()
 
 
+def ids(data: bytes) -> list[int]:
+    """The token ids of ``data``, as many as ``count`` says; the last is filled up with zero bytes."""
+    return list(array("I", data.ljust(count(data) * TOKEN_BYTES, b"\0")))
+
+
 def block_keys(identity: bytes, data: bytes, block_tokens: int) -> tuple[bytes, ...]:
     """The name of each full block of ``data``; equal only for equal ``identity`` and equal bytes up to its end."""
     size = block_tokens * TOKEN_BYTES

@@ -35,6 +35,7 @@ MAX_ANSWER_BYTES = 16 << 20
 LARGE_ANSWER_BYTES = 32 << 10
 """From here on an answer is read in a thread. Source: 0.2 ms of the event loop."""
 CONNECTIONS = 64
+NOT_THERE = "; is the model's name right? Servers without that path may have the other: see vllm.api"
 
 
 class Rendered(msgspec.Struct):
@@ -191,7 +192,8 @@ class RemoteSource:
             async with self._session.post(url, data=body, allow_redirects=False) as response:
                 if response.status != 200:
                     why = Untold.REFUSED if response.status in (400, 413, 422) else Untold.FAILED
-                    raise Failed(why, f"{url} answers with status {response.status}")
+                    hint = NOT_THERE if response.status == 404 else ""
+                    raise Failed(why, f"{url} answers with status {response.status}{hint}")
                 parts, size = [], 0
                 async for part in response.content.iter_any():
                     size += len(part)

@@ -271,6 +271,22 @@ def test_a_busy_engine_says_so_in_its_metrics() -> None:
     play(scenario, speed=0.01)
 
 
+def test_a_rendered_text_has_as_many_tokens_as_its_usage_says_and_is_found_again_by_its_ids() -> None:
+    async def scenario(server: Served) -> None:
+        text = "Once upon a time, " * 40 + "!"
+        status, rendered = await server.post("/v1/completions/render", {"model": "m", "prompt": text})
+        assert status == 200
+        ids = rendered[0]["token_ids"]
+        assert (await server.complete(prompt=text))["usage"]["prompt_tokens"] == len(ids) == 181
+        assert (await server.complete(prompt=ids))["usage"]["prompt_tokens_details"]["cached_tokens"] == 180
+        chat = {"model": "m", "messages": [{"role": "user", "content": text}], "max_tokens": 1}
+        _, rendered = await server.post("/v1/chat/completions/render", chat)
+        _, answer = await server.post("/v1/chat/completions", chat)
+        assert answer["usage"]["prompt_tokens"] == len(rendered["token_ids"])
+
+    play(scenario)
+
+
 def test_models_and_health() -> None:
     async def scenario(server: Served) -> None:
         async with server.client as client:
