@@ -227,7 +227,13 @@ def _cpu(options: SizeOptions, said: Said, ranks: int) -> tuple[int | None, str]
     if said.cpu_bytes is not None:
         return said.cpu_bytes, "the endpoint"
     if options.ram_bytes is not None:
-        return max(0, int((options.ram_bytes - (1 + ranks) * ENGINE_RAM_BYTES) * RAM_SHARE)), "--ram"
+        own_bytes = (1 + ranks) * ENGINE_RAM_BYTES
+        if options.ram_bytes <= own_bytes:
+            raise ConfigError(
+                f"--ram={options.ram_bytes}: these bytes leave nothing for KV, since the engine's own processes take "
+                f"some {own_bytes / GIB:.0f} GiB; write more, with its unit (--ram 256GiB), or leave it out"
+            )
+        return int((options.ram_bytes - own_bytes) * RAM_SHARE), "--ram"
     return None, ""
 
 

@@ -91,6 +91,7 @@ def test_published_figures_are_printed_in_both_forms(capsys: pytest.CaptureFixtu
     ("words", "sentence"),
     [
         ((), "nothing says what to size: give --model and --gpu"),
+        (("--model=qwen3-32b", "--gpu=h100", "--ram=256"), "write more, with its unit (--ram 256GiB)"),
         (("--seeds", "--gpu=h100"), "--gpu changes nothing about them"),
         (("--max-local-cpu-size=5", "--cpu-bytes-to-use=5GiB"), "give one of them"),
         ((*FLEET, "--num-groups=5"), "the workload lacks --system-prompt-len"),
