@@ -14,13 +14,16 @@ from scorers.cost.standing import Queues, Room, room
 
 HELD_UP = 0.5
 """What of a second without tokens a running request is charged for: it delays no first token, and yet an end."""
+BEHIND = 1.0
+"""How many will come to wait behind a request for each that waits before it: a queue lasts, and each second of prefill
+is waited for by all of them. Source: ``tierwise simulate``, ladder-16k, where endpoints are overloaded."""
 DISPLACED = 1.0
 """What is computed anew displaces as much in caches that are full, and that will be computed again: as if it were
 computed so many times more."""
 MEMORY_WEIGHT, MEMORY_POWER = 6.0, 4
 """How many requests wait for the memory of an endpoint where all is in use, and how fast that falls with what is not.
-Source of all four: chosen on simulated fleets of 8 and 4 endpoints (``tierwise simulate``, high-cache and storage-30k):
-mean time to first token, without that of low-cache or the end of requests becoming worse."""
+Source of all but the first: chosen on simulated fleets of 8 endpoints (high-cache and storage-30k): mean time to first
+token, without that of low-cache or the end of requests becoming worse."""
 
 
 class Kind:
@@ -105,7 +108,9 @@ class Place:
         if self.room is not None:
             they_wait = MEMORY_WEIGHT * float(in_use**MEMORY_POWER)
             memory_token_s = others_weight * they_wait * constants.stay_s * self.room.token
-        self.crowd = Crowd(others_weight * (DISPLACED + HELD_UP * candidate.running), memory_token_s, in_use)
+        self.crowd = Crowd(
+            others_weight * (DISPLACED + HELD_UP * candidate.running + BEHIND * waiting), memory_token_s, in_use
+        )
         self.memory_token_s, self.in_use, self.weight = memory_token_s, in_use, 1.0 + self.crowd.held_up
 
 

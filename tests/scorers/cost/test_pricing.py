@@ -151,6 +151,13 @@ def test_what_an_engine_says_of_its_loads_is_where_learning_begins() -> None:
         assert price(deaf, saying, warm) == pytest.approx(0.01009)
 
 
+def test_prefill_costs_those_who_run_wait_and_have_cached_something() -> None:
+    model = CostModel(KNOWN)
+    for running, waiting, times in ((0, 0, 1), (4, 0, 3), (4, 6, 9)):
+        one = endpoint(running=running, waiting=waiting, in_flight=running + waiting)
+        assert Pricing(model, asked()).estimate(one).others_s == pytest.approx(0.1 * times)
+
+
 def test_of_two_producers_that_speak_of_one_tier_the_larger_number_counts() -> None:
     request = asked()
     request.cached = {
