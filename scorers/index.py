@@ -20,7 +20,7 @@ from scorers.flow_share import FlowRecency
 from scorers.held_along import held_along
 from scorers.holders import slots_of
 from scorers.identity import PrefixHasher, digests
-from scorers.integrity import violations
+from scorers.integrity import check
 from scorers.path import NO_GATES, Gate, admitted_to, depth_in, use
 from scorers.recency import Recency, kept_of
 from scorers.tree import Node, Walk, walk
@@ -119,8 +119,12 @@ class PrefixIndex:
             self._add_new(path, match, recency, extends=not gates)
         last = path[-1]
         now = max(now, recency.newest_s)
-        limits = {tier: admitted_to(path, recency.cuts[tier], gate) for tier, gate in gates.items()}
-        use(path, recency, now, limits, self.split)
+        if gates:
+            limits = {tier: admitted_to(path, recency.cuts[tier], gate) for tier, gate in gates.items()}
+            use(path, recency, now, limits, self.split)
+        else:
+            for node in reversed(path):
+                recency.use(node, now)
         recency.trim()
         return last
 
@@ -146,7 +150,8 @@ class PrefixIndex:
             path[0] = self.split(path[0], path[0].blocks - (depth - left))
         path.reverse()
         now = max(now, recency.newest_s)
-        limits = {tier: depth_in(path, cut) for tier, cut in enumerate(recency.cuts) if cut.bit & recency.gated}
+        lacking = recency.gated & ~path[-1].full  # who holds the end holds all
+        limits = {tier: depth_in(path, cut) for tier, cut in enumerate(recency.cuts) if cut.bit & lacking}
         use(path, recency, now, limits, self.split)
         recency.trim()
 
@@ -256,12 +261,7 @@ class PrefixIndex:
 
     def check_integrity(self) -> None:
         """Raises: AssertionError naming the invariants that do not hold."""
-        faults = list(violations(self._root, self._endpoints.values()))
-        for recency in self._endpoints.values():
-            if isinstance(recency, FlowRecency):
-                faults += recency.faults()
-        if faults:
-            raise AssertionError("; ".join(faults))
+        check(self._root, self._endpoints.values())
 
     def _bound_flows(self, recency: Recency) -> None:
         if isinstance(recency, FlowRecency):

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from scorers.flow_share import FlowRecency
 from scorers.identity import DIGEST_BYTES
 from scorers.recency import Cut, Recency
 from scorers.tree import Node
+
+
+def check(root: Node, endpoints: Iterable[Recency]) -> None:
+    """Raises: AssertionError naming the invariants that do not hold."""
+    endpoints = list(endpoints)
+    faults = list(violations(root, endpoints))
+    for recency in endpoints:
+        if isinstance(recency, FlowRecency):
+            faults += recency.faults()
+    if faults:
+        raise AssertionError("; ".join(faults))
 
 
 def violations(root: Node, endpoints: Iterable[Recency]) -> Iterator[str]:

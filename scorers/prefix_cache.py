@@ -40,6 +40,7 @@ class PrefixCache:
         self._flights = Flights()
         self._latest_s = -inf  # of all times heard of
         self._gates: dict[Slot, dict[int, Gate]] = {}
+        self._unsized: set[Slot] = set()  # with a tier of unknown capacity, of which nobody was warned yet
         self._standings = Standings(len(producers), block_tokens)
         self._serve(producers)
 
@@ -96,9 +97,10 @@ class PrefixCache:
         slot, now = candidate.slot, request.picked_s
         if slot not in self.index:
             self.endpoint_added(candidate)
-        if self._unwarned:
+        if slot in self._unsized:
             self._warn_of_unknown(slot)
-        self._latest_s = max(self._latest_s, now)
+        if now > self._latest_s:
+            self._latest_s = now
         gates = self._gates.get(slot, NO_GATES)
         runs = []
         for match in matches:
@@ -125,6 +127,7 @@ class PrefixCache:
         self.index.remove_endpoint(slot)
         self._flights.forget(slot)
         self._gates.pop(slot, None)
+        self._unsized.discard(slot)
         self._standings.remove(slot)
 
     def engine_reported(self, candidate: Candidate) -> None:
@@ -179,6 +182,9 @@ class PrefixCache:
 
     def _change(self, candidate: Candidate, terms: tuple[Terms, ...]) -> None:
         slot = candidate.slot
+        self._unsized.discard(slot)
+        if any(each.capacity_tokens is None for each in terms):
+            self._unsized.add(slot)
         before = self._standings.of(slot) or (None,) * len(terms)
         self._standings.set(slot, terms)
         for tier, (was, each) in enumerate(zip(before, terms, strict=True)):
@@ -220,6 +226,7 @@ class PrefixCache:
             self.index.use_again(flight.slot, last, blocks, now)
 
     def _warn_of_unknown(self, slot: Slot) -> None:
+        self._unsized.discard(slot)
         for producer, terms in zip(self.producers, self._standings.of(slot) or (), strict=True):
             if terms.capacity_tokens is None and producer in self._unwarned:
                 self._unwarned.discard(producer)

@@ -124,13 +124,13 @@ class Recency:
         newest = self._end.older
         entry.newer, entry.older, entry.used_s = self._end, newest, now
         newest.newer = self._end.older = entry
+        held = self.whole & ~but if but else self.whole
         for cut in self.cuts:
-            if cut.bit & but:
-                continue
-            cut.used += node.blocks
-            if cut.last is self._end:
-                cut.last, cut.kept = entry, node.blocks
-        node.full |= self.whole & ~but
+            if cut.bit & held:
+                cut.used += node.blocks
+                if cut.last is self._end:
+                    cut.last, cut.kept = entry, node.blocks
+        node.full |= held
         if node.partial:
             node.partial &= ~self.whole
 
