@@ -68,6 +68,7 @@ class ChunkIndex:
         self._free: deque[Slot] = deque()
         self._held: dict[ChunkKey, _Held] = {}
         self._pinned = 0
+        self._idle_since: dict[float, int] = {}  # how many idle chunks were last used when
         self.grow(slots)
 
     @property
@@ -84,6 +85,11 @@ class ChunkIndex:
     def pinned(self) -> int:
         """Chunks that cannot be evicted now."""
         return self._pinned
+
+    @property
+    def at_horizon(self) -> int:
+        """Chunks that were last used at the horizon and are still there."""
+        return self._idle_since.get(self.horizon_s, 0)
 
     def room(self, chunks: int) -> bool:
         """Whether ``insert`` of so many would find slots."""
@@ -117,6 +123,7 @@ class ChunkIndex:
             if held.pins == 0:
                 self._policy.remove(key)
                 self._pinned += 1
+                self._count_idle(held.used_s, -1)
             held.pins += 1
         return [held.slot for held in found]
 
@@ -134,6 +141,7 @@ class ChunkIndex:
             if held.pins == 0:
                 self._pinned -= 1
                 held.used_s = now
+                self._count_idle(now, 1)
                 if held.forgotten:
                     self._policy.forget(key)
                     self._release(key)
@@ -147,6 +155,8 @@ class ChunkIndex:
         for key in keys:
             held = self._held.get(key)
             if held is not None and held.pins == 0:
+                self._count_idle(held.used_s, -1)
+                self._count_idle(now, 1)
                 held.used_s = now
                 self._policy.refresh(key)
 
@@ -212,8 +222,16 @@ class ChunkIndex:
 
     def _release(self, key: ChunkKey) -> None:
         gone = self._held.pop(key)
+        self._count_idle(gone.used_s, -1)
         self.horizon_s = max(self.horizon_s, gone.used_s)
         self._free.append(gone.slot)
+
+    def _count_idle(self, used_s: float, change: int) -> None:
+        count = self._idle_since.get(used_s, 0) + change
+        if count:
+            self._idle_since[used_s] = count
+        else:
+            del self._idle_since[used_s]
 
     def __iter__(self) -> Iterator[ChunkKey]:
         """Everything held."""
@@ -227,4 +245,8 @@ class ChunkIndex:
         idle = {key for key, held in self._held.items() if held.pins == 0}
         assert idle == set(self._policy), "idle chunks and the policy's differ"  # noqa: S101
         assert self._pinned == len(self._held) - len(idle), "pinned chunks are miscounted"  # noqa: S101
+        since: dict[float, int] = {}
+        for key in idle:
+            since[self._held[key].used_s] = since.get(self._held[key].used_s, 0) + 1
+        assert since == self._idle_since, "idle chunks are counted wrongly by their last use"  # noqa: S101
         assert all(held.ready for key, held in self._held.items() if key in idle), "an idle chunk is not ready"  # noqa: S101

@@ -61,6 +61,8 @@ class TierReport(msgspec.Struct, frozen=True):
     """Kept or dropped together: a hit is a whole number of these."""
     load_token_s: float | None = None
     """What its loads to the GPU took for each token, on average: where those who learn it may begin."""
+    horizon_tokens: int | None = None
+    """Of what was last used at the horizon, what is still there: its beginning. Decoded tokens go first."""
 
 
 class LoraState(msgspec.Struct, frozen=True):

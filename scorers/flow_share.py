@@ -156,9 +156,12 @@ class FlowRecency(Recency):
     def evict_unused(self, tier: int, until_s: float) -> None:
         """As in Recency."""
         super().evict_unused(tier, until_s)
-        last = self.cuts[tier].last
-        if last is not self._end:
-            self._recharge(last)
+        self._recharge_last(tier)
+
+    def evict(self, tier: int, blocks: int) -> None:
+        """As in Recency."""
+        super().evict(tier, blocks)
+        self._recharge_last(tier)
 
     def split(self, upper: Node, lower: Node) -> None:
         """As in Recency; both parts belong to the flow that the whole belonged to."""
@@ -222,6 +225,11 @@ class FlowRecency(Recency):
             self._recharge(entry)
         else:
             self._remove_charge(entry.node)
+
+    def _recharge_last(self, tier: int) -> None:
+        last = self.cuts[tier].last
+        if last is not self._end:
+            self._recharge(last)
 
     def _recharge(self, entry: Entry) -> None:
         charge, blocks = self._charges[entry.node], self.held_of(entry.node)

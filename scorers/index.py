@@ -161,6 +161,18 @@ class PrefixIndex:
             self.generation += 1
             self._endpoints[slot].evict_unused(tier, until_s)
 
+    def shorten(self, slot: Slot, tier: int, until_s: float, tokens: int) -> None:
+        """Of what ``slot`` used first of all that it holds in ``tier``, hold no more than ``tokens``, if that was at
+        ``until_s`` or before: its ends go."""
+        recency = self._endpoints.get(slot)
+        if recency is None:
+            return
+        used_s, blocks = recency.oldest(tier)
+        excess = blocks - tokens // self.block_tokens
+        if used_s <= until_s and excess > 0:
+            self.generation += 1
+            recency.evict(tier, excess)
+
     def is_older(self, slot: Slot, tier: int, until_s: float) -> bool:
         """Whether ``slot`` holds anything in ``tier`` that was last used at ``until_s`` or before."""
         recency = self._endpoints.get(slot)

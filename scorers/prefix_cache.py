@@ -17,6 +17,9 @@ from scorers.terms import Terms
 
 log = logging.getLogger(__name__)
 
+HEARD_S = 0.1
+"""How much later than an engine a request may end here. A guess: a proxy's way, or the flush of its log."""
+
 
 class PrefixCache:
     """What the endpoints hold, as far as it follows from what was sent to them, and from what their engines tell.
@@ -212,14 +215,18 @@ class PrefixCache:
             report = candidate.tiers.get(self.producers[tier].tier)
             if each.mode is not Mode.HORIZON or report is None or report.horizon_s is None:
                 continue
-            horizon_s = report.horizon_s
-            if not self.index.is_older(slot, tier, horizon_s):
+            gone_s = until_s = report.horizon_s
+            if report.horizon_tokens:  # of what was used just then, which we hear of a little later, that is left
+                gone_s, until_s = nextafter(gone_s, -inf), until_s + HEARD_S
+            if not self.index.is_older(slot, tier, until_s):
                 continue
-            self._latest_s = max(self._latest_s, nextafter(horizon_s, inf))
+            self._latest_s = max(self._latest_s, nextafter(until_s, inf))
             if self.producers[tier].tier is Tier.GPU:  # copies in other tiers may go while their request runs
-                for flight in self._flights.noted_by(slot, horizon_s, self._latest_s):
+                for flight in self._flights.noted_by(slot, until_s, self._latest_s):
                     self._use_again(flight, self._latest_s)
-            self.index.evict_unused(slot, tier, horizon_s)
+            self.index.evict_unused(slot, tier, gone_s)
+            if report.horizon_tokens:
+                self.index.shorten(slot, tier, until_s, report.horizon_tokens)
 
     def _use_again(self, flight: Flight, now: float) -> None:
         for last, blocks in flight.runs:

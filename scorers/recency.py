@@ -20,6 +20,7 @@ it does not hold everything.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf
 
 import msgspec
 
@@ -144,7 +145,24 @@ class Recency:
         """Evict what does not fit, tier by tier, oldest blocks first."""
         for cut in self.cuts:
             if cut.used > cut.capacity:
-                self._trim(cut)
+                self._trim(cut, cut.capacity)
+
+    def oldest(self, tier: int) -> tuple[float, int]:
+        """When what was used first of all that ``tier`` holds was used, and how many of its blocks were just then;
+        infinity and 0 where it holds nothing."""
+        cut = self.cuts[tier]
+        entry = cut.last
+        if entry is self._end:
+            return inf, 0
+        used_s, blocks = entry.used_s, cut.kept
+        while (entry := entry.newer) is not self._end and entry.used_s == used_s:
+            blocks += entry.node.blocks if entry.node.full & cut.bit else 0
+        return used_s, blocks
+
+    def evict(self, tier: int, blocks: int) -> None:
+        """Let ``tier`` hold so many blocks less, the oldest."""
+        cut = self.cuts[tier]
+        self._trim(cut, max(0, cut.used - blocks))
 
     def is_older(self, tier: int, until_s: float) -> bool:
         """Whether ``tier`` holds anything that was last used at ``until_s`` or before."""
@@ -208,9 +226,9 @@ class Recency:
                 cut.used -= node.blocks
         self._unlink(entry)
 
-    def _trim(self, cut: Cut) -> None:
-        while cut.used > cut.capacity:
-            entry, excess = cut.last, cut.used - cut.capacity
+    def _trim(self, cut: Cut, most: int) -> None:
+        while cut.used > most:
+            entry, excess = cut.last, cut.used - most
             node = entry.node
             node.full &= ~cut.bit
             if excess < cut.kept:

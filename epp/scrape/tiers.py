@@ -108,7 +108,7 @@ class Gauges:
 
 _NONE: Mapping[bytes, float] = {}
 _GAUGE = re.compile(
-    rb"^kvengine:(tier_(?:(?:capacity|resident|block)_tokens|store_after|stores_decoded"
+    rb"^kvengine:(tier_(?:(?:capacity|resident|horizon_resident|block)_tokens|store_after|stores_decoded"
     rb"|eviction_horizon_timestamp_seconds)|(?:clock|start)_timestamp_seconds)\{([^\n]*)\}[ \t]+([^ \t\r\n]+)",
     re.MULTILINE,
 )
@@ -124,7 +124,7 @@ def reports_in(
     """
     resident, horizons = gauges.by_tier(b"resident_tokens"), gauges.by_tier(b"eviction_horizon_timestamp_seconds")
     block, after = gauges.by_tier(b"block_tokens"), gauges.by_tier(b"store_after")
-    decoded = gauges.by_tier(b"stores_decoded")
+    decoded, left = gauges.by_tier(b"stores_decoded"), gauges.by_tier(b"horizon_resident_tokens")
     reports: dict[Tier, TierReport] = {}
     for tier, capacities in gauges.by_tier(b"capacity_tokens").items():
         horizon_s = None
@@ -139,6 +139,7 @@ def reports_in(
             None if stores_decoded is None else bool(stores_decoded),
             _least(block.get(tier)) or None,
             load_token_s if tier is Tier.CPU else None,
+            None if horizon_s is None else _tokens(left.get(tier)),
         )
     return reports
 

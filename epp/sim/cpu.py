@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import takewhile
 
 from epp.sim.gpu import NEVER
 from epp.sim.tokens import BlockKey
@@ -42,6 +43,11 @@ class CpuBlocks:
     def stored(self) -> int:
         """Blocks that can be loaded."""
         return len(self._idle) + len(self._pinned)
+
+    @property
+    def at_horizon(self) -> int:
+        """Idle blocks that were last used at the horizon: the oldest ones. O(those)."""
+        return len(list(takewhile(lambda used_s: used_s <= self.horizon_s, self._idle.values())))
 
     def matched(self, keys: Sequence[BlockKey], start: int = 0) -> int:
         """How many of ``keys``, from ``start`` on, can be loaded."""

@@ -61,6 +61,7 @@ class EngineCollector(Collector):
             "block_tokens": (block, block),
             "store_after": (1, int(cpu.capacity > 0)),
             "stores_decoded": (1, 0),
+            "horizon_resident_tokens": (gpu.at_horizon * block, cpu.at_horizon * block),
             "eviction_horizon_timestamp_seconds": (self._horizon(gpu.horizon_s), self._horizon(cpu.horizon_s)),
         }
         for name, by_tier in values.items():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, takewhile
 
 from epp.sim.tokens import BlockKey
 
@@ -44,6 +44,11 @@ class GpuBlocks:
     def cached(self) -> int:
         """Blocks that a later request could hit."""
         return len(self._pinned) + len(self._idle)
+
+    @property
+    def at_horizon(self) -> int:
+        """Idle blocks that were last used at the horizon: the oldest ones. O(those)."""
+        return len(list(takewhile(lambda used_s: used_s <= self.horizon_s, self._idle.values())))
 
     def matched(self, keys: Sequence[BlockKey]) -> int:
         """How many of ``keys``, from the first on, are cached."""

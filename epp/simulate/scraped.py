@@ -107,8 +107,22 @@ def tiers_of(engine: Engine) -> dict[Tier, TierReport]:
     """What kvengine says of both tiers. Picker and engines have one clock here."""
     block, gpu, cpu = engine.preset.block_tokens, engine.gpu, engine.cpu
     return {
-        Tier.GPU: TierReport(gpu.capacity * block, gpu.cached * block, gpu.horizon_s, 1, True, block),
+        Tier.GPU: TierReport(
+            gpu.capacity * block,
+            gpu.cached * block,
+            gpu.horizon_s,
+            1,
+            True,
+            block,
+            horizon_tokens=gpu.at_horizon * block,
+        ),
         Tier.CPU: TierReport(
-            cpu.capacity * block, cpu.stored * block, cpu.horizon_s, int(cpu.capacity > 0), False, block
+            cpu.capacity * block,
+            cpu.stored * block,
+            cpu.horizon_s,
+            int(cpu.capacity > 0),
+            False,
+            block,
+            horizon_tokens=cpu.at_horizon * block,
         ),
     }

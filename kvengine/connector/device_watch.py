@@ -11,6 +11,8 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from vllm.v1.core.block_pool import BlockPool
     from vllm.v1.core.kv_cache_utils import KVCacheBlock
@@ -29,7 +31,8 @@ class DeviceWatch:
         """Blocks with KV that could have been found again."""
         self._pool = pool
         self._clock = clock
-        self._used = array("d", bytes(8 * len(pool.blocks)))
+        self._used = array("d", bytes(8 * len(pool.blocks)))  # 0 for what is in use, or not cached
+        self._used_at_once = np.frombuffer(self._used)
         self._before: Any = pool.metrics_collector
         self._free = pool.free_blocks
         pool.metrics_collector = self  # all that the pool asks of it is below
@@ -50,11 +53,16 @@ class DeviceWatch:
         """Blocks that some request, or a copy, uses now."""
         return self.capacity - int(self._pool.get_num_free_blocks())
 
+    @property
+    def at_horizon(self) -> int:
+        """Blocks that were last used at the horizon and are still cached."""
+        return int(np.count_nonzero(self._used_at_once == self.horizon_s)) if self.horizon_s else 0
+
     def _freed(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
         blocks = list(ordered_blocks)
         now, used = self._clock(), self._used
         for block in blocks:
-            used[block.block_id] = now
+            used[block.block_id] = now if block.block_hash is not None else 0.0
         self._free(blocks)
 
     # What the pool asks of a metrics collector.
@@ -71,6 +79,7 @@ class DeviceWatch:
 
     def on_block_accessed(self, block: KVCacheBlock) -> None:
         """A block was found again."""
+        self._used[block.block_id] = 0.0
         if self._before is not None:
             self._before.on_block_accessed(block)
 
@@ -78,13 +87,15 @@ class DeviceWatch:
         """A free block is about to be written anew."""
         if block.block_hash is not None:
             self.horizon_s = max(self.horizon_s, self._used[block.block_id])
+            self._used[block.block_id] = 0.0
             self.evicted += 1
         if self._before is not None:
             self._before.on_block_evicted(block)
 
     def reset(self) -> None:
         """Everything cached is gone."""
-        self.horizon_s = max(self.horizon_s, *self._used)
+        self.horizon_s = max(self.horizon_s, float(self._used_at_once.max()))
+        self._used_at_once[:] = 0.0
         if self._before is not None:
             self._before.reset()
 

@@ -33,6 +33,7 @@ def tier_gauges(
     gauges["store_after"] = (float(shape.prefix_caching), settings.store_after if stores else 0)
     gauges["stores_decoded"] = (float(shape.prefix_caching), float(stores and settings.store_decode))
     gauges["eviction_horizon_timestamp_seconds"] = (watch.horizon_s, index.horizon_s)
+    gauges["horizon_resident_tokens"] = (watch.at_horizon * shape.block_tokens, index.at_horizon * chunk_tokens)
     return {name: {"gpu": gpu, "cpu": cpu} for name, (gpu, cpu) in gauges.items()}
 
 
@@ -49,6 +50,7 @@ def arena_gauges(readiness: Readiness) -> dict[str, float]:
 def state_of(watch: DeviceWatch, index: ChunkIndex, planner: Planner, capacity_slots: int) -> tuple[float, ...]:
     """All that gauges are made of and that changes: cheaper to compare than they are to make."""
     return (
-        watch.resident, watch.pinned, watch.horizon_s, capacity_slots, index.resident, index.pinned, index.horizon_s,
+        watch.resident, watch.pinned, watch.horizon_s, watch.evicted,
+        capacity_slots, index.resident, index.pinned, index.horizon_s,
         *(planner.open_jobs(direction) for direction in Direction),
     )  # fmt: skip

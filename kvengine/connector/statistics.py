@@ -31,6 +31,8 @@ TIER_GAUGES = {
     "stores_decoded": "1 when generated tokens enter the tier, too.",
     "eviction_horizon_timestamp_seconds": "Unix time at which the most recently used of all evicted blocks had last "
     "been used; never decreases, 0 before the first eviction. What entered and was used later is still there.",
+    "horizon_resident_tokens": "Tokens that were last used just then and are still there: the beginning of what is "
+    "being evicted.",
 }
 MOMENTS = {
     "clock_timestamp_seconds": "Unix time of the page, by the clock that horizons are told in; whoever compares them "

@@ -46,6 +46,11 @@ class LruTier:
             self.used_s[block] = self.last_s[block] = now
             self.used_s.move_to_end(block)
 
+    @property
+    def at_horizon(self) -> int:
+        """Blocks that were last used at the horizon and are still there."""
+        return sum(used_s == self.horizon_s and block not in self.users for block, used_s in self.used_s.items())
+
     def holds(self, prompt: str) -> int:
         """Blocks from the start."""
         return next((n for n, block in enumerate(blocks_of(prompt)) if block not in self.used_s), len(prompt))

@@ -24,9 +24,16 @@ def reporting(slot: Slot = A, *, fresh: bool = True, **tiers: TierReport) -> Can
     return Candidate(slot, f"10.0.0.{slot}:8000", fresh=fresh, tiers=told)
 
 
-def report(horizon_s: float | None = -inf, capacity: int = 1000, chunk: int = 1, store_after: int = 1) -> TierReport:
+def report(
+    horizon_s: float | None = -inf,
+    capacity: int = 1000,
+    chunk: int = 1,
+    store_after: int = 1,
+    left: int | None = None,
+) -> TierReport:
     """Units: blocks of the index."""
-    return TierReport(capacity * BLOCK, None, horizon_s, store_after, False, chunk * BLOCK)
+    tokens = None if left is None else left * BLOCK
+    return TierReport(capacity * BLOCK, None, horizon_s, store_after, False, chunk * BLOCK, horizon_tokens=tokens)
 
 
 class Picker:
@@ -95,6 +102,18 @@ def test_a_beginning_that_was_used_again_outlives_what_came_after_it() -> None:
     picker.serve("abxy", 2.0)
     picker.hear(reporting(gpu=report(1.0), cpu=report()))
     assert (picker.held("abcd"), picker.held("abxy")) == (2, 4)
+
+
+def test_of_what_is_being_evicted_the_beginning_is_left() -> None:
+    picker = Picker()
+    picker.serve("abcdef", 1.0)
+    picker.serve("xyz", 2.0)
+    picker.hear(reporting(gpu=report(0.95, left=2), cpu=report()))
+    assert (picker.held("abcdef"), picker.held("xyz")) == (2, 3), "its end was heard of 0.05 s after the engine's"
+    picker.hear(reporting(gpu=report(1.5, left=2), cpu=report()))
+    assert (picker.held("abcdef"), picker.held("xyz")) == (0, 3), "somebody else's is being evicted"
+    picker.hear(reporting(gpu=report(2.0, left=0), cpu=report()))
+    assert picker.held("xyz") == 0
 
 
 def test_a_prompt_is_in_use_until_its_request_ends() -> None:
@@ -280,9 +299,9 @@ STEPS = st.lists(
 class Both:
     """The engine, and what is believed of it. Our clock is late by up to ``late_s``."""
 
-    def __init__(self, gpu: int, cpu: int, late_s: float) -> None:
+    def __init__(self, gpu: int, cpu: int, late_s: float, *, tells_rest: bool) -> None:
         self.engine, self.picker = LruEngine(gpu, cpu), Picker(candidate=reporting(gpu=report(), cpu=report()))
-        self.late_s = late_s
+        self.late_s, self.tells_rest = late_s, tells_rest
         self.now = 0.0
         self.picks: dict[int, int] = {}
         self.sent: set[str] = set()
@@ -303,7 +322,8 @@ class Both:
 
     def report(self) -> None:
         gpu, cpu = self.engine.gpu, self.engine.cpu
-        self.picker.hear(reporting(gpu=report(gpu.horizon_s), cpu=report(cpu.horizon_s)))
+        left = [tier.at_horizon if self.tells_rest else None for tier in (gpu, cpu)]
+        self.picker.hear(reporting(gpu=report(gpu.horizon_s, left=left[0]), cpu=report(cpu.horizon_s, left=left[1])))
         for prompt in self.engine.running.values():
             assert self.picker.held(prompt) == len(prompt), "it is in use"
 
@@ -316,6 +336,7 @@ class Both:
             for prompt in self.sent:
                 believed, blocks = self.picker.held(prompt, name), blocks_of(prompt)
                 for block in blocks[min(believed, tier.holds(prompt)) : max(believed, tier.holds(prompt))]:
+                    assert self.late_s or not self.tells_rest, "nothing is misjudged"
                     assert tier.horizon_s - self.late_s <= tier.last_s[block] <= tier.horizon_s
 
 
@@ -324,7 +345,18 @@ class Both:
 def test_of_strict_lru_with_exact_clocks_nothing_is_misjudged_but_what_is_being_evicted(
     gpu: int, steps: list[tuple[str, str, int, float]]
 ) -> None:
-    both = Both(gpu, 2 * gpu, late_s=0.0)
+    both = Both(gpu, 2 * gpu, late_s=0.0, tells_rest=False)
+    for step in steps:
+        both.step(*step)
+    both.compare()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(5, 12), STEPS)
+def test_of_an_engine_that_says_what_is_left_at_the_horizon_nothing_at_all_is_misjudged(
+    gpu: int, steps: list[tuple[str, str, int, float]]
+) -> None:
+    both = Both(gpu, 2 * gpu, late_s=0.0, tells_rest=True)
     for step in steps:
         both.step(*step)
     both.compare()
@@ -335,7 +367,7 @@ def test_of_strict_lru_with_exact_clocks_nothing_is_misjudged_but_what_is_being_
 def test_with_clocks_that_differ_only_what_was_used_within_the_difference_of_the_horizon_is_misjudged(
     gpu: int, steps: list[tuple[str, str, int, float]], late_s: float
 ) -> None:
-    both = Both(gpu, 2 * gpu, late_s)
+    both = Both(gpu, 2 * gpu, late_s, tells_rest=False)
     for step in steps:
         both.step(*step)
     both.compare()

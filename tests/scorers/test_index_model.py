@@ -41,6 +41,13 @@ class NaiveTier:
         while len(self.blocks) > self.capacity:
             self.blocks.popitem(last=False)
 
+    def shorten(self, until_s: float, blocks: int) -> None:
+        """Of those with the earliest last use, the newest ``blocks`` stay."""
+        first = min(self.blocks.values(), default=until_s + 1)
+        oldest = [key for key, used_s in self.blocks.items() if used_s == first]
+        for key in oldest[: max(0, len(oldest) - blocks)] if first <= until_s else ():
+            del self.blocks[key]
+
     def depth(self, keys: list[Key]) -> int:
         return next((n for n, key in enumerate(keys) if key not in self.blocks), len(keys))
 
@@ -130,6 +137,12 @@ class AgainstTheModel(RuleBasedStateMachine):
         self.index.evict_unused(slot, tier, self.now - ago_s)
         if naive := self.naive.tiers.get((slot, tier)):
             naive.evict_unused(self.now - ago_s)
+
+    @rule(slot=slots, tier=tiers, ago_s=st.integers(0, 6), blocks=st.integers(0, 4))
+    def shorten(self, slot: Slot, tier: int, ago_s: int, blocks: int) -> None:
+        self.index.shorten(slot, tier, self.now - ago_s, blocks * self.index.block_tokens)
+        if naive := self.naive.tiers.get((slot, tier)):
+            naive.shorten(self.now - ago_s, blocks)
 
     @rule(number=st.integers(0, 20), passes_s=st.sampled_from([0.0, 1.0]))
     def use_again(self, number: int, passes_s: float) -> None:

@@ -26,6 +26,7 @@ GAUGES = {
     "store_after": (1, 2),
     "stores_decoded": (1, 0),
     "eviction_horizon_timestamp_seconds": (0, 1500.0),
+    "horizon_resident_tokens": (0, 512),
 }
 
 
@@ -49,8 +50,8 @@ def read(page: bytes, received_at: float = 500.0) -> Mapping[Tier, TierReport]:
 
 def test_kvengines_gauges_with_the_horizon_on_our_clock() -> None:
     assert read(CONFIG % b"" + kvengine() + b"python_info 1\n") == {
-        Tier.GPU: TierReport(4096, 1024, 1000 - 1500.0, 1, True, 16),
-        Tier.CPU: TierReport(65536, 2048, 1500.0 - 1500.0, 2, False, 256),
+        Tier.GPU: TierReport(4096, 1024, 1000 - 1500.0, 1, True, 16, horizon_tokens=0),
+        Tier.CPU: TierReport(65536, 2048, 1500.0 - 1500.0, 2, False, 256, horizon_tokens=512),
     }
 
 
