@@ -74,6 +74,10 @@ def test_gauges_counters_and_horizons_say_what_happened(tested: Engine, before: 
     evicted = series("kvengine:evicted_tokens_total")
     assert evicted == series("kvengine:stored_tokens_total") - 32 * CHUNK > 0
     assert series("kvengine:tier_eviction_horizon_timestamp_seconds", tier="cpu") > 1.7e9
+    for tier, block in (("gpu", BLOCK_TOKENS), ("cpu", CHUNK)):
+        left = series("kvengine:tier_horizon_resident_tokens", tier=tier)
+        assert 0 <= left < 716, "of one prompt of 700 tokens, and what was made of it"
+        assert left % block == 0
     assert series("kvengine:failed_jobs_total", direction="load") == 0
 
 
