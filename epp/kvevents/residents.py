@@ -157,7 +157,7 @@ class Residents:
                 self._place_new(size, table, of_place, place, column)
             else:
                 self._place_each(size, table, of_place, place, column)
-        self._runs.discard(places[-1].run)
+        self._runs.settle(places)
         if self._waiting:
             for each in hashes:
                 self._follow(each)

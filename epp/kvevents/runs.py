@@ -13,6 +13,7 @@ it is contiguous; blocks behind a hole are remembered (``loose``) and count when
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from epp.kvevents.orders import Add, Drop, Grow, Hold, Order, Split
@@ -41,6 +42,7 @@ class Runs:
         self._orders: list[Order] = []
         self._changed: dict[tuple[int, int], Run] = {}  # by number and holder
         self._tips = Tips()
+        self._cut: list[Run] = []  # what splits have left without holders since ``settle``
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -60,7 +62,7 @@ class Runs:
     def lay(self, run: Run, depth: int, data: bytes) -> list[Place]:
         """Where the blocks in ``data`` lie that follow the block at ``depth`` of ``run`` (-1: the prompt's start).
 
-        Makes what is not there. Whoever calls says at once who holds them, or calls ``discard``.
+        Makes what is not there. Whoever calls says at once who holds them, and then calls ``settle``.
         """
         run = self._climb(run, depth)
         at, depth = depth + 1 - run.start, depth + 1
@@ -78,8 +80,10 @@ class Runs:
                 places.append(Place(run, depth, known))
                 at, depth, data = at + known, depth + known, data[known * step :]
             if data and at < run.blocks:
-                run = self._split(run, at)
+                below, run = run, self._split(run, at)
                 at = run.blocks
+                if not below.have and not below.loose and not below.children:
+                    self._cut.append(below)  # places may name it until they are held
         return places
 
     def hold(self, run: Run, depth: int, blocks: int, holder: int) -> None:
@@ -108,6 +112,12 @@ class Runs:
         self._changed[run.number, holder] = run
         if not at:
             self.discard(run)
+
+    def settle(self, places: Sequence[Place]) -> None:
+        """Drop what ``lay`` has made, or cut off, and nobody holds."""
+        for run in (places[-1].run, *self._cut):
+            self.discard(run)
+        self._cut.clear()
 
     def discard(self, run: Run) -> None:
         """Drop ``run``, and what is above it, if there is nothing to keep."""

@@ -76,3 +76,22 @@ def test_whatever_is_announced_in_whatever_order_the_index_says_what_the_model_s
     assert not fleet.runs.distinct_blocks
     assert not len(fleet.runs)
     assert not len(fleet.index)
+
+
+def test_what_a_branch_cuts_off_is_dropped_where_nobody_holds_it() -> None:
+    """A block waits for its parent, which another source announces, with a block behind it that it then removes."""
+    fleet = Fleet(2)
+
+    def told(source: int, tokens: list[int], begin: int) -> None:
+        ends = range((begin + 1) * 2, len(tokens) + 1, 2)
+        parent = name(tokens[: begin * 2]) if begin else None
+        hashes = [name(tokens[:n]) for n in ends]
+        fleet.say(source, BlockStored(hashes, parent, tokens[begin * 2 :], 2, medium="GPU"))
+
+    told(0, [1, 1], 0)
+    told(0, [1, 1, 1, 1, 1, 1], 2)
+    told(1, [1, 1, 1, 1, 1, 2], 0)
+    fleet.say(1, BlockRemoved(block_hashes=[name([1, 1, 1, 1, 1, 2])], medium="GPU"))
+    told(0, [1, 1, 1, 1], 0)
+    fleet.check()
+    assert [tier.get(0, 0) for tier in fleet.held([1, 1, 1, 1, 1, 1])] == [6, 0, 0]

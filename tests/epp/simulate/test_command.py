@@ -182,11 +182,20 @@ def test_the_help_names_every_policy_workload_and_engine() -> None:
         assert not missing, f"--{name} does not name {missing}"
 
 
+INTERRUPTIBLE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background may have it ignored
+from epp.cli import main
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
+"""
+
+
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_after_an_interrupt_the_report_has_what_can_be_compared(tmp_path: Path, workload: str, jobs: str) -> None:
     out = tmp_path / "out"
     words = ["--workload", workload, "--policy", "random,tiered", "--seeds", "900", "--plots=false", "--jobs", jobs]
-    command = [sys.executable, "-u", "-m", "epp.cli", "simulate", *words, "--output", str(out)]
+    command = [sys.executable, "-u", "-c", INTERRUPTIBLE, "simulate", *words, "--output", str(out)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
