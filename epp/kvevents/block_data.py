@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from epp.kvevents.decoding import Stored
+from epp.kvevents.decoding import BlockStored
 from epp.kvevents.run import BYTES_PER_TOKEN
 
 MOST_TOKENS = 1 << 22
@@ -21,7 +21,7 @@ class Malformed(Exception):
     """An event that contradicts itself; the message says how."""
 
 
-def salt_and_data(event: Stored, lora: str) -> tuple[str, bytes]:
+def salt_and_data(event: BlockStored, lora: str) -> tuple[str, bytes]:
     """The salt of a prompt's first blocks, and the tokens of all blocks; of a block that other things than its tokens
     belong to (images, embeddings), bytes that stand for all of it. Raises: Malformed."""
     count, size = len(event.block_hashes), event.block_size

@@ -48,34 +48,19 @@ class AllBlocksCleared(msgspec.Struct, tag="AllBlocksCleared", tag_field="type",
     """The engine's own prefix cache, that of GPU memory, is empty."""
 
 
-class _StoredRow(msgspec.Struct, tag="BlockStored", array_like=True, gc=False):
-    block_hashes: list[Hash]
-    parent_block_hash: Hash | None = None
-    token_ids: list[int] = []
-    block_size: int = 0
-    lora_id: int | None = None
-    medium: str | None = None
-    lora_name: str | None = None
-    extra_keys: ExtraKeys | None = None
-    group_idx: int | None = None
-    kv_cache_spec_kind: str | None = None
-
-
-class _RemovedRow(msgspec.Struct, tag="BlockRemoved", array_like=True, gc=False):
-    block_hashes: list[Hash]
-    medium: str | None = None
-    group_idx: int | None = None
-
-
-class _ClearedRow(msgspec.Struct, tag="AllBlocksCleared", array_like=True, gc=False):
+class _StoredRow(BlockStored, tag="BlockStored", array_like=True, gc=False):
     pass
 
 
-Stored: TypeAlias = BlockStored | _StoredRow
-Removed: TypeAlias = BlockRemoved | _RemovedRow
-Event: TypeAlias = Stored | Removed | AllBlocksCleared | _ClearedRow
-STORED = (BlockStored, _StoredRow)
-REMOVED = (BlockRemoved, _RemovedRow)
+class _RemovedRow(BlockRemoved, tag="BlockRemoved", array_like=True, gc=False):
+    pass
+
+
+class _ClearedRow(AllBlocksCleared, tag="AllBlocksCleared", array_like=True, gc=False):
+    pass
+
+
+Event: TypeAlias = BlockStored | BlockRemoved | AllBlocksCleared
 
 
 class _MapBatch(msgspec.Struct, array_like=True, gc=False):

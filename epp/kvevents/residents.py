@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from epp.kvevents.block_data import Malformed, salt_and_data
 from epp.kvevents.columns import COUNTS_AT, DEPTH, DEPTH_BITS, MOST_DEPTH, RUN, TIERS, Column, Columns
-from epp.kvevents.decoding import REMOVED, STORED, Event, Hash, Stored, hash_of
+from epp.kvevents.decoding import BlockRemoved, BlockStored, Event, Hash, hash_of
 from epp.kvevents.run import Place, Run
 from epp.kvevents.runs import Runs
 from epp.kvevents.tally import Tally
@@ -68,9 +68,9 @@ class Residents:
         """Follow one batch, in order."""
         for event in events:
             try:
-                if isinstance(event, STORED):
+                if isinstance(event, BlockStored):
                     self._stored(event, rank)
-                elif isinstance(event, REMOVED):
+                elif isinstance(event, BlockRemoved):
                     self._removed(event.block_hashes, event.medium, event.group_idx or 0, rank)
                 else:
                     self._cleared(rank)
@@ -91,7 +91,7 @@ class Residents:
 
     # Announcements
 
-    def _stored(self, event: Stored, rank: int) -> None:
+    def _stored(self, event: BlockStored, rank: int) -> None:
         group = event.group_idx or 0
         if event.kv_cache_spec_kind not in KINDS:
             self._ignored.add(group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from epp.kvevents.decoding import REMOVED, STORED, Batch, decode, hash_of
+from epp.kvevents.decoding import Batch, BlockRemoved, BlockStored, decode, hash_of
 from tests.vllm.engine import BLOCK_TOKENS
 from tests.vllm.recording import CHUNK, record
 
@@ -19,7 +19,7 @@ class Told:
 
     def apply(self, batch: Batch) -> None:
         for event in batch.events:
-            if isinstance(event, STORED):
+            if isinstance(event, BlockStored):
                 size, before = event.block_size, event.parent_block_hash
                 prefix = self.tokens[size, hash_of(before)] if before is not None else ()
                 salt = (-1,) if before is None and event.extra_keys and event.extra_keys[0] else ()
@@ -28,7 +28,7 @@ class Told:
                     salt = ()
                     self.tokens[size, hash_of(name)] = prefix
                     self.counts[event.medium, hash_of(name)] += 1
-            elif isinstance(event, REMOVED):
+            elif isinstance(event, BlockRemoved):
                 self.counts.subtract((event.medium, hash_of(name)) for name in event.block_hashes)
             else:
                 self.counts = Counter({key: n for key, n in self.counts.items() if key[0] != "GPU"})
