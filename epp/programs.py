@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from epp import arguments, flags
+from epp.demo.flags import DEMO
+from epp.explain.flags import EXPLAIN
+from epp.sim.flags import SIM
 from epp.simulate.flags import SIMULATE
 from epp.simulate.options import simulate_options
 from epp.size.flags import SIZE
@@ -69,8 +72,8 @@ PROGRAMS = (
             ("one request", "tierwise explain --body request.json"),
             ("a prompt", "tierwise explain --model Qwen/Qwen3-32B --prompt 'Once upon a time'"),
         ),
-        flags.EXPLAIN,
-        lambda given: arguments.explain_options(given, flags.EXPLAIN),
+        EXPLAIN,
+        lambda given: arguments.explain_options(given, EXPLAIN),
         "epp.explain.command", "run_explain", "epp",
     ),
     Program(
@@ -93,8 +96,8 @@ PROGRAMS = (
         "Starts servers that answer OpenAI requests with invented text, at the speed and with the caches of a modelled "
         "engine.",
         (("four servers on ports 8000 to 8003", "tierwise sim --endpoints 4 --port 8000"),),
-        flags.SIM,
-        lambda given: arguments.sim_options(given, flags.SIM),
+        SIM,
+        lambda given: arguments.sim_options(given, SIM),
         "epp.sim.cli", "run_sim", "epp",
     ),
     Program(
@@ -157,8 +160,8 @@ PROGRAMS = (
             ("on four simulated endpoints", "tierwise demo"),
             ("on your own vLLM servers", "tierwise demo --endpoint 10.0.0.7:8000,10.0.0.8:8000"),
         ),
-        flags.DEMO,
-        lambda given: arguments.demo_options(given, flags.DEMO),
+        DEMO,
+        lambda given: arguments.demo_options(given, DEMO),
         "epp.demo.cli", "run_demo", "standalone",
     ),
 )  # fmt: skip

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from epp import values
-from epp.flags import Flag
+from epp.flags import Flag, grouped
 from epp.size.options import Output
 
 _TOKENS = values.integer(0, 100_000_000)
 _MANY = values.integer(1, 10_000_000)
 
 
-def _group(name: str, *flags: Flag) -> tuple[Flag, ...]:
-    return tuple(replace(flag, group=name) for flag in flags)
-
-
-WORKLOAD: tuple[Flag, ...] = _group(
+WORKLOAD: tuple[Flag, ...] = grouped(
     "The workload",
     Flag(
         "workload",
@@ -34,7 +28,7 @@ WORKLOAD: tuple[Flag, ...] = _group(
 )
 
 SIZE: tuple[Flag, ...] = (
-    *_group(
+    *grouped(
         "The engine",
         Flag("model", values.text, "model", "a known model, or a config.json, or the folder with one", "NAME|PATH"),
         Flag("gpu", values.text, "gpu", "h100, h200, a100, l4, l40s, b200, gh200, ...", "KIND"),
@@ -56,7 +50,7 @@ SIZE: tuple[Flag, ...] = (
         Flag("metrics-url", values.text, "metrics_url",
              "a running endpoint's metrics: what it says is taken for what is not given here", "URL"),
     ),
-    *_group(
+    *grouped(
         "The tiers below",
         Flag("ram", values.size(0, 1 << 50), "ram_bytes", "host memory of one endpoint: how much may KV take?", "SIZE"),
         Flag("max-local-cpu-size", values.number(0, 1_048_576), "local_cpu_gib",
@@ -71,7 +65,7 @@ SIZE: tuple[Flag, ...] = (
              "bytes per second from there, all endpoints together", "SIZE"),
     ),
     *WORKLOAD,
-    *_group(
+    *grouped(
         "The answer",
         Flag("output", values.one_of(Output), "output", "tables, or JSON with every number (default table)",
              "table|json"),

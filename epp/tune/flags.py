@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from epp import values
-from epp.flags import Flag
+from epp.flags import Flag, grouped
 from epp.tune.options import Objective
 
-
-def _group(name: str, *flags: Flag) -> tuple[Flag, ...]:
-    return tuple(replace(flag, group=name) for flag in flags)
-
-
 TUNE: tuple[Flag, ...] = (
-    *_group(
+    *grouped(
         "What for",
         Flag("workload", values.text, "workload",
              "by name, a file of inference-perf, or a trace (.jsonl), as for simulate (default high-cache)", "NAME"),
@@ -26,7 +19,7 @@ TUNE: tuple[Flag, ...] = (
         Flag("objective", values.one_of(Objective), "objective", "what is to be better (default mean-ttft)",
              "|".join(each.value for each in Objective)),
     ),
-    *_group(
+    *grouped(
         "How long",
         Flag("budget", values.duration(1, 7 * 86_400), "budget_s", "time for all of it (default 5m)", "DURATION"),
         Flag("candidates", values.integer(3, 400), "candidates",
@@ -36,7 +29,7 @@ TUNE: tuple[Flag, ...] = (
         Flag("seed", values.integer(0, 1_000_000), "seed", "what is tried, and on which workloads (default 1)", "N"),
         Flag("jobs", values.integer(1, 256), "jobs", "simulations at a time, each in a process (default 1)", "N"),
     ),
-    *_group(
+    *grouped(
         "Where to",
         Flag("output", values.path, "output",
              "folder for picker.yaml, values.yaml and what was tried (default tuned)", "DIR"),
