@@ -11,98 +11,35 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from enum import Enum
-from typing import ClassVar, Generic, NewType, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
-Slot = NewType("Slot", int)
-"""An endpoint's number in every per-endpoint table (bit masks, lists). Reused only after the endpoint was removed."""
+from scorers.candidate import Candidate, LoraState, Mode, Slot, Tier, TierReport
+from scorers.observation import Held, Observation, Prediction
 
-
-class Tier(Enum):
-    """A kind of memory that holds KV blocks, fastest first."""
-
-    GPU = "gpu"
-    CPU = "cpu"
-    STORAGE = "storage"
-
-    __hash__ = object.__hash__  # members are equal only to themselves; Enum's own is Python code, three times as slow
-
-
-class Mode(Enum):
-    """How it is known what an endpoint holds, the best first."""
-
-    PRECISE = "precise"
-    """The engine tells each block that it keeps or drops."""
-    HORIZON = "horizon"
-    """The engine tells how far eviction has come, and we remember what we sent when."""
-    APPROXIMATE = "approximate"
-    """We keep our own LRU of what we sent, as large as the tier."""
-
-    __hash__ = object.__hash__
-
-
-class TierReport(msgspec.Struct, frozen=True):
-    """What an engine says of one of its tiers; None for what it does not say. Units: its own tokens."""
-
-    capacity_tokens: int | None = None
-    """What the tier can hold; 0 where nothing is looked up in it."""
-    resident_tokens: int | None = None
-    """What it holds and can be found."""
-    horizon_s: float | None = None
-    """The latest last use of anything that was evicted, on the clock that picks are timed by, not on the engine's.
-    Minus infinity before the first eviction: everything that entered is there."""
-    store_after: int | None = None
-    """A prompt's tokens enter when computed for the so-manieth time; 0: nothing enters."""
-    stores_decoded: bool | None = None
-    """Whether generated tokens enter, too."""
-    block_tokens: int | None = None
-    """Kept or dropped together: a hit is a whole number of these."""
-    load_token_s: float | None = None
-    """What its loads to the GPU took for each token, on average: where those who learn it may begin."""
-    horizon_tokens: int | None = None
-    """Of what was last used at the horizon, what is still there: its beginning. Decoded tokens go first."""
-
-
-class LoraState(msgspec.Struct, frozen=True):
-    """Which LoRA adapters an engine has loaded or has requests waiting for."""
-
-    running: frozenset[str] = frozenset()
-    waiting: frozenset[str] = frozenset()
-    max_loras: int = 0
-
-
-class Candidate(msgspec.Struct, frozen=True):
-    """One endpoint in one decision. Replaced as a whole when anything about it changes."""
-
-    slot: Slot
-    address: str
-    """Where requests go: ``10.0.0.7:8000``; IPv6 in brackets."""
-    name: str = ""
-    """``namespace/name``."""
-    labels: Mapping[str, str] = {}
-    waiting: int = 0
-    """Requests queued in the engine: as scraped, plus those of ours that no scrape can have seen and will queue."""
-    running: int = 0
-    """Requests in the engine's batch: as scraped, plus those of ours that no scrape can have seen and that will run."""
-    kv_usage: float = 0.0
-    """Share of the engine's GPU KV blocks in use, 0 to 1: as scraped, plus what our unseen picks must compute there."""
-    in_flight: int = 0
-    """Requests that this picker sent there and that have not ended (exact, counted at the pick)."""
-    in_flight_tokens: int = 0
-    """Prompt tokens of those that the endpoint held in no tier, and whose answer nobody has seen begin."""
-    fresh: bool = True
-    """False when no scrape succeeded within the staleness threshold; the numbers are then the last known."""
-    block_tokens: int | None = None
-    """Tokens per KV block, as the engine reports it."""
-    gpu_blocks: int | None = None
-    """KV blocks in GPU memory, as the engine reports it."""
-    lora: LoraState = LoraState()
-    attributes: Mapping[str, float] = {}
-    """Numbers of the endpoint by name, as the configuration's ``customMetrics`` read them."""
-    tiers: Mapping[Tier, TierReport] = {}
-    """What the engine says of its tiers; those that it does not speak of are absent."""
+__all__ = [
+    "CachedPrefix",
+    "Candidate",
+    "Detail",
+    "Filter",
+    "Held",
+    "LoraState",
+    "Mode",
+    "NoParameters",
+    "Observation",
+    "Picker",
+    "Plugin",
+    "Prediction",
+    "Producer",
+    "Prompt",
+    "Request",
+    "Scorer",
+    "Slot",
+    "Tier",
+    "TierReport",
+]
+"""All that a plugin needs is imported from here, wherever it is written."""
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -170,63 +107,6 @@ class Request(msgspec.Struct, weakref=True):
     """What the cost producer makes of it, until the pick is recorded: ``scorers.cost.pricing.Pricing``."""
     prefix_match: object | None = None
     """What the prefix cache found, kept until the pick is recorded. Nobody else's."""
-
-
-class Held(msgspec.Struct, frozen=True, gc=False):
-    """What was believed, at the pick, of one tier of the endpoint chosen."""
-
-    tier: Tier
-    tokens: int
-    """Contiguous tokens of the request's prompts, from their start; also those that a faster tier holds, too."""
-    mode: Mode
-
-
-class Prediction(msgspec.Struct, frozen=True):
-    """What was known at the pick of a request and of the endpoint chosen, kept until the request ends."""
-
-    candidate: Candidate
-    """The endpoint as it was just before the pick: what was in flight there was ahead of this request."""
-    held: tuple[Held, ...]
-    """One for each tier that a producer speaks of, fastest first."""
-    prompt_tokens: int
-    """``Request.prompt_tokens``: at least 1, perhaps an estimate."""
-    waited_s: float = 0.0
-    """From the request's arrival to the pick."""
-
-    @property
-    def held_tokens(self) -> int:
-        """What the endpoint holds in any tier."""
-        most = 0
-        for held in self.held:  # half of what ``max`` takes
-            if held.tokens > most:
-                most = held.tokens
-        return most
-
-    @property
-    def uncached_tokens(self) -> int:
-        """What the endpoint must compute."""
-        return max(0, self.prompt_tokens - self.held_tokens)
-
-
-class Observation(msgspec.Struct, frozen=True):
-    """What was seen of a finished request, beside what was predicted of it. Whatever nobody saw is None."""
-
-    prediction: Prediction
-    status: int | None = None
-    """Of HTTP."""
-    streaming: bool = False
-    """Whether the response was streamed: else ``ttft_s`` is the time to the whole answer."""
-    ttft_s: float | None = None
-    """From the pick to the first byte of the response's body."""
-    duration_s: float | None = None
-    """From the pick to the end."""
-    prompt_tokens: int | None = None
-    """As the engine counts them."""
-    cached_tokens: int | None = None
-    """Of those, what the engine had cached; None too for an engine that does not say."""
-    cached_by_tier: Mapping[Tier, int] = {}
-    """The same by the tier that it was taken from, each token once; empty for an engine that does not say."""
-    output_tokens: int | None = None
 
 
 class Detail(msgspec.Struct, frozen=True):
