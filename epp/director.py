@@ -12,7 +12,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from msgspec import structs
 
@@ -28,40 +27,16 @@ from epp.parsers.base import Reader
 from epp.pool import Pool
 from epp.reporting import Report
 from epp.request import MODEL_REWRITE, REQUEST_ID, fairness_id_of, first, request_of
-from epp.scheduler import Profile, Timer
+from epp.request_telemetry import RequestTelemetry
+from epp.scheduler import Profile
 from epp.tokens.step import TokenStep
 from epp.tracing.trace import Trace
 from epp.tracing.tracer import Tracer
-from scorers.base import Candidate, Observation, Prediction, Request
+from scorers.base import Candidate, Observation, Prediction
 
 UNKNOWN = RequestLabels()
 """Of a request that was not understood."""
 UNTRACED = ("", None)
-
-
-class Telemetry(Protocol):
-    """What is reported of every request: ``epp.telemetry``. All O(1)."""
-
-    def request_received(self, labels: RequestLabels, size_bytes: int) -> None:
-        """A request was understood."""
-
-    def decided(self, labels: RequestLabels, request: Request, candidate: Candidate, seconds: float) -> None:
-        """It goes to ``candidate``; hashing, scoring, picking and recording took ``seconds``."""
-
-    def refused(self, labels: RequestLabels, code: str) -> None:
-        """It goes nowhere."""
-
-    def plugin(self, extension_point: str, plugin_type: str, plugin_name: str) -> Timer:
-        """Who counts the runs of one plugin."""
-
-    def ended(self, labels: RequestLabels, outcome: Outcome) -> None:
-        """It has ended."""
-
-    def request_processing(self, seconds: float) -> None:
-        """Time spent on one request's request messages."""
-
-    def response_processing(self, seconds: float) -> None:
-        """Time spent on one request's response messages."""
 
 
 class Director:
@@ -76,7 +51,7 @@ class Director:
         profile: Profile,
         pool: Pool,
         ledger: Ledger,
-        telemetry: Telemetry,
+        telemetry: RequestTelemetry,
         *,
         admission: Admission | None = None,
         objectives: Mapping[str, int] | None = None,
