@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -119,3 +120,29 @@ def test_importing_the_command_line_imports_no_server_library() -> None:
     code = "import sys, epp.cli; print(sorted({'aiohttp','grpc','google.protobuf','uvloop'} & set(sys.modules)))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert out.stdout.strip() == "[]"
+
+
+def rooms() -> set[str]:
+    """Paths that the table of docs/architecture.md names; a name without a folder lies beside the one before it."""
+    found: set[str] = set()
+    for line in (ROOT / "docs" / "architecture.md").read_text().splitlines():
+        if not line.startswith("| `"):
+            continue
+        package = ""
+        for name in re.findall(r"`([^`]+)`", line.split("|")[1]):
+            head, slash, _ = name.partition("/")
+            whole = bool(slash) and (ROOT / head).is_dir()
+            package = head if whole else package
+            found.add(name if whole else f"{package}/{name}")
+    return {name for name in found if "<" not in name}
+
+
+def test_the_page_on_architecture_names_no_room_that_is_not_there() -> None:
+    assert not [name for name in sorted(rooms()) if not (ROOT / name).exists()]
+
+
+def test_every_folder_with_code_has_its_room_on_the_page_on_architecture() -> None:
+    named = rooms()
+    folders = {f"{path.parent.relative_to(ROOT)}/" for path in modules()} - {f"{package}/" for package in PACKAGES}
+    assert len(folders) > 20
+    assert not sorted(folders - named)
