@@ -8,10 +8,10 @@ _UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0,
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 _FACTOR = {
-    "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
-    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
+    "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50,
 }  # fmt: skip
-_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]?i?)(B?)")
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGTP]?i?)(B?)")
 
 
 def parse_duration(text: str) -> float:

@@ -20,6 +20,8 @@ _BOOLEANS = {
 }
 _ENDPOINT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?):(?P<port>\d{1,5})")
 
+LEAST_BARE_BYTES = 1 << 20
+"""What is written without a unit is bytes from here on: nobody means so many GiB."""
 DEBUG_VERBOSITY, INFO_VERBOSITY, ERROR_VERBOSITY = 4, 2, 0
 
 
@@ -108,6 +110,19 @@ def size(low_bytes: int, high_bytes: int) -> Callable[[str], int]:
         if not low_bytes <= amount <= high_bytes:
             raise ValueError(f"must be from {low_bytes:,} to {high_bytes:,} bytes")
         return amount
+
+    return read
+
+
+def memory(low_bytes: int, high_bytes: int) -> Callable[[str], int]:
+    """As ``size``, for amounts that nobody counts in bytes: a small number without a unit has most likely lost it."""
+    read_size = size(low_bytes, high_bytes)
+
+    def read(value: str) -> int:
+        bare = value.strip()
+        if re.fullmatch(r"\d+(\.\d+)?", bare, re.ASCII) and 0 < float(bare) < LEAST_BARE_BYTES:
+            raise ValueError(f"without a unit it is bytes, and so few are not meant; write it as {bare}GiB or {bare}GB")
+        return read_size(value)
 
     return read
 

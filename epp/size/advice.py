@@ -13,6 +13,7 @@ PICKER_BLOCK_TOKENS = 16
 """What ``lruCapacityPerServer`` counts here unless ``blockSizeTokens`` is written."""
 GO_BLOCK_TOKENS = 64
 """What it counts in the Go picker since v0.9, at the least. Source: llm-d-inference-scheduler#1158."""
+AS_GIVEN = "as given"
 USUAL, MOST_UTILIZATION = 0.9, 0.95
 FOUND_AGAIN = 0.99
 """Of shared prompts, in a CPU tier that is large enough."""
@@ -68,7 +69,7 @@ def _offload(fleet: Fleet, needed_tokens: int | None) -> list[AdvicePart]:
     most = fleet.ram_for_kv_bytes
     if needed_tokens is None:
         size_bytes = fleet.cpu_bytes
-        why = "as given" if fleet.cpu_source != "--ram" else "what the host memory leaves"
+        why = AS_GIVEN if fleet.cpu_source != "--ram" else "what the host memory leaves"
     elif needed_tokens == 0:
         return [AdvicePart(setting="max_local_cpu_size", value="none", why="the GPU tier finds nearly all of it again")]
     else:
@@ -82,14 +83,20 @@ def _offload(fleet: Fleet, needed_tokens: int | None) -> list[AdvicePart]:
     if not size_bytes:
         return []
     per_worker = size_bytes / fleet.ranks / GIB
-    rounded = (
-        ceil(per_worker * 10) / 10 if needed_tokens is not None and size_bytes != most else int(per_worker * 10) / 10
-    )
+    if why == AS_GIVEN:
+        rounded = per_worker
+    elif needed_tokens is not None and size_bytes != most:
+        rounded = ceil(per_worker * 10) / 10
+    else:
+        rounded = int(per_worker * 10) / 10
     if fleet.model is not None and (fleet.model.window_layers or fleet.model.latent_dim):
         size = round(rounded * fleet.ranks * GIB)
         return [
             AdvicePart(setting="cpu_bytes_to_use", value=str(size), why=f"vLLM's own offloading, per endpoint: {why}")
         ]
+    in_bytes = str(round(rounded * fleet.ranks * GIB))
+    if fleet.gpu is None and fleet.blocks is None and not fleet.ranks_given:  # nobody knows how many workers there are
+        return [AdvicePart(setting="cpu_bytes_to_use", value=in_bytes, why=f"bytes per endpoint: {why}")]
     return [
         AdvicePart(
             setting="max_local_cpu_size",
@@ -97,9 +104,7 @@ def _offload(fleet: Fleet, needed_tokens: int | None) -> list[AdvicePart]:
             why=f"GiB per worker, of which an endpoint has {fleet.ranks}: {why}",
         ),
         AdvicePart(
-            setting="cpu_bytes_to_use",
-            value=str(round(rounded * fleet.ranks * GIB)),
-            why="the same in bytes per endpoint; give one of the two",
+            setting="cpu_bytes_to_use", value=in_bytes, why="the same in bytes per endpoint; give one of the two"
         ),
     ]
 

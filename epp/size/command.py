@@ -32,7 +32,7 @@ def run_size(options: SizeOptions) -> int:
                 console.print(part)
         return 0
     said = ask(options.metrics_url) if options.metrics_url else Said()
-    report = size(fleet_of(options, said), workload_of(options.workload, options.endpoints))
+    report = size(fleet_of(options, said), workload_of(options.workload, options.endpoints), options)
     if options.output is Output.JSON:
         _print_json(report)
     else:

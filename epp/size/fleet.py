@@ -31,6 +31,7 @@ class Fleet:
 
     endpoints: int
     ranks: int
+    ranks_given: bool
     model: Model | None
     gpu: Gpu | None
     block_tokens: int
@@ -72,7 +73,8 @@ def fleet_of(options: SizeOptions, said: Said) -> Fleet:
     model = model_of(options.model, said, notes)
     gpu = gpu_of(options)
     ranks = options.ranks or 1
-    _shareable(model, ranks)
+    if model is not None and (refusal := shareable(model, ranks)) is not None:
+        raise ConfigError(refusal)
     block_tokens = options.block_tokens or said.block_tokens or BLOCK_TOKENS
     utilization = options.utilization or said.utilization or UTILIZATION
     dtype_bytes = 1 if "fp8" in (options.kv_dtype if options.kv_dtype != "auto" else said.kv_dtype or "auto") else None
@@ -87,6 +89,8 @@ def fleet_of(options: SizeOptions, said: Said) -> Fleet:
         blocks, source = Range(kv.low // block, kv.best // block, kv.high // block), "estimated"
     known = options.gpu_blocks or said.gpu_blocks
     if known:
+        if options.gpu_blocks and share is not None and gpu is not None and layout is not None:
+            _has_blocks(known, layout.block_bytes, gpu, ranks, share.weight_bytes)
         blocks, source = (
             Range(known, known, known),
             "--num-gpu-blocks-override" if options.gpu_blocks else "the endpoint",
@@ -111,6 +115,7 @@ def fleet_of(options: SizeOptions, said: Said) -> Fleet:
     return Fleet(
         endpoints=options.endpoints,
         ranks=ranks,
+        ranks_given=options.ranks is not None,
         model=model,
         gpu=gpu,
         block_tokens=block_tokens,
@@ -158,6 +163,11 @@ def model_of(name: str | None, said: Said, notes: list[str]) -> Model | None:
 def gpu_of(options: SizeOptions) -> Gpu | None:
     """The GPU that was named. Raises: ConfigError for one that nobody knows."""
     if options.gpu is None:
+        if options.gpu_memory_bytes is not None:
+            raise ConfigError(
+                f"--gpu-memory={options.gpu_memory_bytes / GIB:.4g}GiB: of which GPU? Give --gpu, too, which says how "
+                "fast it is"
+            )
         return None
     gpu = gpus.find(options.gpu)
     if gpu is None:
@@ -175,19 +185,31 @@ def gpu_of(options: SizeOptions) -> Gpu | None:
     )
 
 
-def _shareable(model: Model | None, ranks: int) -> None:
-    if model is None:
-        return
+def shareable(model: Model, ranks: int) -> str | None:
+    """None where ``ranks`` GPUs can share ``model``; else why not, and what to do."""
     if model.heads % ranks:
         fitting = [n for n in range(1, model.heads + 1) if not model.heads % n and n <= 64]
-        raise ConfigError(
+        return (
             f"--tensor-parallel-size={ranks} does not divide the {model.heads} attention heads of {model.name}; choose "
             f"one of {', '.join(map(str, fitting))}"
         )
     if not model.latent_dim and model.kv_heads % ranks and ranks % model.kv_heads:
-        raise ConfigError(
+        return (
             f"--tensor-parallel-size={ranks} neither divides the {model.kv_heads} KV heads of {model.name} nor is a "
             "multiple of them; choose one that is"
+        )
+    return None
+
+
+def _has_blocks(blocks: int, block_bytes: int, gpu: Gpu, ranks: int, weight_bytes: int) -> None:
+    """Raises: ConfigError where not even all of the GPU's memory has so many blocks beside the weights."""
+    room = gpu.memory_bytes - weight_bytes
+    if blocks * block_bytes > room:
+        raise ConfigError(
+            f"--num-gpu-blocks-override={blocks}: blocks of {block_bytes / 2**20:.4g} MiB are "
+            f"{blocks * block_bytes / GIB:,.1f} GiB on each of {ranks} {gpu.name}, which has "
+            f"{gpu.memory_bytes / GIB:.1f} GiB, {weight_bytes / GIB:.1f} of them for weights: at most "
+            f"{max(0, room) // block_bytes:,} fit; take the number from the engine's log, or leave it out"
         )
 
 
@@ -230,8 +252,8 @@ def _cpu(options: SizeOptions, said: Said, ranks: int) -> tuple[int | None, str]
         own_bytes = (1 + ranks) * ENGINE_RAM_BYTES
         if options.ram_bytes <= own_bytes:
             raise ConfigError(
-                f"--ram={options.ram_bytes}: these bytes leave nothing for KV, since the engine's own processes take "
-                f"some {own_bytes / GIB:.0f} GiB; write more, with its unit (--ram 256GiB), or leave it out"
+                f"--ram={options.ram_bytes / GIB:.4g}GiB leaves nothing for KV, since the engine's own processes take "
+                f"some {own_bytes / GIB:.0f} GiB; write more, or leave it out"
             )
         return int((options.ram_bytes - own_bytes) * RAM_SHARE), "--ram"
     return None, ""

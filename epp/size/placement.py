@@ -12,7 +12,7 @@ from epp.size.tiers import GPU, STORAGE
 from epp.size.workload import Workload
 
 NEARLY_ALL = 0.9
-NOWHERE = "nowhere"
+NOWHERE, UNKNOWN = "nowhere", "unknown"
 
 
 def place(fleet: Fleet, workload: Workload, tiers: tuple[TierPart, ...], times: Roofline | None) -> WorkloadPart:
@@ -21,7 +21,8 @@ def place(fleet: Fleet, workload: Workload, tiers: tuple[TierPart, ...], times: 
     above = scattered_above = 0.0
     revisits = workload.revisits(fleet.endpoints)
     question = workload.question_len
-    for tier in tiers:
+    known = any(tier.tier == GPU for tier in tiers)
+    for tier in tiers if known else ():
         kept = tier.tier == GPU  # what is generated enters the GPU's cache alone
         if tier.tier == STORAGE:
             everything = workload.at_one_of(1, answers_kept=False)
@@ -68,11 +69,13 @@ def place(fleet: Fleet, workload: Workload, tiers: tuple[TierPart, ...], times: 
         groups_per_endpoint=ceil(workload.num_groups / fleet.endpoints),
         active_tokens_per_endpoint=workload.active_tokens(fleet.endpoints),
         homes=tuple(homes),
-        recomputed_share=1 - above,
-        scattered_recomputed_share=1 - scattered_above,
+        recomputed_share=1 - above if known else None,
+        scattered_recomputed_share=1 - scattered_above if known else None,
         recompute_s=recompute_s,
-        lives_in=lives_in,
-        sentence=_sentence(fleet, workload, tiers, homes, lives_in),
+        lives_in=lives_in if known else UNKNOWN,
+        sentence=_sentence(fleet, workload, tiers, homes, lives_in)
+        if known
+        else "Where it lives depends on what GPU memory holds: give --gpu, or --num-gpu-blocks-override.",
     )
 
 

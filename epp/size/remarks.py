@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from epp.shapes.gpu import GIB
+from epp.size.choices import MOST_RANKS
 from epp.size.fleet import Fleet
+from epp.size.report import ChoicePart
 
 
-def remarks_on(fleet: Fleet) -> list[str]:
-    """One sentence each."""
+def remarks_on(fleet: Fleet, choices: Sequence[ChoicePart] = ()) -> list[str]:
+    """One sentence each; ``choices`` stand in the report where no GPU was named."""
     remarks: list[str] = []
     model, layout, blocks = fleet.model, fleet.layout, fleet.blocks
+    remarks += _about_gpu(fleet, choices)
+    remarks += _about_tiers_below(fleet)
     if blocks is not None and not blocks.best:
         remarks.append(
             "By this estimate the engine may not start for want of memory for KV: raise --gpu-memory-utilization, "
@@ -54,4 +60,67 @@ def remarks_on(fleet: Fleet) -> list[str]:
             f"KV: "
             "80% of what the engine's own processes leave, some 4 GiB each."
         )
+    return remarks
+
+
+def _about_gpu(fleet: Fleet, choices: Sequence[ChoicePart]) -> list[str]:
+    """What is missing, or cannot be, of the GPU."""
+    remark = _without_gpu(fleet, choices) if fleet.gpu is None else _too_many_blocks(fleet)
+    return [remark] if remark else []
+
+
+def _without_gpu(fleet: Fleet, choices: Sequence[ChoicePart]) -> str:
+    if fleet.model is None:
+        return ""
+    if fleet.blocks is not None:
+        return "Without --gpu nothing is said of times, and so not whether loading or computing is faster."
+    if not choices:
+        many = f"with --tensor-parallel-size={fleet.ranks}" if fleet.ranks_given else f"not even {MOST_RANKS} together"
+        return f"No GPU that is known has room for the model, {many}; give --gpu, and --tensor-parallel-size as it is."
+    return (
+        "Without --gpu only what follows from the model alone is certain. The table has the GPUs that are known, with "
+        "as few of them as have room for the model: --gpu and --tensor-parallel-size choose one, and give times and "
+        "settings for it."
+    )
+
+
+def _too_many_blocks(fleet: Fleet) -> str:
+    gpu, share, layout, blocks = fleet.gpu, fleet.share, fleet.layout, fleet.blocks
+    if gpu is None or share is None or layout is None or blocks is None or not blocks.exact:
+        return ""
+    taken, room = blocks.best * layout.block_bytes, gpu.memory_bytes - share.weight_bytes
+    if taken > room:
+        return (
+            f"The endpoint says that it has {blocks.best:,} blocks, {taken / GIB:,.1f} GiB on each GPU, and beside the "
+            f"weights one {gpu.name} has {max(0, room) / GIB:,.1f}: is --gpu right, and "
+            f"--tensor-parallel-size={fleet.ranks}?"
+        )
+    if taken > share.kv.high:
+        return (
+            f"{blocks.best:,} blocks are {taken / GIB:,.1f} GiB on each GPU, and --gpu-memory-utilization="
+            f"{fleet.utilization:g} leaves about {share.kv.best / GIB:,.1f}, {share.kv.high / GIB:,.1f} at most: an "
+            "engine that is told to have so many may run out of memory."
+        )
+    return ""
+
+
+def _about_tiers_below(fleet: Fleet) -> list[str]:
+    remarks: list[str] = []
+    ram, cpu = fleet.ram_bytes, fleet.cpu_bytes
+    if ram is not None and cpu is not None and fleet.cpu_source != "--ram" and cpu > (fleet.ram_for_kv_bytes or 0):
+        remarks.append(
+            f"{cpu / GIB:,.1f} GiB of CPU tier are more than {ram / GIB:,.1f} GiB of host memory leave for it, about "
+            f"{(fleet.ram_for_kv_bytes or 0) / GIB:,.1f}: the engine gets less, or the machine runs out of memory."
+        )
+    if cpu and fleet.cpu_tokens is None and fleet.token_bytes:
+        chunk_bytes = fleet.chunk_tokens * fleet.token_bytes
+        if cpu < chunk_bytes:
+            remarks.append(
+                f"{fleet.cpu_source}: {cpu / 2**20:,.4g} MiB hold not one chunk of {fleet.chunk_tokens} tokens, which "
+                f"takes {chunk_bytes / 2**20:,.4g} MiB: the CPU tier holds nothing."
+            )
+    if fleet.storage_bytes and fleet.storage_bytes_per_s is None:
+        remarks.append("Without --storage-bandwidth it is not said whether loading from storage is worth it.")
+    if fleet.storage_bytes is None and fleet.storage_bytes_per_s is not None:
+        remarks.append("--storage-bandwidth changes nothing without --storage.")
     return remarks

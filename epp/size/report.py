@@ -36,6 +36,25 @@ class GpuPart(msgspec.Struct, frozen=True, kw_only=True):
     """Of one block on one GPU."""
 
 
+class ChoicePart(msgspec.Struct, frozen=True, kw_only=True):
+    """An endpoint on one kind of GPU, where nobody has said which it is."""
+
+    gpu: str
+    gpus_per_endpoint: int
+    """As few as have room for the model, unless a number was given."""
+    weight_bytes: int
+    """On one GPU."""
+    tokens_per_endpoint: int
+    """Of KV in GPU memory, all GPUs of the endpoint together."""
+    low_tokens_per_endpoint: int
+    high_tokens_per_endpoint: int
+    prefill_tokens_per_s: float
+    load_tokens_per_s: float
+    """From CPU memory."""
+    hit_share: float | None
+    """Of a workload's shared prompts, what GPU memory alone finds again; None without a workload."""
+
+
 class TierPart(msgspec.Struct, frozen=True, kw_only=True):
     """What one tier holds."""
 
@@ -102,11 +121,14 @@ class WorkloadPart(msgspec.Struct, frozen=True, kw_only=True):
     groups_per_endpoint: int
     active_tokens_per_endpoint: int
     homes: tuple[HomePart, ...]
-    recomputed_share: float
-    scattered_recomputed_share: float
+    """Empty where nothing says what the GPU tier holds."""
+    recomputed_share: float | None
+    """None there, too."""
+    scattered_recomputed_share: float | None
     recompute_s: float
     lives_in: str
-    """The first tier that, with those above it, serves nine of ten; ``nowhere`` if none does."""
+    """The first tier that, with those above it, serves nine of ten; ``nowhere`` if none does, ``unknown`` where nothing
+    says what the GPU tier holds."""
     sentence: str
 
 
@@ -124,6 +146,8 @@ class SizeReport(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: int
     model: ModelPart | None = None
     gpu: GpuPart | None = None
+    choices: tuple[ChoicePart, ...] = ()
+    """By GPU, where none was given."""
     tiers: tuple[TierPart, ...] = ()
     prices: tuple[PricePart, ...] = ()
     prefill_tokens_per_s: float | None = None

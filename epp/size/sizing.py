@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from epp.size.advice import advice_for
+from epp.size.choices import choices_for
 from epp.size.fleet import Fleet
+from epp.size.options import SizeOptions
 from epp.size.placement import place
 from epp.size.prices import price, times_of
 from epp.size.remarks import remarks_on
@@ -15,21 +17,23 @@ PROMPT_TOKENS = 10_000
 """Of the prefix that is priced where there is no workload."""
 
 
-def size(fleet: Fleet, workload: Workload | None = None) -> SizeReport:
-    """The report."""
+def size(fleet: Fleet, workload: Workload | None = None, options: SizeOptions | None = None) -> SizeReport:
+    """The report. ``options``: what was typed, for what is said of GPUs that nobody has named."""
     tiers, times = tiers_of(fleet), times_of(fleet)
+    choices = choices_for(fleet, options or SizeOptions(), workload)
     prefix = workload.system_prompt_len if workload and workload.system_prompt_len else PROMPT_TOKENS
     prices = [price(fleet, times, tier, prefix) for tier in tiers if tier.tier != GPU]
     return SizeReport(
         endpoints=fleet.endpoints,
         model=_model_part(fleet),
         gpu=_gpu_part(fleet),
+        choices=choices,
         tiers=tiers,
         prices=tuple(each for each in prices if each is not None),
         prefill_tokens_per_s=PROMPT_TOKENS / times.prefill_s(PROMPT_TOKENS) if times else None,
         workload=place(fleet, workload, tiers, times) if workload else None,
         advice=advice_for(fleet, tiers, workload),
-        notes=(*fleet.notes, *remarks_on(fleet)),
+        notes=(*fleet.notes, *remarks_on(fleet, choices)),
     )
 
 

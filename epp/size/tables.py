@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from epp.shapes.gpu import GIB
-from epp.size.report import GpuPart, ModelPart, PricePart, SizeReport, TierPart, WorkloadPart
+from epp.size.report import ChoicePart, GpuPart, ModelPart, PricePart, SizeReport, TierPart, WorkloadPart
 
 
 def of_report(report: SizeReport) -> Iterator[RenderableType]:
@@ -19,6 +19,8 @@ def of_report(report: SizeReport) -> Iterator[RenderableType]:
         yield _model(report.model, report.gpu)
     if report.gpu is not None:
         yield _memory(report.gpu)
+    if report.choices:
+        yield _choices(report.choices)
     if report.tiers:
         yield _tiers(report)
     if report.prices:
@@ -62,6 +64,35 @@ def _memory(gpu: GpuPart) -> Table:
     table.add_row("the engine's own, about", f"{gpu.overhead_bytes / GIB:.1f}")
     table.add_row("KV", f"{gpu.kv_bytes / GIB:.1f}", f"blocks of {gpu.block_bytes / 2**20:.4g} MiB")
     table.add_section()
+    return _spaced(table)
+
+
+def _choices(choices: tuple[ChoicePart, ...]) -> Table:
+    found = choices[0].hit_share is not None
+    table = _table(
+        "One endpoint, by the kind of GPU",
+        "--gpu",
+        "GPUs",
+        "weights each",
+        "KV tokens, about",
+        "prefill",
+        "loads from CPU memory",
+        *(["GPU tier finds again"] if found else []),
+    )
+    for choice in choices:
+        tokens = (
+            f"{choice.tokens_per_endpoint:,} ({choice.low_tokens_per_endpoint:,} to "
+            f"{choice.high_tokens_per_endpoint:,})"
+        )
+        table.add_row(
+            choice.gpu,
+            str(choice.gpus_per_endpoint),
+            gib(choice.weight_bytes),
+            tokens,
+            f"{choice.prefill_tokens_per_s:,.0f} tokens/s",
+            f"{choice.load_tokens_per_s:,.0f} tokens/s",
+            *([f"{choice.hit_share:.0%}"] if choice.hit_share is not None else []),
+        )
     return _spaced(table)
 
 
@@ -139,13 +170,14 @@ def _workload(workload: WorkloadPart) -> Iterator[RenderableType]:
             f"{home.scattered_hit_share:.0%}",
             seconds(home.request_s),
         )
-    table.add_row(
-        "computed again",
-        f"{workload.recomputed_share:.0%}",
-        f"{workload.scattered_recomputed_share:.0%}",
-        seconds(workload.recompute_s),
-    )
-    yield table
+    if workload.recomputed_share is not None and workload.scattered_recomputed_share is not None:
+        table.add_row(
+            "computed again",
+            f"{workload.recomputed_share:.0%}",
+            f"{workload.scattered_recomputed_share:.0%}",
+            seconds(workload.recompute_s),
+        )
+        yield table
     per_group = (
         f"{workload.num_prompts_per_group} requests of {workload.question_len:,} + {workload.output_len:,} tokens"
     )
@@ -154,8 +186,7 @@ def _workload(workload: WorkloadPart) -> Iterator[RenderableType]:
         f"{workload.concurrency} at a time: {workload.shared_tokens:,} shared tokens, "
         f"{workload.working_set_tokens:,} in all "
         f"({gib(workload.working_set_bytes)}); {workload.active_tokens_per_endpoint:,} in use at a time on an "
-        f"endpoint. "
-        "Shares are of all requests but each group's first."
+        f"endpoint." + (" Shares are of all requests but each group's first." if workload.homes else "")
     )
     yield Text(f"{workload.sentence}\n", style="bold")
 

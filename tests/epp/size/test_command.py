@@ -91,7 +91,10 @@ def test_published_figures_are_printed_in_both_forms(capsys: pytest.CaptureFixtu
     ("words", "sentence"),
     [
         ((), "nothing says what to size: give --model and --gpu"),
-        (("--model=qwen3-32b", "--gpu=h100", "--ram=256"), "write more, with its unit (--ram 256GiB)"),
+        (("--model=qwen3-32b", "--gpu=h100", "--ram=8GiB"), "--ram=8GiB leaves nothing for KV"),
+        (("--model=qwen3-32b", "--gpu-memory=80GiB"), "of which GPU? Give --gpu, too"),
+        ((*FLEET, "--num-gpu-blocks-override=99999999"), "195,312.5 GiB on each of 2 h100, which has 79.1 GiB"),
+        ((*FLEET, "--num-gpu-blocks-override=99999999"), "at most 24,877 fit"),
         (("--seeds", "--gpu=h100"), "--gpu changes nothing about them"),
         (("--max-local-cpu-size=5", "--cpu-bytes-to-use=5GiB"), "give one of them"),
         ((*FLEET, "--num-groups=5"), "the workload lacks --system-prompt-len"),
@@ -128,6 +131,74 @@ def test_a_model_of_ones_own_is_read(tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert run("--model", str(tmp_path), "--gpu=l4", "--output=json") == 0
     assert json.loads(capsys.readouterr().out)["model"]["kv_bytes_per_token"] == 2 * 8 * 1024 * 2
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["gpu-memory", "engine-overhead", "ram", "cpu-bytes-to-use", "storage", "storage-bandwidth", "host-bandwidth"],
+)
+@pytest.mark.parametrize("bare", ["256", "1.5", "1000000"])
+def test_a_small_number_without_a_unit_is_never_taken_for_bytes(
+    flag: str, bare: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*FLEET, f"--{flag}={bare}") == cli.USAGE_ERROR
+    assert f"--{flag}={bare}: without a unit it is bytes" in capsys.readouterr().err
+    assert f"write it as {bare}GiB" in sentence_about(flag, bare)
+
+
+def sentence_about(flag: str, text: str) -> str:
+    (read,) = [each.read for each in SIZE if each.name == flag]
+    with pytest.raises(ValueError, match="unit") as refusal:
+        read(text)
+    return str(refusal.value)
+
+
+def test_a_large_one_is_bytes_and_a_unit_says_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """As vLLM's configuration has ``cpu_bytes_to_use``."""
+    held = []
+    for written in ("107374182400", "100GiB", "0.09765625TiB"):
+        assert run(*FLEET, f"--cpu-bytes-to-use={written}", "--output=json") == 0
+        held.append(json.loads(capsys.readouterr().out)["tiers"][1]["bytes_per_endpoint"])
+    assert held == [100 * 2**30] * 3
+
+
+def test_a_petabyte_of_storage_is_understood(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*FLEET, "--storage=1PiB", "--output=json") == 0
+    assert json.loads(capsys.readouterr().out)["tiers"][1]["fleet_bytes"] == 2**50
+
+
+def test_without_a_gpu_there_is_a_row_for_each_that_has_room(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--model=qwen3-32b") == 0
+    printed = capsys.readouterr().out
+    assert "One endpoint, by the kind of GPU" in printed
+    assert "Without --gpu only what follows from the model alone is certain" in printed
+    assert run("--model=qwen3-32b", "--output=json") == 0
+    choices = {choice["gpu"]: choice for choice in json.loads(capsys.readouterr().out)["choices"]}
+    assert choices["h100"]["gpus_per_endpoint"] == 1
+    assert choices["l40s"]["gpus_per_endpoint"] == 2
+    for name in ("h100", "l40s"):
+        assert run("--model=qwen3-32b", f"--gpu={name}", f"--tensor-parallel-size={choices[name]['gpus_per_endpoint']}",
+                   "--output=json") == 0  # fmt: skip
+        answer = json.loads(capsys.readouterr().out)
+        assert answer["choices"] == []
+        assert answer["tiers"][0]["tokens_per_endpoint"] == choices[name]["tokens_per_endpoint"]
+        assert answer["prefill_tokens_per_s"] == pytest.approx(choices[name]["prefill_tokens_per_s"])
+
+
+def test_where_a_workload_lives_is_not_said_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--model=qwen3-32b", "--endpoints=8", *LOAD, "--cpu-bytes-to-use=100GiB")
+    assert run(*words, "--output=json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["workload"]["lives_in"] == "unknown"
+    assert answer["workload"]["homes"] == []
+    assert answer["workload"]["recomputed_share"] is None
+    shares = {choice["gpu"]: choice["hit_share"] for choice in answer["choices"]}
+    assert shares["a100-40gb"] == 0
+    assert shares["h200"] == 1
+    assert run(*words) == 0
+    printed = capsys.readouterr().out
+    assert "It fits nowhere" not in printed
+    assert "Where it lives depends on what GPU memory holds" in printed
 
 
 # An endpoint's page.

@@ -260,6 +260,51 @@ def test_what_cannot_be_sized_is_refused_in_a_sentence(change: dict[str, Any], s
         report(replace(SEEDS, **change))
 
 
+# What cannot be, and what is missing.
+
+
+def remark(sized: SizeReport, words: str) -> str:
+    (found,) = [note for note in sized.notes if words in note]
+    return found
+
+
+def test_more_blocks_than_the_utilization_leaves_are_remarked_on() -> None:
+    assert not [note for note in report(SEEDS).notes if "blocks are" in note]
+    said = remark(report(replace(SEEDS, gpu_blocks=12_000)), "12,000 blocks are 23.4 GiB on each GPU")
+    assert "--gpu-memory-utilization=0.65 leaves about 16.9" in said
+
+
+def test_an_endpoint_that_has_more_than_the_gpu_is_on_another_gpu() -> None:
+    sized = report(replace(SEEDS, gpu_blocks=None), said=Said(gpu_blocks=40_000))
+    assert "is --gpu right, and --tensor-parallel-size=2?" in remark(sized, "The endpoint says that it has 40,000")
+
+
+def test_a_cpu_tier_larger_than_the_host_is_remarked_on() -> None:
+    sized = report(replace(SEEDS, cpu_bytes=100 * GIB, ram_bytes=64 * GIB))
+    assert "are more than 64.0 GiB of host memory leave for it, about 41.6" in remark(sized, "100.0 GiB of CPU tier")
+    assert not [n for n in report(replace(SEEDS, cpu_bytes=40 * GIB, ram_bytes=64 * GIB)).notes if "of CPU tier" in n]
+
+
+def test_a_cpu_tier_smaller_than_a_chunk_is_remarked_on() -> None:
+    assert "hold not one chunk of 256 tokens, which takes 64 MiB" in remark(
+        report(replace(SEEDS, cpu_bytes=2**20)), "--cpu-bytes-to-use"
+    )
+
+
+def test_storage_without_its_speed_and_the_other_way_round_are_remarked_on() -> None:
+    assert remark(report(replace(SEEDS, storage_bytes=2**40)), "Without --storage-bandwidth")
+    assert remark(report(replace(SEEDS, storage_bytes_per_s=1e9)), "changes nothing without --storage")
+
+
+def test_what_was_given_is_repeated_exactly() -> None:
+    settings = advised(report(replace(SEEDS, cpu_bytes=123_456_789_012)))
+    assert settings["cpu_bytes_to_use"] == "123456789012"
+
+
+def test_a_model_that_fits_nowhere_says_so() -> None:
+    assert remark(report(SizeOptions(model="llama-3.1-405b", ranks=2)), "with --tensor-parallel-size=2")
+
+
 # What an endpoint says.
 
 
