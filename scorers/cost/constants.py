@@ -46,6 +46,9 @@ LEAST = Constants(0.0, 1e-8, 0.0, 0.0, Lane(0.0, 1e-9), Lane(0.0, 1e-9), 0.01)
 MOST = Constants(10.0, 0.1, 1e-5, 1.0, Lane(10.0, 0.1), Lane(60.0, 1.0), 3600.0)
 """No engine is faster or slower than these, whatever was seen of it."""
 
+MOST_REQUESTS = 10_000
+"""No engine runs or queues more to any purpose: what says so is priced as that many, and nothing is learned of it."""
+
 
 def checked(constants: Constants) -> Constants:
     """``constants``. Raises: ValueError that names the first number that no engine has, and the range."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from scorers.cost.constants import LEAST, MOST, Constants, Lane
+from scorers.cost.constants import LEAST, MOST, MOST_REQUESTS, Constants, Lane
 from scorers.cost.quantile import Median
 from scorers.cost.regression import BoundedRegression
 
@@ -23,6 +23,8 @@ of different sizes are weighed against each other."""
 SCEPTICISM = 0.5
 QUEUE_NOISE = 0.5
 """A wait is known that much worse."""
+FAST = 2.0
+"""What comes in less than that part of the time expected is no noise."""
 LONGEST_S = 600.0
 """Longer than any prompt that is computed without a wait."""
 ENOUGH = 30
@@ -68,6 +70,11 @@ class Deviation:
         if count < ENOUGH or off < DIFFERS or off * count**0.5 < 3.0 * self._spread.value:
             return 1.0
         return self._middle.value
+
+    def doubt(self) -> None:
+        """It was not seen for long, and may be otherwise by now: it is as its kind until it has shown again that it is
+        not, which takes half as long."""
+        self._middle.count = min(self._middle.count, ENOUGH // 2)
 
     def observe(self, ratio: float) -> None:
         """``ratio``: seconds taken over seconds expected of its kind."""
@@ -124,9 +131,9 @@ class Learner:
     def _learn(self, sample: Sample) -> tuple[float, bool] | None:
         prompt, gpu, cpu, storage = sample.prompt_tokens, sample.gpu_tokens, sample.cpu_tokens, sample.storage_tokens
         held = gpu + cpu + storage
-        times = 0.0 < sample.ttft_s <= LONGEST_S and min(sample.queue_s, sample.lane_s) >= 0.0
-        tokens = min(gpu, cpu, storage, sample.running) >= 0 and held < prompt
-        possible = times and tokens and sample.queue_s + sample.lane_s <= 2 * LONGEST_S
+        timed = 0.0 < sample.ttft_s <= LONGEST_S and min(sample.queue_s, sample.lane_s) >= 0.0
+        tokens = min(gpu, cpu, storage, sample.running) >= 0 and held < prompt and sample.running <= MOST_REQUESTS
+        possible = timed and tokens and sample.queue_s + sample.lane_s <= 2 * LONGEST_S
         if not possible:  # which NaN is not, either
             self.refused += 1
             return None
@@ -143,8 +150,10 @@ class Learner:
         likely_s = max(computing_s, SCEPTICISM * self._start.prefill_s(prompt, held)) + max(hidden_s, load_s)
         usual_s = NOISE_S + NOISE * likely_s + QUEUE_NOISE * (hidden_s + sample.lane_s)
         took_s = sample.ttft_s
+        times = (computing_s + max(hidden_s, load_s)) / took_s
+        times = times if times > FAST else 1.0
         if not cpu + storage:
-            believed = self._computing.observe(amounts, took_s - hidden_s, usual_s)
+            believed = self._computing.observe(amounts, took_s - hidden_s, usual_s, times)
         elif load_s <= hidden_s:
             return None  # the load was hidden, and how long the wait was is no constant
         else:

@@ -34,6 +34,8 @@ class Sent(NamedTuple):
     """Loads that were ahead."""
     full: bool
     """Whether it had to wait for memory."""
+    silent_tokens: int
+    """What it computes, if it is answered as a whole."""
 
 
 class CostModel:
@@ -75,11 +77,14 @@ class CostModel:
         if now > self.now or now < self.now - MOST_AHEAD_S:
             self.now = now
 
-    def sent(self, candidate: Candidate, priced: Estimate, lane_s: float, *, full: bool) -> None:
+    def sent(
+        self, candidate: Candidate, priced: Estimate, lane_s: float, *, full: bool, silent_tokens: int = 0
+    ) -> None:
         """A request goes to ``candidate``, of which ``priced`` is expected."""
         place = self.place(candidate)
+        place.silent_tokens += silent_tokens
         if self.learns:
-            self._sent[id(candidate)] = Sent(candidate, priced, lane_s, full)
+            self._sent[id(candidate)] = Sent(candidate, priced, lane_s, full, silent_tokens)
             if len(self._sent) > OPEN:
                 self._sent.popitem(last=False)
         place.queues.sent(priced, place.constants, self.now)
@@ -98,9 +103,13 @@ class CostModel:
         self.answers_seen = self._answers * 2 >= self._picks
         if sent is None or sent.candidate is not candidate:
             return
+        place = self._places[candidate.slot]
+        if place is None or place.address != candidate.address:
+            return  # another endpoint has its slot
         sample = sample_of(observation, sent)
-        place = self.place(candidate)
-        if sample is None or place.address != candidate.address:
+        place.silent_tokens = max(0, place.silent_tokens - sent.silent_tokens)
+        place.candidate = None
+        if sample is None:
             return
         said = place.kind.learner.observe(sample)
         self._learned += 1
@@ -108,7 +117,11 @@ class CostModel:
             for kind in self._kinds.values():
                 kind.publish()
             self.version += 1
+            for other in self.places():
+                if other.differs:
+                    other.look_again(self.now, self._learned, len(self._places))
         if said is not None:
+            place.seen_at, place.seen = self.now, self._learned
             ratio, loading = said
             (place.loading if loading else place.computing).observe(ratio)
 
@@ -151,7 +164,16 @@ class CostModel:
         name = candidate.labels.get(self._kind_label, "") if self._kind_label else ""
         if name not in self._kinds and len(self._kinds) >= MOST_KINDS:
             name = ""
-        return self._kinds.setdefault(name, Kind(self.start))
+        if name not in self._kinds:
+            self._kinds[name] = Kind(self._usual)
+        return self._kinds[name]
+
+    @property
+    def _usual(self) -> Constants:
+        """Where a new kind begins: as the one that is known best, for a guess that is worse than what others were seen
+        to be would keep all requests away from it."""
+        best = max(self._kinds.values(), key=lambda kind: kind.learner.used, default=None)
+        return self.start if best is None or not best.learner.used else best.constants
 
 
 def sample_of(observation: Observation, sent: Sent) -> Sample | None:

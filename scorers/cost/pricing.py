@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from scorers.base import Candidate, Request, Slot, Tier
+from scorers.cost.constants import MOST_REQUESTS
 from scorers.cost.estimate import Ahead, Estimate, Holding, estimate
 from scorers.cost.model import CostModel
 from scorers.cost.place import Place
@@ -27,11 +28,12 @@ class Waits(NamedTuple):
 class Pricing:
     """What a request would take at each endpoint. Owner: the request's decision."""
 
-    __slots__ = ("_model", "_seconds", "_seconds_of", "prompt_tokens", "tiers")
+    __slots__ = ("_model", "_seconds", "_seconds_of", "_streamed", "prompt_tokens", "tiers")
 
     def __init__(self, model: CostModel, request: Request) -> None:
         model.arrived(request.received_s)
         self._model = model
+        self._streamed = request.streaming
         self.prompt_tokens = request.prompt_tokens
         self.tiers = held_by_tier(request)
         """Tokens held by endpoint; of the GPU, CPU memory, storage."""
@@ -63,7 +65,8 @@ class Pricing:
         model = self._model
         place, now = model.current(candidate), model.now
         queues = place.queues
-        prefill_s = queues.prefill_s(place.most_s, now, answers_seen=model.answers_seen) + place.strangers_s
+        seen = model.answers_seen and place.awaits
+        prefill_s = queues.prefill_s(place.most_s, now, answers_seen=seen) + place.strangers_s
         memory_s = 0.0
         if place.room is not None and self.prompt_tokens > place.room_tokens:
             # Blocks of a prefix that a running request uses, too, are in use already; of those that the GPU holds,
@@ -82,7 +85,9 @@ class Pricing:
         waits = self.waits(candidate)
         priced = self._estimate(self._model.current(candidate), candidate, waits.ahead)
         lane_s = waits.ahead.storage_s if priced.storage_tokens else waits.ahead.cpu_s
-        self._model.sent(candidate, priced, lane_s, full=waits.memory_s > waits.prefill_s)
+        silent_tokens = 0 if self._streamed else max(0, self.prompt_tokens - max(self.holding(candidate.slot)))
+        full = waits.memory_s > waits.prefill_s
+        self._model.sent(candidate, priced, lane_s, full=full, silent_tokens=silent_tokens)
 
     def _estimate(self, place: Place, candidate: Candidate, ahead: Ahead) -> Estimate:
         return estimate(
@@ -90,7 +95,7 @@ class Pricing:
             self.prompt_tokens,
             self.holding(candidate.slot),
             ahead,
-            candidate.running,
+            min(candidate.running, MOST_REQUESTS),
             place.chunk_tokens,
             place.crowd,
         )
@@ -102,6 +107,7 @@ class Pricing:
         on_gpu, in_cpu, in_storage = self.tiers
         below, anywhere = in_cpu or in_storage, on_gpu or in_cpu or in_storage
         now, version, places = model.now, model.version, model.places_of(candidates)
+        seen = model.answers_seen
         common = model.current(candidates[0]).constants
         prefill_s = {0: common.prefill_s(tokens, 0)}  # by what the GPU holds
         loads: dict[tuple[int, Holding, int], Estimate] = {}  # by the identity of constants, which outlive this call
@@ -114,7 +120,7 @@ class Pricing:
             constants = place.constants
             wait_s = place.strangers_s
             if place.most_s:
-                wait_s += place.queues.prefill_s(place.most_s, now, answers_seen=model.answers_seen)
+                wait_s += place.queues.prefill_s(place.most_s, now, answers_seen=seen and place.awaits)
             gpu, load_s = 0, 0.0
             if anywhere:
                 gpu = on_gpu.get(slot, 0)

@@ -25,8 +25,12 @@ FAR = 4.0
 """Typical distances beyond which an observation is not believed at all."""
 DOUBT = 4.0
 """How many times itself a constant of the start may be off."""
-SURE = 40
-"""Observations before any is refused: until then the expectation may be what is wrong."""
+SURE, FAR_AT_FIRST = 40, 20.0
+"""Until there are so many observations, the expectation may be what is wrong, and more is believed: but not the one
+request that met a cold engine, nor the one that never reached it."""
+DOUBTED = 1.0
+"""By what share of itself the typical distance grows with each that is not believed at first, but for one alone: where
+all are far, the start is wrong, and the next ones count."""
 SWEEPS = 4
 
 
@@ -39,6 +43,8 @@ class BoundedRegression:
         self.observations = 0
         self.distance = 3.0
         """The typical distance between what was expected and what came, in units of what was given as usual."""
+        self._doubts = 0
+        """Of those not believed, how many came last in a row."""
         self._long_distance = 3.0
         """The same over more observations."""
         self._least, self._most = tuple(least), tuple(most)
@@ -52,18 +58,26 @@ class BoundedRegression:
         """What an observation of ``amounts`` should come to."""
         return sum([constant * amount for constant, amount in zip(self.constants, amounts, strict=True)])
 
-    def observe(self, amounts: Sequence[float], seconds: float, usual_error: float) -> bool:
-        """Learn; False for what cannot be an observation, or is too far from all others."""
+    def observe(self, amounts: Sequence[float], seconds: float, usual_error: float, times: float = 1.0) -> bool:
+        """Learn; False for what cannot be an observation, or is too far from all others.
+
+        ``times``: how many times farther it is than ``seconds`` say: what was far too fast is off by no more than all
+        that was expected, and yet as wrong as what was as many times too slow.
+        """
         if not (isfinite(seconds) and usual_error > 0.0 and isfinite(sum(amounts))):
             return False
-        distance = abs(seconds - self.expected(amounts)) / usual_error
+        distance = abs(seconds - self.expected(amounts)) * times / usual_error
         sure = self.observations >= SURE
         self.observations += 1
         typical = self.distance
         self.distance = moved(typical, distance, 0.05 if sure else 0.15)
         self._long_distance = moved(self._long_distance, distance, 0.005 if sure else 0.15)
-        if sure and distance > FAR * typical:
+        if distance > (FAR if sure else FAR_AT_FIRST) * typical:
+            if not sure and self._doubts:
+                self.distance = moved(typical, distance, DOUBTED)
+            self._doubts += 1
             return False
+        self._doubts = 0
         weight = (1.0 if distance <= typical else typical / distance) / usual_error**2
         changed = self.distance > CHANGED * self._long_distance
         # The first are weighed by an expectation that was not one yet: they fade before the later ones.

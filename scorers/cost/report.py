@@ -18,7 +18,7 @@ def state_of(model: CostModel) -> object:
             "loading": round(place.loading.factor, 3),
         }
         for place in model.places()
-        if place.computing.factor != 1.0 or place.loading.factor != 1.0
+        if place.differs
     ]
     return {
         "learns": model.learns,

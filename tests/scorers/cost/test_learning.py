@@ -76,6 +76,41 @@ def test_ten_requests_say_more_than_the_start() -> None:
     assert abs(off(taught(truth, 3, count=10), truth, 10_000) - 1.0) < 0.5
 
 
+OUTLIERS = {
+    "a cold engine": Sample(300.0, 1000, 0),
+    "an answer that no prompt was computed for": Sample(0.001, 30_000, 0),
+    "a picture that was taken for text": Sample(0.5, 2_500_000, 0),
+    "a load that never was": Sample(0.01, 30_000, 0, 29_000),
+    "a load that hung": Sample(60.0, 30_000, 0, 29_000),
+    "more running than can be": Sample(0.2, 1000, 0, running=10**9),
+    "a wait that was none": Sample(0.2, 1000, 0, queue_s=500.0),
+}
+
+
+@pytest.mark.parametrize("before", [0, 8, 20, 100])
+@pytest.mark.parametrize("name", OUTLIERS)
+def test_one_request_that_is_far_off_bends_nothing_not_even_among_the_first(name: str, before: int) -> None:
+    truth, random = TRUTHS["twice as fast"], Random(1)
+    without, learner = Learner(Constants()), Learner(Constants())
+    for n in range(before + 40):
+        sample = samples(truth, random, wrong=0.0)
+        if n == before:
+            learner.observe(OUTLIERS[name])
+        for each in (without, learner):
+            each.observe(sample)
+        for tokens in (1000, 30_000):
+            ratio = learner.constants.prefill_s(tokens, 0) / without.constants.prefill_s(tokens, 0)
+            assert 0.5 < ratio < 2.0, f"{n - before} requests later"
+
+
+def test_a_start_that_is_sixty_times_too_fast_is_left_though_nothing_fits_it() -> None:
+    truth = Constants(0.3, 3e-3, 1e-7, 2e-2, Lane(1e-2, 1e-4), Lane(5e-2, 1e-3))
+    random, learner = Random(1), Learner(Constants())
+    for _ in range(60):
+        learner.observe(samples(truth, random, wrong=0.0))
+    assert off(learner, truth, 5000) == pytest.approx(1.0, abs=0.25)
+
+
 def test_of_what_is_never_seen_the_start_stays() -> None:
     learner, random = Learner(Constants()), Random(1)
     for _ in range(200):

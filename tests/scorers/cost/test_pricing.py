@@ -22,12 +22,12 @@ def endpoint(slot: int = 0, **numbers: Any) -> Candidate:
     return Candidate(slot=Slot(slot), address=f"10.0.0.{slot}:8000", **numbers)
 
 
-def asked(tokens: int = 1000, at: float = 0.0, **held: dict[int, int]) -> Request:
+def asked(tokens: int = 1000, at: float = 0.0, *, streaming: bool = True, **held: dict[int, int]) -> Request:
     cached = {
         name: CachedPrefix(Tier(name), tokens, {Slot(slot): n for slot, n in by_slot.items()})
         for name, by_slot in held.items()
     }
-    return Request("r", "m", "m", prompt_tokens=tokens, received_s=at, cached=cached)
+    return Request("r", "m", "m", prompt_tokens=tokens, received_s=at, cached=cached, streaming=streaming)
 
 
 def selfish(**settings: Any) -> CostModel:
@@ -98,6 +98,35 @@ def test_an_endpoint_that_has_stopped_answering_looks_the_worse_the_longer_it_do
     assert price(model, frozen, asked(at=80.0)) > 29.0
 
 
+def answered(model: CostModel, until: int = 50) -> None:
+    """So many streamed requests, whose answers were seen to begin in time."""
+    for n in range(until):
+        one = endpoint(1)
+        send(model, one, asked(at=float(n)))
+        model.observed(observation(one, 0.1))
+
+
+def test_an_answer_that_comes_as_a_whole_is_not_late_while_it_is_written() -> None:
+    model = selfish()
+    answered(model)
+    writing = send(model, endpoint(), asked(at=50.0, streaming=False))
+    assert price(model, writing, asked(at=80.0)) == pytest.approx(0.1, abs=0.01)
+    assert Pricing(model, asked(at=80.0)).seconds([writing]) == [price(model, writing, asked(at=80.0))]
+    both = send(model, writing, asked(at=80.0))
+    assert price(model, both, asked(at=90.0)) > 9.0, "the streamed one is"
+    model.observed(observation(endpoint(), 31.0, streaming=False))  # somebody else's
+    assert price(model, both, asked(at=90.0)) > 9.0
+
+
+def test_once_it_has_ended_the_next_one_may_be_late() -> None:
+    model, first = selfish(), endpoint()
+    answered(model)
+    send(model, first, asked(at=50.0, streaming=False))
+    model.observed(observation(first, 20.0, streaming=False))
+    frozen = send(model, endpoint(), asked(at=70.0))
+    assert price(model, frozen, asked(at=90.0)) > 19.0
+
+
 def test_where_answers_are_not_seen_none_is_late() -> None:
     model = selfish()
     decoding = send(model, endpoint())
@@ -133,6 +162,15 @@ def test_memory_that_is_scarce_is_left_to_those_who_need_less_of_it() -> None:
     assert memory_s(1, 0.9) == pytest.approx(6 * 0.9**4 * 10.0 * 1000 / 100_000)
     assert memory_s(0, 0.9) == pytest.approx(memory_s(1, 0.9) * (1 - 0.9 * 0.9)), "running requests use most of it, too"
     assert memory_s(1, 0.3) < 0.02 * memory_s(1, 0.9)
+
+
+def test_readings_that_no_engine_has_are_bounded() -> None:
+    absurd = endpoint(running=10**30, waiting=10**30)
+    most = endpoint(1, running=10_000, waiting=10_000)
+    model = CostModel()
+    prices = Pricing(model, asked()).seconds([absurd, most, endpoint(2)])
+    assert prices[0] == prices[1] > prices[2]
+    assert prices[0] < 5_000
 
 
 def test_hits_count_in_the_engines_chunks() -> None:
@@ -187,6 +225,17 @@ def test_a_slot_that_another_endpoint_has_now_begins_anew() -> None:
     assert price(model, other) == pytest.approx(0.1)
 
 
+def test_a_late_end_at_an_endpoint_that_is_gone_is_not_taken_for_its_slots_next_one() -> None:
+    model, gone = CostModel(KNOWN), endpoint()
+    send(model, gone)
+    other = Candidate(slot=Slot(0), address="10.9.9.9:8000")
+    send(model, other)
+    place = model.current(other)
+    model.observed(observation(gone, 3.0))
+    assert model.current(other) is place
+    assert place.kind.learner.used == 0
+
+
 def test_a_clock_that_jumps_makes_nobody_wait_for_ever() -> None:
     model = selfish()
     later = send(model, endpoint(), asked(at=1e9))
@@ -217,6 +266,42 @@ def test_one_slow_endpoint_is_told_from_its_kind() -> None:
     seconds = Pricing(model, asked(at=1e6)).seconds(fleet)
     assert seconds[0] == seconds[1] == seconds[2]
     assert seconds[3] / seconds[0] == pytest.approx(4.0, rel=0.25)
+
+
+def test_a_slow_endpoint_is_tried_again_after_a_while_and_forgiven_if_it_has_recovered() -> None:
+    model = CostModel(KNOWN, others_weight=0.0)
+
+    def serve(one: Candidate, at: float, slower: float) -> None:
+        send(model, one, asked(at=at))
+        model.observed(observation(one, slower * 0.11))
+
+    def choose(at: float) -> int:
+        seconds = Pricing(model, asked(at=at)).seconds([endpoint(0), endpoint(1)])
+        return int(seconds[1] <= seconds[0])
+
+    for n in range(800):
+        serve(endpoint(n % 2), n * 1.0, 4.0 if n % 2 else 1.0)
+    assert choose(800.0) == 0
+    chosen = []
+    for n in range(800, 3000):  # it is well again, and requests go to the faster one
+        slot = choose(n * 1.0)
+        serve(endpoint(slot), n * 1.0, 1.0)
+        chosen.append(slot)
+    assert 0 < chosen[:600].count(1) < 60
+    assert model.current(endpoint(1)).computing.factor == 1.0
+
+
+def test_a_kind_of_which_nothing_was_seen_begins_as_the_others_are() -> None:
+    """Where the start is ten times slower than the truth, nobody would ever send anything to a new kind."""
+    model = CostModel(KNOWN, kind_label="gpu", others_weight=0.0)
+    known, new = ({"labels": {"gpu": gpu}} for gpu in ("h100", "h200"))
+    for n in range(200):
+        one = endpoint(0, **known)
+        tokens = 500 + 100 * (n % 50)
+        send(model, one, asked(tokens, at=100.0 * n))
+        model.observed(observation(one, 1e-5 * tokens + 0.001, tokens))
+    seconds = Pricing(model, asked(10_000)).seconds([endpoint(0, **known), endpoint(1, **new)])
+    assert seconds[0] == seconds[1] == pytest.approx(0.1, rel=0.2)
 
 
 def test_kinds_of_hardware_are_told_apart_by_their_label() -> None:
