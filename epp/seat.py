@@ -52,6 +52,8 @@ class EngineMetrics(msgspec.Struct, frozen=True):
     """Unix time at which it began, by its own clock: another one is another engine, or the same one started again."""
     partial: bool = False
     """Whether ``waiting`` or ``running`` is not known, so that their sum is not how many requests the engine has."""
+    doubted: tuple[str, ...] = ()
+    """Readings that no engine can have, and that are taken as not said: ``vllm:num_requests_running 1e+30``."""
 
 
 class _Unseen(NamedTuple):

@@ -68,6 +68,8 @@ def of_pool(state: PoolState, width: int = UNLIMITED) -> Iterator[RenderableType
     for endpoint in state.endpoints:
         if endpoint.scrape is not None and endpoint.scrape.error:
             yield Text(f"{endpoint.address}: {endpoint.scrape.error}")
+        if endpoint.engine.doubted:
+            yield Text(f"{endpoint.address}: its page says {' and '.join(endpoint.engine.doubted)}: not believed.")
 
 
 def _scores(rows: tuple[Considered, ...]) -> Table:

@@ -16,7 +16,9 @@ from epp.scrape.samples import Sample, labels_of, samples, short_enough
 from epp.seat import EngineMetrics
 from scorers.base import LoraState
 
-MAX_REQUESTS = 10**9
+MAX_REQUESTS = 10**6
+"""More than so many are not believed: no engine queues them, and who goes by such a number goes by nothing else."""
+MAX_ADAPTERS = 10**9
 MAX_BLOCK_TOKENS, MAX_BLOCKS = 1 << 20, 10**9
 """More than this is not believed: it would make room in the prefix index."""
 _REMEMBERED_LABELS_BYTES = 4096
@@ -38,8 +40,11 @@ class EngineReader:
 
         Raises: ScrapeError when a needed line is malformed, or when the page is not that engine's.
         """
-        waiting, running = _requests(page, self._waiting), _requests(page, self._running)
+        doubted: list[str] = []
+        waiting, running = _requests(page, self._waiting, doubted), _requests(page, self._running, doubted)
         if waiting is None and running is None and (self._waiting or self._running):
+            if doubted:
+                raise ScrapeError(f"the page says {' and '.join(doubted)}; at most {MAX_REQUESTS:,} are believed")
             names = " nor ".join(metric.spec.name for metric in (self._waiting, self._running) if metric)
             raise ScrapeError(
                 f"the page has neither {names}, so it is not from {self.spec.name}; label the endpoint "
@@ -56,6 +61,7 @@ class EngineReader:
             attributes=_sums(page, self._attributes) if self._attributes else _NO_ATTRIBUTES,
             started_s=_started(page),
             partial=waiting is None or running is None,
+            doubted=tuple(doubted),
         )
 
     def missing(self, page: bytes) -> list[str]:
@@ -151,12 +157,17 @@ def _metric(spec: MetricSpec | None) -> _Metric | None:
     return None if spec is None else _Metric(spec)
 
 
-def _requests(page: bytes, metric: _Metric | None) -> int | None:
-    values = metric.values(page) if metric else []
-    if not values:
+def _requests(page: bytes, metric: _Metric | None, doubted: list[str]) -> int | None:
+    """What ``metric`` says; None where it says nothing, or what cannot be, which ``doubted`` is told."""
+    if metric is None:
         return None
-    total = values[0] if len(values) == 1 else sum([min(MAX_REQUESTS, max(0.0, value)) for value in values])
-    return round(min(MAX_REQUESTS, max(0.0, total)))
+    values = metric.values(page)
+    total = sum([max(0.0, value) for value in values])
+    if values and total <= MAX_REQUESTS:
+        return round(total)
+    if said := values or [sample.value for sample in metric.samples(page)]:
+        doubted.append(f"{metric.spec.name} {max(said):g}")
+    return None
 
 
 def _sums(page: bytes, metrics: Iterable[tuple[str, _Metric]]) -> dict[str, float]:
@@ -176,7 +187,7 @@ def _lora(page: bytes, metric: _Metric) -> LoraState:
     return LoraState(
         running=_names(labels.get("running_lora_adapters", "")),
         waiting=_names(labels.get("waiting_lora_adapters", "")),
-        max_loras=_count(labels, "max_lora", MAX_REQUESTS) or 0,
+        max_loras=_count(labels, "max_lora", MAX_ADAPTERS) or 0,
     )
 
 

@@ -214,6 +214,8 @@ class Scraper:
         self._scrapes += 1
         self._bytes += len(text)
         self._pool.observe(target.slot, engine, began_at)
+        if engine.doubted or target.doubted:
+            target.doubts(engine.doubted)
         if self._page_read is not None:
             self._page_read(target.address, text)
         if not engine.partial:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
+from collections.abc import Sequence
 
 from epp.pool import Endpoint
 from epp.scrape.page import Page
 from epp.scrape.reader import EngineReader
 from epp.scrape.tiers import TierReader
 from scorers.base import Slot
+
+log = logging.getLogger(__name__)
 
 
 class Target:
@@ -40,3 +44,13 @@ class Target:
         """Reasons of failures that the log has, since the last success."""
         self.stale: bool | None = None
         self.errors: Counter[str] = Counter()
+        self.doubted: set[str] = set()
+        """Metrics that the last page had with values that are not believed."""
+
+    def doubts(self, readings: Sequence[str]) -> None:
+        """Count ``readings`` that are not believed; the log has each once, until it is believed again."""
+        names = {reading.partition(" ")[0] for reading in readings}
+        if names - self.doubted:
+            log.warning("endpoint %s: its page says %s: taken as not said", self.address, " and ".join(readings))
+        self.errors["doubted"] += bool(names)
+        self.doubted = names

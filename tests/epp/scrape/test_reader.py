@@ -72,12 +72,26 @@ def test_line_ends_may_be_crlf_and_the_last_may_be_missing() -> None:
         (b"vllm:num_requests_running NaN\nvllm:num_requests_running 5", 5),
         (b"vllm:num_requests_running +Inf\nvllm:num_requests_running 5", 5),
         (b"vllm:num_requests_running -3", 0),
-        (b"vllm:num_requests_running 1e300", 10**9),
+        (b"vllm:num_requests_running 1e6", 10**6),
     ],
 )
 def test_every_way_to_write_a_gauge(line: bytes, running: int) -> None:
     assert read_engine(line).running == running
     assert read_engine(b"other 1\n" + line + b"\nother 2\n").running == running
+
+
+@pytest.mark.parametrize("value", [b"1e30", b"1e300", b"1000001", b"NaN", b"+Inf"])
+def test_a_number_that_no_engine_has_is_taken_as_not_said_and_named(value: bytes) -> None:
+    engine = read_engine(b"vllm:num_requests_waiting 2\nvllm:num_requests_running " + value + b"\n")
+    assert (engine.waiting, engine.running, engine.partial) == (2, 0, True)
+    (said,) = engine.doubted
+    assert said.startswith("vllm:num_requests_running ")
+    assert read_engine(b"vllm:num_requests_waiting 2\nvllm:num_requests_running 3\n").doubted == ()
+
+
+def test_a_page_with_nothing_else_is_refused_with_the_numbers() -> None:
+    with pytest.raises(ScrapeError, match=r"num_requests_running 1e\+30; at most 1,000,000 are believed"):
+        read_engine(b"vllm:num_requests_running 1e30\n")
 
 
 def test_names_in_comments_labels_and_longer_names_are_not_samples() -> None:

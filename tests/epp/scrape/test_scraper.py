@@ -404,6 +404,23 @@ def test_a_metric_that_a_page_lacks_is_one_warning(caplog: pytest.LogCaptureFixt
     ]
 
 
+def test_a_number_that_no_engine_has_is_one_warning_and_counted_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    async def absurd(reads: int) -> web.StreamResponse:
+        text = "vllm:kv_cache_usage_perc 0\nvllm:num_requests_waiting 1\n"
+        return web.Response(text=f"{text}vllm:num_requests_running {reads}e30\n")
+
+    async def scenario() -> None:
+        async with engine(absurd) as one, stage(one.address) as s:
+            await s.until(lambda: one.reads > 5)
+            assert s.candidate(one.address).fresh
+            assert s.candidate(one.address).running == 0
+            assert s.scraper.states()[one.address].errors["doubted"] > 3
+
+    asyncio.run(scenario())
+    (warning,) = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert "its page says vllm:num_requests_running 1e+30: taken as not said" in warning
+
+
 def test_picks_are_not_given_back_when_the_engine_does_not_say_how_many_run() -> None:
     async def waiting_only(_: int) -> web.StreamResponse:
         return web.Response(text="vllm:num_requests_waiting 0\n")
