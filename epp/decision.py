@@ -60,7 +60,6 @@ class Decision(msgspec.Struct, frozen=True):
     candidates: tuple[Candidate, ...] = ()
     response_headers: Mapping[str, str] = {}
     """To be set on the response, lower-case names; a proxy that keeps responses to itself does not set them."""
-    reason: str = ""
     traceparent: str = ""
     """To be set on the request; empty to leave the client's as it is."""
 

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from epp.decision import Usage
+from epp.details import checked
 from epp.errors import Saturated
 from epp.reporting import Report, RequestAttributeReporter
 from scorers.base import Candidate, Detail, Filter, Observation, Picker, Plugin, Producer, Request, Scorer
@@ -143,12 +144,10 @@ class Profile:
             if type(plugin).details is Plugin.details:
                 continue
             try:
-                details = plugin.details(request, candidates)
+                if details := checked(plugin.details(request, candidates), len(candidates)):
+                    said[plugin.name] = details
             except Exception:
                 self._failed(plugin)
-                continue
-            if len(details) == len(candidates):
-                said[plugin.name] = details
         return said
 
     @property

@@ -11,14 +11,14 @@ from epp.decision import RequestHead
 from epp.director import Director
 from epp.eligible import allowed
 from epp.errors import EppError, NoEndpoints
-from epp.explain.explanation import MAX_NAME, Asked, Considered, Explanation, FilterVerdict, Part, Refusal, why
+from epp.explain.explanation import MAX_NAME, Asked, Considered, Explanation, FilterVerdict, Part, Refusal
 from epp.explain.trial import Trial, rehearse, undrawn
 from epp.pool import Pool
+from epp.reason import why
 from epp.story import modes_by_tier, tokens_by_tier
 from epp.tokens.source import Answer
 from epp.tokens.step import written
 from scorers.base import Candidate, Detail, Request
-from scorers.pickers import MaxScorePicker
 
 
 class Explainer:
@@ -114,7 +114,7 @@ def explanation(
         dropping = next((n.name for n in reversed(trial.narrowings) if n.dropped), "a filter")
         reason = f"The request is refused: {dropping} drops the last of the candidates."
     else:
-        reason = why(scored, picker.name, by_score=isinstance(picker, MaxScorePicker))
+        reason = why(schedule, picker, list(scored[0].details.values()))
     return Explanation(
         reason=reason,
         pick=None if schedule is None else schedule.chosen[0].address,

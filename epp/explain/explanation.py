@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
-from epp.logs import counted
 from scorers.base import Detail
 
 MAX_NAME = 256
@@ -103,29 +102,3 @@ class Explanation(msgspec.Struct, frozen=True):
     failed_plugins: tuple[str, ...] = ()
     """Those that raised, and were skipped."""
     answered_by: AnsweredBy | None = None
-
-
-def why(scored: Sequence[Considered], picker: str, *, by_score: bool) -> str:
-    """One sentence: what put the pick before the others."""
-    pick = next(candidate for candidate in scored if candidate.pick == 1)
-    if len(scored) == 1:
-        return f"{pick.address} is the only candidate."
-    if not by_score:
-        if pick.details:
-            return f"{picker} chose {next(iter(pick.details.values())).text}."
-        return f"{picker} chose {pick.address}: it does not, or not only, go by the highest total."
-    total = pick.total or 0.0
-    equals = [c for c in scored if c.total == pick.total]
-    if len(equals) > 1:
-        return (
-            f"{len(equals)} of {len(scored)} candidates share the highest total, {total:.3f}; {pick.address} has "
-            f"{counted(pick.in_flight, 'request')} of ours in flight, and no other of them fewer."
-        )
-    second = max((c for c in scored if c is not pick), key=lambda c: c.total or 0.0)
-    gains = {name: part.product - second.scores[name].product for name, part in pick.scores.items()}
-    for_it = [f"{name} ({gain:+.3f})" for name, gain in sorted(gains.items(), key=lambda g: -g[1]) if gain > 1e-9]
-    against = [f"{name} ({gain:+.3f})" for name, gain in sorted(gains.items(), key=lambda g: g[1]) if gain < -1e-9]
-    return (
-        f"{pick.address} has the highest total, {total:.3f}; next is {second.address} with {second.total or 0.0:.3f}. "
-        f"For it: {', '.join(for_it) or 'nothing'}. Against it: {', '.join(against) or 'nothing'}."
-    )

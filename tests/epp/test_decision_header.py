@@ -46,6 +46,19 @@ class Speechless(QueueScorer):
         raise ValueError("no words")
 
 
+class Absurd(QueueScorer):
+    """A scorer that says ``says``."""
+
+    type_name = "absurd"
+    says: Any = None
+    asked_about = 0
+
+    @override
+    def details(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Detail]:
+        Absurd.asked_about = len(candidates)
+        return self.says if isinstance(self.says, list) else [self.says] * len(candidates)
+
+
 def later() -> Callable[[], float]:
     """A clock by which what was asked before is long computed."""
     times = count(1.0, 10.0)
@@ -54,7 +67,7 @@ def later() -> Callable[[], float]:
 
 def core(endpoints: int = 3, *, tells: bool = True, config: str = CONFIG) -> Core:
     clock = later()
-    plan = build(load_text(config), kinds={**known_kinds(), "speechless": Speechless})
+    plan = build(load_text(config), kinds={**known_kinds(), "speechless": Speechless, "absurd": Absurd})
     made = Core(plan, Settings(exchange=ExchangeSettings(tell_decisions=tells)), clock)
     made.pool.replace([Endpoint(f"10.0.{i >> 8}.{i & 255}:8000") for i in range(endpoints)])
     return made
@@ -101,6 +114,46 @@ def test_without_prices_it_has_what_the_scorers_said() -> None:
     plain = CONFIG.replace("  - {type: tier-cost-scorer}\n", "")
     row = told(decided(core(config=plain), x_tierwise_decision="1"))["candidates"][0]
     assert set(row) == {"endpoint", "tokens", "total", "scores"}
+
+
+def test_it_has_the_reason_that_explain_has() -> None:
+    made = core()
+    decided(made)
+    said = told(decided(made, x_tierwise_decision="1"))
+    assert said["reason"].startswith(f"{said['endpoint']} has the highest total, 2.000; next is ")
+    assert "For it: tier-cost-scorer (+" in said["reason"]
+
+
+def test_many_fallbacks_do_not_make_it_longer() -> None:
+    many = core(1000, config=CONFIG.replace("maxNumOfEndpoints: 2", "maxNumOfEndpoints: 1000"))
+    decision = decided(many, x_tierwise_decision="1")
+    assert len(decision.chosen) == 1000
+    assert len(decision.response_headers[HEADER]) <= MOST_CHARACTERS
+    said = told(decision)
+    assert said["fallbacks"] == [c.address for c in decision.chosen[1:9]]
+    assert len(said["candidates"]) + said["others"] == 1000
+
+
+def test_plugins_are_asked_about_those_that_are_shown_only() -> None:
+    Absurd.says = Detail("x")
+    decided(core(300, config=CONFIG.replace("type: queue-scorer", "type: absurd")), x_tierwise_decision="1")
+    assert Absurd.asked_about == 8
+
+
+@pytest.mark.parametrize("says", [None, [Detail("one of three")], ["x", "y", "z"], Detail(1), Detail("x", {"n": "m"})])  # type: ignore[arg-type, dict-item]
+def test_nonsense_from_a_plugin_is_skipped_and_costs_no_request(says: object) -> None:
+    Absurd.says = says
+    made = core(config=CONFIG.replace("type: queue-scorer", "type: absurd"))
+    assert told(decided(made, x_tierwise_decision="1"))["candidates"][0]["why"], "others go on explaining"
+    assert made.plan.profile.failures == {"absurd": 1}
+
+
+def test_numbers_that_are_none_are_left_out() -> None:
+    Absurd.says = Detail("what\nnow \u2028", {"good": 1.0, "bad": float("nan"), "worse": float("inf")})
+    plain = CONFIG.replace("  - {type: tier-cost-scorer}\n", "").replace("type: queue-scorer", "type: absurd")
+    decision = decided(core(config=plain), x_tierwise_decision="1")
+    assert decision.response_headers[HEADER].isprintable()
+    assert told(decision)["candidates"][0]["numbers"] == {"good": 1.0}
 
 
 def test_of_a_large_fleet_it_names_some_and_counts_the_others() -> None:
