@@ -28,7 +28,7 @@ def choices_for(fleet: Fleet, options: SizeOptions, workload: Workload | None) -
 
 
 def _least(fleet: Fleet, model: Model, gpu: Gpu, options: SizeOptions, workload: Workload | None) -> ChoicePart | None:
-    counts = [options.ranks] if options.ranks else [n for n in range(1, MOST_RANKS + 1) if n & (n - 1) == 0]
+    counts = [fleet.ranks] if fleet.ranks_given else [n for n in range(1, MOST_RANKS + 1) if n & (n - 1) == 0]
     for ranks in counts:
         if shareable(model, ranks) is None and (choice := _choice(fleet, model, gpu, ranks, options, workload)):
             return choice

@@ -26,7 +26,7 @@ SEEDS = SizeOptions(model="Qwen/Qwen3-32B", gpu="h100", ranks=2, endpoints=8, ut
 
 
 def report(options: SizeOptions, workload: Workload | None = None, said: Said | None = None) -> SizeReport:
-    return size(fleet_of(options, said or Said()), workload)
+    return size(fleet_of(options, said or Said()), workload, options)
 
 
 def tier(sized: SizeReport, name: str) -> TierPart:
