@@ -7,13 +7,15 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from socket import socket
 from typing import Any
 from urllib.request import Request, urlopen
 
 import openai
 import pytest
+import zmq
 
-from epp.sim.cli import bind, endpoints
+from epp.sim.cli import SimError, bind, endpoints
 from epp.sim.preset import DEMO
 from epp.sim.publisher import EventPublisher
 from scorers.base import Slot
@@ -23,6 +25,7 @@ from tests.e2e.router import LOOPBACK, Router, router
 pytestmark = pytest.mark.e2e
 
 ENGINE = replace(DEMO, cpu_blocks=0)
+TRIES = 20
 PRECISE = """
 apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
@@ -51,17 +54,33 @@ def engines(loop: Background) -> Iterator[tuple[list[Served], int, int]]:
     """Two on consecutive ports, with how far their ports for events and for replays are from those."""
     stack = AsyncExitStack()
 
+    async def publishers() -> list[EventPublisher]:
+        """Two, each port of the second the one after the first's: somebody else may have that, so it is tried again."""
+        for _ in range(TRIES):
+            one = EventPublisher(LOOPBACK, 0, 0)
+            try:
+                return [one, EventPublisher(LOOPBACK, one.port + 1, one.replay_port + 1)]
+            except zmq.ZMQError:
+                one.close()
+        raise AssertionError(f"no two ports in a row are free, {TRIES} times")
+
+    def sockets() -> list[socket]:
+        for _ in range(TRIES):
+            (one,) = bind(LOOPBACK, 0, 1)
+            try:
+                return [one, *bind(LOOPBACK, one.getsockname()[1] + 1, 1)]
+            except SimError:
+                one.close()
+        raise AssertionError(f"no two ports in a row are free, {TRIES} times")
+
     async def start() -> tuple[list[Served], int, int]:
-        sockets = bind(LOOPBACK, 0, 1)
-        first = sockets[0].getsockname()[1]
-        sockets += bind(LOOPBACK, first + 1, 1)
-        publishers = [EventPublisher(LOOPBACK, 0, 0)]
-        one = publishers[0]
-        publishers.append(EventPublisher(LOOPBACK, one.port + 1, one.replay_port + 1))
-        for publisher in publishers:
+        publish = await publishers()
+        for publisher in publish:
             stack.callback(publisher.close)
-        await stack.enter_async_context(endpoints(ENGINE, sockets, publishers=publishers))
-        return [Served(f"{LOOPBACK}:{first + n}") for n in (0, 1)], one.port - first, one.replay_port - first
+        served = sockets()
+        first, told = served[0].getsockname()[1], publish[0]
+        await stack.enter_async_context(endpoints(ENGINE, served, publishers=publish))
+        return [Served(f"{LOOPBACK}:{first + n}") for n in (0, 1)], told.port - first, told.replay_port - first
 
     try:
         yield loop.run(start())
