@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.vllm.engine import ENVIRONMENT
+from tests.vllm.serving import free_port
 
 PATIENCE_S = 180
 
@@ -73,8 +73,7 @@ class Server:
 def rendering(folder: Path, name: str = "m") -> Iterator[Server]:
     """A server for the tokenizer in ``folder``, as the model ``name``; it may not be ready: ``wait``."""
     (folder / "config.json").write_text(json.dumps(CONFIG))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "launch", "render", str(folder)]
     options = ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port), "--max-model-len", "32768"]
     path = folder / "server.log"

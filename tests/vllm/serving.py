@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -11,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -130,11 +131,16 @@ class Server:
         self._up.set()
 
 
+PORTS = iter(random.sample(range(20_000, 28_000, 8), 1000))
+"""Below those that Linux gives to connections, since a server binds its port seconds after it was found to be free."""
+
+
 def free_port() -> int:
-    """One that nobody listens on now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """One that nobody listens on now, and nobody was given before; a few after it are as free."""
+    for port in PORTS:
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is left")
 
 
 @contextmanager
