@@ -149,12 +149,12 @@ def _costs(engine: EngineKind, kinds: Collection[str]) -> Iterator[Policy]:
     producer = f"- {{type: tier-cost-producer, parameters: {started}}}\n" if "tier-cost-producer" in kinds else ""
     scorer = producer + "- type: tier-cost-scorer\n"
     profile = _profile("  - {pluginRef: tier-cost-scorer, weight: 1}\n")
-    yield Policy("cost", "least seconds to the first token", _HEAD + _TIERS + scorer + profile)
+    yield Policy("cost", "seconds, tier-cost-scorer", _HEAD + _TIERS + scorer + profile)
     if "tier-cost-picker" in kinds:
         for few in (2, 8):
             picker = producer + f"- {{type: tier-cost-picker, parameters: {{randomEndpoints: {few}}}}}\n"
             profile = _profile("  - {pluginRef: tier-cost-picker}\n")
-            yield Policy(f"cost of holders and {few}", f"least seconds among holders and {few} by lot",
+            yield Policy(f"cost of holders and {few}", f"seconds, tier-cost-picker with {few} by lot",
                          _HEAD + _TIERS + picker + profile)  # fmt: skip
 
 

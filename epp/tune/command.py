@@ -80,19 +80,24 @@ def run_tune(options: TuneOptions) -> int:
     )  # fmt: skip
     proven = gain is not None and gain.proven
     chosen = by_name[found.best.name if proven else BASELINE]
-    told = sentence(options.objective, found.best.name, found.runs, gain)
+    trace = template.config.data.trace is not None
+    told = sentence(options.objective, by_name[found.best.name].title, found.runs, gain, trace=trace)
     about = f"Made by tierwise tune for {template.workload} on {template.endpoints} x {template.engine.name}:\n{told}"
     written.write(options.output, written.configuration(chosen, template.engine, about), tried)
-    for part in (race(found, by_name), *gains(gain, options.objective)):
+    for part in (*race(found, by_name, options.objective), *gains(gain, options.objective, trace=trace)):
         console.print(part)
     console.print(told, style="bold")
-    if template.config.data.trace is not None:
-        console.print("A trace is the same on every seed: this says nothing about another one.")
+    if trace:
+        console.print(
+            "The same requests come in every run, so that is true of this trace alone: try it on another one."
+        )
     again = f"--candidates={len(found.standings) - 1} --seed={options.seed}"
-    repeat = f"Repeat it with {again}" if found.whole else f"The time ended the search early; all of it is {again}"
+    repeat = f"repeat it with {again}" if found.whole else f"the time ended it early, all of it is {again}"
     console.print(
-        f"{options.output / written.CONFIG} and {written.VALUES} have {chosen.title}. {repeat}. {tried.seconds:.0f} s."
+        f"Written, with {chosen.title}: {options.output / written.CONFIG} for tierwise serve --config-file, "
+        f"{options.output / written.VALUES} for helm upgrade -f."
     )
+    console.print(f"The search took {tried.seconds:.0f} s; {repeat}.")
     return 0 if proven else NOT_BETTER
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from epp.simulate.policies import Policy
 from epp.tune.candidates import BASELINE
@@ -17,31 +18,33 @@ SHOWN = 12
 """Candidates in the table; all of them are in the file."""
 
 
-def race(found: Found, by_name: Mapping[str, Policy]) -> Table:
-    """The best candidates, and the baseline among them."""
-    table = Table(title="What was tried, the best first", title_justify="left", title_style="bold", box=None,
-                  pad_edge=False, header_style="bold")  # fmt: skip
-    for title in ("", "x baseline", "seeds"):
-        table.add_column(title, justify="right" if title else "left", no_wrap=True)
+def race(found: Found, by_name: Mapping[str, Policy], objective: Objective) -> Iterator[RenderableType]:
+    """The best candidates, the baseline among them, and how to read that."""
+    what = COLUMNS[objective].title.partition(" (")[0]
+    table = _table(f"What was tried: {what} as a multiple of {BASELINE}'s", "", "×", "runs")
     shown = [s for n, s in enumerate(found.standings) if n < SHOWN or s.name == BASELINE]
     for standing in shown:
         baseline = standing.name == BASELINE
-        title = f"{by_name[standing.name].title}{' (baseline)' if baseline else ''}"
-        table.add_row(title, f"{standing.ratio:.3f}", str(len(standing.ratios)), style="bold" if baseline else "")
+        title = f"{by_name[standing.name].title}{' (what it is compared to)' if baseline else ''}"
+        ratio = standing.ratio if COLUMNS[objective].less else 1 / standing.ratio
+        table.add_row(title, f"{ratio:.3f}", str(len(standing.ratios)), style="bold" if baseline else "")
     if len(found.standings) > len(shown):
         table.add_row(f"and {len(found.standings) - len(shown)} more", "", "", style="dim")
-    table.caption = " "
-    return table
+    yield table
+    better = "Less is better" if COLUMNS[objective].less else "More is better"
+    yield Text(
+        f"{better}. Weights are those of queue : KV memory in use : prefix on the GPU : prefix in CPU memory. The "
+        "better third of each round goes on to more runs; where there were few runs, luck is much of the difference.\n",
+        style="dim",
+    )
 
 
-def gains(gain: Gain | None, objective: Objective) -> Iterator[RenderableType]:
-    """Held-out figures; nothing where there are none."""
+def gains(gain: Gain | None, objective: Objective, *, trace: bool = False) -> Iterator[RenderableType]:
+    """Held-out figures; nothing where there are none. ``trace``: all runs have the same requests."""
     if gain is None:
         return
-    table = Table(title=f"On {len(gain.seeds)} seeds that the search has not seen", title_justify="left",
-                  title_style="bold", box=None, pad_edge=False, header_style="bold")  # fmt: skip
-    for title in ("", BASELINE, "found", "change"):
-        table.add_column(title, justify="right" if title else "left", no_wrap=True)
+    runs = "new runs of the trace" if trace else "new runs, with requests that the search has not seen"
+    table = _table(f"The best of them again, in {len(gain.seeds)} {runs}", "", BASELINE, "found", "change")
     for each, column in COLUMNS.items():
         change = gain.changes[each.value]
         table.add_row(
@@ -52,22 +55,31 @@ def gains(gain: Gain | None, objective: Objective) -> Iterator[RenderableType]:
     yield table
 
 
-def sentence(objective: Objective, winner: str, runs: int, gain: Gain | None) -> str:
-    """What to expect, in one sentence."""
+def sentence(objective: Objective, winner: str, runs: int, gain: Gain | None, *, trace: bool = False) -> str:
+    """What to expect, in a sentence or two."""
     what = COLUMNS[objective].title.partition(" (")[0]
     if gain is None:
-        return f"In {runs} simulations nothing was better than {BASELINE} at {what}: keep it."
+        return f"In {runs} simulations nothing had a better {what} than {BASELINE}: keep that."
     change = gain.changes[objective.value]
-    expected = f"{share(change.change, change.margin)} on {len(gain.seeds)} seeds that the search has not seen"
+    runs_of = f"{len(gain.seeds)} simulated runs" + (" of this trace" if trace else " that the search has not seen")
+    by = f"{abs(change.change):.1%} ± {change.margin:.1%}"
     if gain.proven:
-        return f"Expect {what} {expected}, with {winner} instead of {BASELINE} (95% interval, simulated)."
+        way = "rise" if change.change > 0 else "fall"
+        return f"Expect {what} to {way} by {by} with {winner} instead of {BASELINE} (95% interval, over {runs_of})."
+    by = share(change.change, change.margin)
     return (
-        f"{winner} was best in the search, and with {what} {expected} it is not clearly better (95% interval, "
-        f"simulated): "
-        f"keep {BASELINE}."
+        f"{winner} was the best in the search, but in {runs_of} it changes {what} by {by} (95% interval), which may be "
+        f"chance: keep {BASELINE}."
     )
 
 
 def share(change: float, margin: float) -> str:
     """As percent, with the margin."""
     return f"{change:+.1%} ± {margin:.1%}"
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column else "left", no_wrap=True)
+    return table

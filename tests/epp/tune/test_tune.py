@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from math import nan
 from pathlib import Path
+from random import Random
 
 import pytest
 import yaml
@@ -111,14 +112,18 @@ def test_a_gain_is_the_mean_of_changes_seed_by_seed() -> None:
     assert change.change == pytest.approx((-0.5 - 0.45 - 0.55) / 3)
     assert change.margin == pytest.approx(4.30 * 0.05 / 3**0.5, rel=1e-3)
     assert gain.proven
-    assert "Expect mean TTFT -50.0%" in sentence(Objective.MEAN_TTFT, "w", 9, gain)
+    assert sentence(Objective.MEAN_TTFT, "w", 9, gain) == (
+        "Expect mean TTFT to fall by 50.0% ± 12.4% with w instead of 2:2:1:1 (95% interval, over 3 simulated runs that "
+        "the search has not seen)."
+    )
+    assert "over 3 simulated runs of this trace" in sentence(Objective.MEAN_TTFT, "w", 9, gain, trace=True)
 
 
 def test_a_gain_within_its_interval_is_none() -> None:
     base, ours = [figures(1.0), figures(1.0), figures(1.0)], [figures(0.5), figures(1.4), figures(0.9)]
     gain = gain_of(Objective.MEAN_TTFT, (1, 2, 3), base, ours)
     assert not gain.proven
-    assert "keep 2:2:1:1" in sentence(Objective.MEAN_TTFT, "w", 9, gain)
+    assert "which may be chance: keep 2:2:1:1." in sentence(Objective.MEAN_TTFT, "w", 9, gain)
 
 
 def test_more_throughput_is_the_better_one() -> None:
@@ -126,7 +131,9 @@ def test_more_throughput_is_the_better_one() -> None:
         [figures(1, 100.0), figures(1, 200.0), figures(1, 50.0)],
         [figures(1, 110.0), figures(1, 220.0), figures(1, 55.0)],
     )
-    assert gain_of(Objective.THROUGHPUT, (1, 2, 3), base, ours).proven
+    gain = gain_of(Objective.THROUGHPUT, (1, 2, 3), base, ours)
+    assert gain.proven
+    assert "Expect throughput to rise by 10.0%" in sentence(Objective.THROUGHPUT, "w", 9, gain)
     assert not gain_of(Objective.THROUGHPUT, (1, 2, 3), ours, base).proven
 
 
@@ -158,6 +165,43 @@ def test_a_search_repeats_itself_and_writes_what_it_found(tmp_path: Path, capsys
     if tried["gain"]:
         assert len(tried["gain"]["seeds"]) == 4
         assert min(tried["gain"]["seeds"]) >= 1_000_000, "seeds that the search has not seen"
+
+
+def test_what_a_trace_finds_starts_the_picker_through_the_charts_values(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    random, lines = Random(1), []
+    for n in range(120):
+        group = random.randrange(12)
+        line = {
+            "timestamp": 40 * n,
+            "input_length": 6300,
+            "output_length": 16,
+            "hash_ids": [100 * group + i for i in range(12)],
+        }
+        lines.append(json.dumps(line))
+    (tmp_path / "trace.jsonl").write_text("\n".join(lines))
+    output = tmp_path / "tuned"
+    code = cli.main(
+        ["tune", f"--workload={tmp_path / 'trace.jsonl'}", "--endpoints=3", "--gpu-tokens=32768", "--cpu-tokens=65536",
+         "--candidates=5", "--held-out=3", f"--output={output}"]
+    )  # fmt: skip
+    printed = " ".join(capsys.readouterr().out.split())
+    tried = json.loads((output / "tuning.json").read_text())
+    assert code == 0
+    assert "simulated runs of this trace" in printed
+    assert f"{abs(tried['gain']['changes']['mean-ttft']['change']):.1%} ±" in printed
+    for file, where in (("values.yaml", ("router", "epp")), ("values-inferencepool.yaml", ("inferenceExtension",))):
+        said = yaml.safe_load((output / file).read_text())
+        for key in where:
+            said = said[key]
+        mounted = tmp_path / said["pluginsConfigFile"]  # as the chart's ConfigMap has it, and --config-file names it
+        mounted.write_text(said["pluginsCustomConfig"][said["pluginsConfigFile"]])
+        assert cli.main(["check", "--strict", "--config-file", str(mounted)]) == 0
+        plan, found = plan_from(mounted, None), plan_from(output / "picker.yaml", None)
+        weights = [(scorer.name, weight) for scorer, weight in plan.profile.scorers]
+        assert weights == [(scorer.name, weight) for scorer, weight in found.profile.scorers]
+        assert weights or plan.profile.picker.name == "tier-cost-picker"
 
 
 def test_several_processes_find_the_same(tmp_path: Path) -> None:
