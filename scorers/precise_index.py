@@ -116,9 +116,12 @@ class PreciseIndex:
         """Nobody holds anything of a run, and it has no children."""
         node = self._runs.pop(run, None)
         if node is not None:
+            above = node.parent
             self._kept.pop(node, None)
             node.remove()
             node.parent = None
+            if above is not None and above.parent is None and above.children is None:
+                self._roots = {size: root for size, root in self._roots.items() if root is not above}
 
     def clear(self, secret: bytes) -> Iterator[None]:
         """Forget everything at once, and match digests made with ``secret``. To be iterated: takes old runs apart (they

@@ -15,6 +15,8 @@ from epp.kvevents.run import BYTES_PER_TOKEN
 MOST_TOKENS = 1 << 22
 """Of one event. More than any model's context."""
 MOST_BLOCK_TOKENS = 1 << 16
+MOST_NAME_BYTES = 4096
+"""Of an adapter's name: each prompt that has one keeps it."""
 
 
 class Malformed(Exception):
@@ -27,13 +29,15 @@ def salt_and_data(event: BlockStored, lora: str) -> tuple[str, bytes]:
     count, size = len(event.block_hashes), event.block_size
     if not 0 < size <= MOST_BLOCK_TOKENS or not 0 < len(event.token_ids) == count * size <= MOST_TOKENS:
         raise Malformed(f"{len(event.token_ids)} tokens for {count} blocks of {size}")
+    if len(lora) > MOST_NAME_BYTES:
+        raise Malformed(f"an adapter whose name has {len(lora)} characters")
     try:
         packed = array("I", event.token_ids)
     except (OverflowError, TypeError) as error:
         raise Malformed(str(error)) from error
     if sys.byteorder == "big":
         packed.byteswap()
-    data, salt = packed.tobytes(), ""
+    data, salt = bytearray(packed.tobytes()), ""
     for n, keys in enumerate(event.extra_keys or ()):
         more = [key for key in keys or () if key != lora]
         if not n and event.parent_block_hash is None:
@@ -41,8 +45,8 @@ def salt_and_data(event: BlockStored, lora: str) -> tuple[str, bytes]:
             more = [key for key in more if not isinstance(key, str)]
         if more and n < count:
             begin, end = n * size * BYTES_PER_TOKEN, (n + 1) * size * BYTES_PER_TOKEN
-            data = data[:begin] + _standing_for(more, data[begin:end]) + data[end:]
-    return salt, data
+            data[begin:end] = _standing_for(more, bytes(data[begin:end]))
+    return salt, bytes(data)
 
 
 def _standing_for(more: list[Any], tokens: bytes) -> bytes:

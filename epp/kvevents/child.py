@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 
@@ -72,6 +73,8 @@ def main() -> int:
     """The process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the picker is asked to stop, and closes the pipe
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # some five files for each publisher
     orders_out = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whoever prints must not disturb the orders
     try:

@@ -47,6 +47,10 @@ class Columns:
         """Those that are known."""
         return [column for column in self._columns.values() if column.tier == tier]
 
+    def announced(self, counts: int) -> list[Column]:
+        """The columns that ``counts`` count something in, as often as they do."""
+        return [c for c in self._columns.values() for _ in range((counts & c.counts) // c.one)]
+
     def column(self, rank: int, medium: str | None, group: int) -> Column | None:
         """None for a medium that nobody here knows, and for one column too many."""
         tier = TIERS_BY_MEDIUM.get((medium or "").upper())

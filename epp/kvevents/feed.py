@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 
 READ_BYTES = 1 << 18
 MOST_MESSAGE_BYTES = 1 << 24
+SILENT_S = 60.0
+"""After which a process that says nothing is taken for dead; it says something every second. A guess, far above what a
+full round over a thousand publishers takes."""
 DIED = "its follower died"
 DEAF = (Why.NOT_CONNECTED.value, Why.CATCHING_UP.value)
 """States in which something that is published now may be missed."""
@@ -63,13 +66,16 @@ def open_feed(cache: PreciseCache, settings: KvEventsConfig, pool: Pool) -> Feed
 class Feed:
     """Owner: the event loop. ``start`` and ``stop`` are called once."""
 
-    def __init__(self, cache: PreciseCache, settings: KvEventsConfig, pool: Pool) -> None:
+    def __init__(
+        self, cache: PreciseCache, settings: KvEventsConfig, pool: Pool, *, silent_s: float = SILENT_S
+    ) -> None:
         self.restarts = 0
         self.counts = Counts({}, 0, 0)
         self.pid: int | None = None
         self._cache = cache
         self._settings = settings
         self._pool = pool
+        self._silent_s = silent_s
         self._process: Process | None = None
         self._chore: Chore | None = None
         self._decode = msgspec.msgpack.Decoder(list[Report]).decode
@@ -102,9 +108,15 @@ class Feed:
             self._say(Start(secret, self._settings.topic, self._settings.zmq_endpoint))
             await sliced(self._cache.begin(self, self._pool.candidates(), secret, DIED if self.restarts else ""))
             await self._obey(process)
+            if process.returncode is None:
+                process.kill()
+            raise FollowerDied(  # noqa: TRY301 - however it ended, nobody is known
+                f"process {process.pid} ended with status {await process.wait()}"
+            )
+        except Exception:
             self._cache.doubt(DIED)
             self.restarts += 1
-            raise FollowerDied(f"process {process.pid} ended with status {await process.wait()}")
+            raise
         finally:
             self._process = self.pid = None
             await self._end(process)
@@ -125,15 +137,16 @@ class Feed:
             await process.wait()
 
     async def _obey(self, process: Process) -> None:
-        """Until it says no more."""
+        """Until it says no more, or nothing for too long."""
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         while True:
             try:
-                length = int.from_bytes(await process.stdout.readexactly(LENGTH_BYTES), "big")
-                if length > MOST_MESSAGE_BYTES:
-                    return
-                data = await process.stdout.readexactly(length)
-            except asyncio.IncompleteReadError:
+                async with asyncio.timeout(self._silent_s):
+                    length = int.from_bytes(await process.stdout.readexactly(LENGTH_BYTES), "big")
+                    if length > MOST_MESSAGE_BYTES:
+                        return
+                    data = await process.stdout.readexactly(length)
+            except (asyncio.IncompleteReadError, TimeoutError):
                 return
             await sliced(self._steps(self._decode(data)))
 

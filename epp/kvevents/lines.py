@@ -12,7 +12,8 @@ from epp.kvevents.orders import Wire
 from epp.kvevents.source import Source
 from epp.kvevents.stream import Stream
 
-MOST_MESSAGE_BYTES = 64 << 20
+MOST_MESSAGE_BYTES = 16 << 20
+"""A batch of a million removed blocks, or two million tokens, has as many."""
 MOST_QUEUED = 10_000
 """Batches of one publisher; of more, the publisher drops some, which is a gap."""
 ASKS = 3
@@ -47,6 +48,8 @@ class Watching:
 
     def __init__(self) -> None:
         self.context = zmq.Context()
+        most = self.context.get(zmq.SOCKET_LIMIT)
+        self.context.set(zmq.MAX_SOCKETS, most)  # two for each publisher; the default are 1,023
         self.poller = zmq.Poller()
         self._of_socket: dict[object, tuple[Deal, Line]] = {}
 

@@ -7,8 +7,7 @@ start. Where a run is split, the deeper part keeps the number, and a place that 
     root ── run 7 (312 blocks) ─┬─ run 1 (40 blocks)     a place (1, 5) lies in run 7
                                 └─ run 9 (7 blocks)
 
-An endpoint's tier is a *holder*, a small number. What a holder has of a run is counted from the run's start as far as
-it is contiguous; blocks behind a hole are remembered (``loose``) and count when the hole closes.
+An endpoint's tier is a *holder*, a small number; ``shares`` is what it has of a run.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Any
 
 from epp.kvevents.orders import Add, Drop, Grow, Hold, Order, Split
 from epp.kvevents.run import BYTES_PER_TOKEN, Place, Run, common
+from epp.kvevents.shares import gain, lose
 from epp.kvevents.tips import Tips
 from scorers.identity import PrefixHasher, digests
 
@@ -98,20 +98,9 @@ class Runs:
     def release(self, run: Run, depth: int, holder: int) -> None:
         """``holder`` has the block at ``depth`` no more."""
         run = self._climb(run, depth)
-        at, have = depth - run.start, run.have or {}
-        contiguous = have.get(holder, 0)
-        if at >= contiguous:
-            self._forget_loose(run, at, holder)
-            return
-        if at + 1 < contiguous:
-            self._loosen(run, holder, range(at + 1, contiguous))
-        if at:
-            have[holder] = at
-        else:
-            del have[holder]
-        self._changed[run.number, holder] = run
-        if not at:
-            self.discard(run)
+        if lose(run, depth - run.start, holder):
+            self._changed[run.number, holder] = run
+        self.discard(run)
 
     def settle(self, places: Sequence[Place]) -> None:
         """Drop what ``lay`` has made, or cut off, and nobody holds."""
@@ -257,47 +246,8 @@ class Runs:
         return upper
 
     def _have(self, run: Run, at: int, count: int, holder: int) -> None:
-        """``holder`` has ``count`` blocks of ``run`` from its block ``at`` on."""
-        if run.have is None:
-            run.have = {}
-        before = contiguous = run.have.get(holder, 0)
-        if at > contiguous:
-            self._loosen(run, holder, range(at, at + count))
-            if not run.have:
-                run.have = None
-            return
-        contiguous = max(contiguous, at + count)
-        loose = (run.loose or {}).get(holder)
-        if loose:
-            loose.difference_update(range(at, at + count))
-            while contiguous in loose:
-                loose.discard(contiguous)
-                contiguous += 1
-            if not loose:
-                self._no_loose(run, holder)
-        if contiguous != before:
-            run.have[holder] = contiguous
+        if gain(run, at, count, holder):
             self._changed[run.number, holder] = run
-
-    def _loosen(self, run: Run, holder: int, positions: range) -> None:
-        if run.loose is None:
-            run.loose = {}
-        run.loose.setdefault(holder, set()).update(positions)
-
-    def _forget_loose(self, run: Run, at: int, holder: int) -> None:
-        loose = (run.loose or {}).get(holder)
-        if loose is None:
-            return
-        loose.discard(at)
-        if not loose:
-            self._no_loose(run, holder)
-            self.discard(run)
-
-    @staticmethod
-    def _no_loose(run: Run, holder: int) -> None:
-        if run.loose is not None:
-            del run.loose[holder]
-            run.loose = run.loose or None
 
     def _number(self) -> int:
         if self._free:

@@ -28,7 +28,11 @@ REPORT_S = 1.0
 MESSAGE_BYTES = 32 << 10
 """Of orders, about: the picker reads one in 0.1 ms."""
 ORDER_BYTES = 16
-MOST_NOTES = 10_000
+MOST_NOTES = {"lora": 10_000}
+FEW_NOTES = 100
+"""Of all other kinds: they go into the log."""
+MOST_RANKS = 256
+"""Of one endpoint that connects to us, as of one that is connected to."""
 _WATCHED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 
 
@@ -48,7 +52,7 @@ class Subscriber:
         self._lines: dict[int, list[Line]] = {}
         self._ranks: dict[tuple[int, int], Line] = {}  # of publishers that connect to us
         self._touched: dict[int, Source] = {}
-        self._noted: set[tuple[str, str]] = set()
+        self._noted: dict[str, set[str]] = {}
         self._reports: list[Report] = []
         self._flushed_at = self._reported_at = clock()
         self.watching = Watching()
@@ -142,11 +146,11 @@ class Subscriber:
         self._reports.append(Left(number))
 
     def _connect(self, line: Line) -> None:
-        events = line.events = self.watching.subscription()
-        line.monitor = events.get_monitor_socket(_WATCHED)
-        self.watching.watch(line.monitor, self._watched, line)
-        self.watching.watch(events, self._hear, line)
         try:
+            events = line.events = self.watching.subscription()
+            line.monitor = events.get_monitor_socket(_WATCHED)
+            self.watching.watch(line.monitor, self._watched, line)
+            self.watching.watch(events, self._hear, line)
             events.connect(line.wire.events)
         except zmq.ZMQError as error:
             self._note("address", f"{line.wire.events}: {error}")
@@ -179,7 +183,7 @@ class Subscriber:
             topic, number, payload = frames
             if not topic.startswith(self._topic):
                 self._tally.other_topics += 1
-                self._note("topic", topic.decode(errors="replace"))
+                self._note("topic", topic[:256].decode(errors="replace"))
                 continue
             self._take(line, int.from_bytes(number, "big"), payload)
 
@@ -196,13 +200,16 @@ class Subscriber:
             source = self._speaker(parts[1]) if len(parts) > 1 and frames[0].startswith(self._topic) else None
             if source is None:
                 self._tally.other_topics += 1
-                self._note("topic", frames[0].decode(errors="replace"))
+                self._note("topic", frames[0][:256].decode(errors="replace"))
                 continue
             try:
                 rank = decode(frames[2]).rank
             except Unreadable:
                 rank = 0
             line = self._ranks.get((source.number, rank))
+            if line is None and len(source.streams) >= MOST_RANKS:
+                self._tally.malformed += 1
+                continue
             if line is None:
                 line = self._ranks[source.number, rank] = Line(source, Wire(""), Stream(replays=False))
                 source.streams.append(line.stream)
@@ -224,7 +231,7 @@ class Subscriber:
         self._touched[line.source.number] = line.source
 
     def _note(self, kind: str, value: str) -> None:
-        key = (kind, value[:256])
-        if key not in self._noted and len(self._noted) < MOST_NOTES:
-            self._noted.add(key)
-            self._reports.append(Note(*key))
+        noted = self._noted.setdefault(kind, set())
+        if value not in noted and len(noted) < MOST_NOTES.get(kind, FEW_NOTES):
+            noted.add(value)
+            self._reports.append(Note(kind, value))

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 MOST = 200_000
 """Blocks of one endpoint."""
+MOST_BYTES = 64 << 20
+"""Of their tokens."""
 
 
 class Waiting(NamedTuple):
@@ -18,34 +20,44 @@ class Waiting(NamedTuple):
 
 
 class WaitingBlocks:
-    """By the hash of what they build upon."""
+    """By the hash of what they build upon. O(1) on average for each call, and event in it."""
 
     def __init__(self) -> None:
         self.blocks = 0
+        self._bytes = 0
         self._by_parent: dict[int, list[Waiting]] = {}
+        self._until_look = 0  # so often nobody looks again for what is not needed any more
 
     def __bool__(self) -> bool:
         return bool(self._by_parent)
 
     def add(self, parent: int, waiting: Waiting, is_needed: Callable[[Waiting], bool]) -> bool:
         """False where there are too many, also without those that are not needed any more."""
-        count = len(waiting.hashes)
-        if self.blocks + count > MOST:
-            for each in list(self._by_parent):
-                self._put(each, [old for old in self.pop(each) if is_needed(old)])
-        if self.blocks + count > MOST:
+        if self._is_too_much(waiting):
+            self._until_look -= 1
+            if self._until_look < 0:
+                for each in list(self._by_parent):
+                    for old in self.pop(each):
+                        if is_needed(old):
+                            self._put(each, old)
+                self._until_look = len(self._by_parent)
+        if self._is_too_much(waiting):
             return False
-        self._put(parent, [*self._by_parent.get(parent, ()), waiting])
+        self._put(parent, waiting)
         return True
 
     def pop(self, parent: int) -> Sequence[Waiting]:
         """What waited for ``parent``."""
         found = self._by_parent.pop(parent, ())
-        self.blocks -= sum([len(each.hashes) for each in found])
+        for each in found:
+            self.blocks -= len(each.hashes)
+            self._bytes -= len(each.data)
         return found
 
-    def _put(self, parent: int, several: list[Waiting]) -> None:
-        if several:
-            self.pop(parent)
-            self._by_parent[parent] = several
-            self.blocks += sum([len(each.hashes) for each in several])
+    def _is_too_much(self, waiting: Waiting) -> bool:
+        return self.blocks + len(waiting.hashes) > MOST or self._bytes + len(waiting.data) > MOST_BYTES
+
+    def _put(self, parent: int, waiting: Waiting) -> None:
+        self._by_parent.setdefault(parent, []).append(waiting)
+        self.blocks += len(waiting.hashes)
+        self._bytes += len(waiting.data)

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from epp.kvevents.feed import Feed, open_feed
+from epp.kvevents.feed import SILENT_S, Feed
+from epp.kvevents.orders import Follow, Start, Wire
+from epp.kvevents.subscriber import Subscriber
 from epp.pool import Endpoint, Pool
 from epp.sim.publisher import EventPublisher
 from scorers.base import Prompt, Slot, Tier
@@ -36,7 +38,8 @@ class Followed:
         self.feed, self.pool, self.cache = feed, pool, producer.source
 
     def held(self, tokens: list[int], tier: Tier = Tier.GPU) -> dict[Slot, int]:
-        return dict(self.cache.find([Prompt(BASE, data(tokens))]).held[tier])
+        """Of ``tokens``, with one behind them: the last token of a prompt is never a hit."""
+        return dict(self.cache.find([Prompt(BASE, data([*tokens, 0]))]).held[tier])
 
     def why(self, slot: int = 0) -> str:
         told = self.cache.told(Slot(slot))
@@ -50,13 +53,15 @@ class Followed:
 
 
 @asynccontextmanager
-async def followed(*endpoints: Endpoint, settings: KvEventsConfig | None = None) -> AsyncIterator[Followed]:
+async def followed(
+    *endpoints: Endpoint, settings: KvEventsConfig | None = None, silent_s: float = SILENT_S
+) -> AsyncIterator[Followed]:
     settings = settings or KvEventsConfig()
     producer = PrecisePrefixProducer(PreciseParameters(kv_events_config=settings))
     cache, pool = producer.new_cache(), Pool()
     pool.listeners.append(cache)
     pool.replace(endpoints)
-    feed = open_feed(cache, settings, pool)
+    feed = Feed(cache, settings, pool, silent_s=silent_s)
     feed.start()
     try:
         yield Followed(feed, pool, producer)
@@ -309,3 +314,29 @@ def test_publishers_that_connect_to_us_are_told_apart_by_their_topics() -> None:
                 await until(lambda: (fleet.feed.counts.counts.get("other_topics") or 0) > 0)
 
     run(body)
+
+
+def test_a_follower_that_hangs_is_taken_for_dead() -> None:
+    async def body() -> None:
+        publisher = publishing()
+        publisher.publish([stored(1, [1, 2])])
+        async with followed(endpoint(publisher), silent_s=3.0) as fleet:
+            await fleet.known()
+            pid = fleet.feed.pid
+            assert pid is not None
+            os.kill(pid, signal.SIGSTOP)
+            await until(lambda: fleet.feed.pid not in (pid, None), "another one follows")
+            await fleet.known()
+            assert fleet.held([1, 2]) == {0: 2}
+
+    run(body)
+
+
+def test_more_publishers_can_be_followed_than_a_context_of_zeromq_has_sockets_by_default() -> None:
+    subscriber = Subscriber(Start(bytes(32), ""), lambda _: None)
+    try:
+        for source in range(600):
+            subscriber.command(Follow(source, f"10.0.0.1:{source}", (Wire("tcp://127.0.0.1:1"),)))
+        subscriber.step(0.0)
+    finally:
+        subscriber.close()
