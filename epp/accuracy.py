@@ -95,7 +95,8 @@ class Accuracy:
         if prompt is None:
             self._unmeasured[Unmeasured.NO_USAGE] += 1
             return
-        if prompt < MIN_BLOCKS * (prediction.candidate.block_tokens or DEFAULT_BLOCK_TOKENS):
+        block_tokens = prediction.candidate.block_tokens or DEFAULT_BLOCK_TOKENS
+        if prompt < MIN_BLOCKS * block_tokens:
             self._unmeasured[Unmeasured.SHORT] += 1
             return
         cached, address = observation.cached_tokens, prediction.candidate.address
@@ -108,9 +109,10 @@ class Accuracy:
             self._note(address)
         piece = self._clock() // PIECE_S * PIECE_S
         scale, by_tier = prompt / prediction.prompt_tokens, observation.cached_by_tier
+        most = float((prompt - 1) // block_tokens * block_tokens)  # the last token is always computed
         reach, worst = 0.0, Mode.PRECISE
         for held in prediction.held:
-            tokens = min(float(prompt), held.tokens * scale)
+            tokens = min(most, held.tokens * scale)
             if by_tier:  # what no faster tier holds
                 account = self._account(held.tier.value, held.mode)
                 account.add(prompt, max(0.0, tokens - reach), by_tier.get(held.tier, 0), piece)

@@ -56,9 +56,13 @@ def observed(prediction: Prediction, outcome: Outcome) -> Observation | None:
 
 
 def uncached_tokens(request: Request, chosen: Candidate) -> int:
-    """Prompt tokens that ``chosen`` holds in no tier and must compute."""
-    held, slot = 0, chosen.slot
+    """Prompt tokens that ``chosen`` holds in no tier and must compute; the same as the prediction's, for less."""
+    held, before, slot = 0, -1, chosen.slot
     for cached in request.cached.values():
+        rank = _RANKS[cached.tier]
+        if rank <= before:  # perhaps two speak of one tier
+            return predicted(request, chosen, 0.0).uncached_tokens
+        before = rank
         tokens = cached.tokens.get(slot, 0)
         if tokens > held:  # a third of what ``max`` takes
             held = tokens

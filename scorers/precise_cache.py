@@ -15,8 +15,8 @@ from typing import Protocol
 import msgspec
 
 from scorers.base import Candidate, Mode, Prompt, Request, Slot, Tier
-from scorers.precise_index import TIERS, PreciseIndex
-from scorers.speculation import Speculation
+from scorers.precise_index import BYTES_PER_TOKEN, TIERS, PreciseIndex
+from scorers.speculation import Speculations
 
 _OF_TOKENS = b"\x06\0\0\0tokens"
 """What identities of prompts begin with that were sent as token ids."""
@@ -52,6 +52,8 @@ class Told:
     restarts: int = 0
     capacity: tuple[int, ...] = (0, 0, 0)
     """Of each tier, as the engine reports it; 0 where it does not."""
+    block_tokens: int | None = None
+    """Of its GPU memory's blocks, as the engine reports it."""
     hears: bool = False
     """Whether everything that is published now is followed."""
 
@@ -89,7 +91,7 @@ class PreciseCache:
         """``block_tokens`` is what blocks are taken for until an engine says; ``speculate_s`` how long a pick counts
         as if its prompt were held already, None for not at all."""
         self.index = PreciseIndex(secret)
-        self.speculation = Speculation(speculate_s, block_tokens, secret) if speculate_s is not None else None
+        self.speculation = Speculations(speculate_s, secret) if speculate_s is not None else None
         self.fallbacks: Counter[str] = Counter()
         """Picks whose endpoint was not known precisely, by the reason."""
         self.feed: Feed | None = None
@@ -139,6 +141,7 @@ class PreciseCache:
         gpu = (candidate.gpu_blocks or 0) * (candidate.block_tokens or 0)
         reports = [candidate.tiers.get(tier) for tier in TIERS]
         of_tiers = [(report.capacity_tokens or 0) if report is not None else 0 for report in reports]
+        told.block_tokens = candidate.block_tokens
         before = told.sure
         told.capacity = (gpu or of_tiers[0], *of_tiers[1:])
         if told.sure != before:
@@ -213,14 +216,16 @@ class PreciseCache:
         return self._modes[tier]
 
     def find(self, prompts: Sequence[Prompt]) -> Found:
-        """What is held of ``prompts``, which are token ids."""
+        """What is held of ``prompts``, which are token ids, and would be a hit: the last token, from which an engine
+        goes on, is always computed, so a block that ends with it is none."""
         sizes = self.index.block_sizes
         block_tokens = min(sizes) if sizes else self._block_tokens
         held: dict[Tier, dict[Slot, int]] = {tier: {} for tier in TIERS}
         total = 0
         for prompt in prompts:
-            total += len(prompt.data) // 4 // block_tokens * block_tokens
-            match = self.index.match(self._named(prompt.identity), prompt.data)
+            usable = usable_tokens(prompt)
+            total += usable // block_tokens * block_tokens
+            match = self.index.match(self._named(prompt.identity), prompt.data, usable)
             for bit, tier in enumerate(TIERS):
                 of_tier, known = held[tier], self._modes[tier]
                 for source, tokens in match.held[bit].items():
@@ -242,7 +247,7 @@ class PreciseCache:
         elif self.speculation is not None:
             now = self.clock()
             for prompt in prompts:
-                self.speculation.add(prompt, candidate.slot, now)
+                self.speculation.add(prompt, candidate.slot, told.block_tokens or self._block_tokens, now)
 
     def _speculate(self, prompts: Sequence[Prompt], held: dict[Slot, int]) -> None:
         if self.speculation is None:
@@ -250,7 +255,7 @@ class PreciseCache:
         soon: Counter[Slot] = Counter()
         now = self.clock()
         for prompt in prompts:
-            soon.update(self.speculation.held(prompt, now))
+            soon.update(self.speculation.held(prompt, usable_tokens(prompt), now))
         known = self._modes[Tier.GPU]
         for slot, tokens in soon.items():
             if slot in known and tokens > held.get(slot, 0):
@@ -265,6 +270,11 @@ class PreciseCache:
             tier: {slot: Mode.PRECISE for slot, told in self._told.items() if told.sure >> bit & 1}
             for bit, tier in enumerate(TIERS)
         }
+
+
+def usable_tokens(prompt: Prompt) -> int:
+    """How much of a prompt of token ids may be a hit."""
+    return max(0, len(prompt.data) // BYTES_PER_TOKEN - 1)
 
 
 def token_prompts(request: Request) -> Sequence[Prompt] | None:

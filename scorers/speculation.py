@@ -15,6 +15,48 @@ from scorers.tree import Node, walk
 
 MOST = 100_000
 """Picks remembered at a time; of more, the oldest end early."""
+LEAST_BLOCK_TOKENS = 16
+"""Endpoints with smaller blocks are followed in several of theirs: a digest for each token would take long."""
+MOST_TOKENS = 1 << 17
+"""Of one prompt: more is not remembered, as digests of 100,000 tokens take a millisecond."""
+
+
+class Speculations:
+    """One ``Speculation`` for each size of block, since what an endpoint will hold are whole blocks of its own.
+
+    Owner: the event loop.
+    """
+
+    def __init__(self, lifetime_s: float, secret: bytes | None = None) -> None:
+        self._lifetime_s = lifetime_s
+        self._secret = secret
+        self._by_size: dict[int, Speculation] = {}
+
+    def __len__(self) -> int:
+        """Prompts of picks that have not ended."""
+        return sum([len(each) for each in self._by_size.values()])
+
+    def add(self, prompt: Prompt, slot: Slot, block_tokens: int, now: float) -> None:
+        """A request with ``prompt`` was sent to ``slot``, whose blocks have ``block_tokens``."""
+        size = -(-LEAST_BLOCK_TOKENS // block_tokens) * block_tokens
+        speculation = self._by_size.get(size)
+        if speculation is None:
+            self._by_size = {known: each for known, each in self._by_size.items() if len(each)}
+            speculation = self._by_size[size] = Speculation(self._lifetime_s, size, self._secret)
+        speculation.add(prompt, slot, now)
+
+    def held(self, prompt: Prompt, usable_tokens: int, now: float) -> dict[Slot, int]:
+        """Tokens among the first ``usable_tokens`` of ``prompt`` that each endpoint was sent within the lifetime."""
+        held: dict[Slot, int] = {}
+        for speculation in self._by_size.values():
+            for slot, tokens in speculation.held(prompt, now, usable_tokens).items():
+                held[slot] = max(tokens, held.get(slot, 0))
+        return held
+
+    def forget(self, slot: Slot) -> None:
+        """Another endpoint may get ``slot``."""
+        for speculation in self._by_size.values():
+            speculation.forget(slot)
 
 
 class Speculation:
@@ -39,7 +81,7 @@ class Speculation:
     def add(self, prompt: Prompt, slot: Slot, now: float) -> None:
         """A request with ``prompt`` was sent to ``slot``."""
         step, data = self._step, memoryview(prompt.data)
-        blocks = len(data) // step
+        blocks = min(len(data) // step, MOST_TOKENS // self._block_tokens)
         if not blocks:
             return
         if len(self._ends) >= MOST:
@@ -62,14 +104,14 @@ class Speculation:
             node = node.parent
         self._ends.append((now + self._lifetime_s, slot, leaf))
 
-    def held(self, prompt: Prompt, now: float) -> dict[Slot, int]:
-        """Tokens of ``prompt``'s beginning that each endpoint was sent within the lifetime."""
+    def held(self, prompt: Prompt, now: float, most_tokens: int = MOST_TOKENS) -> dict[Slot, int]:
+        """Tokens of ``prompt``'s beginning, whole blocks, that each endpoint was sent within the lifetime."""
         while self._ends and self._ends[0][0] <= now:
             self._end()
         data = memoryview(prompt.data)
         if not self._ends:
             return {}
-        blocks = len(data) // self._step
+        blocks = min(len(data) // self._step, most_tokens // self._block_tokens)
         walked = walk(self._root, self._hasher.begin(prompt.identity), data, blocks, self._step)
         runs = [(node, node.blocks) for node in walked.path]
         if walked.inside is not None:

@@ -11,6 +11,7 @@ from scorers.cost.estimate import Ahead, Estimate, Holding, estimate
 from scorers.cost.model import CostModel
 from scorers.cost.place import Place
 from scorers.cost.standing import MOST_AHEAD_S
+from scorers.held import by_tier
 
 NOBODY: Mapping[Slot, int] = {}
 
@@ -154,15 +155,6 @@ class Pricing:
 
 
 def held_by_tier(request: Request) -> tuple[Mapping[Slot, int], Mapping[Slot, int], Mapping[Slot, int]]:
-    """What the producers say; of two that speak of one tier and one endpoint, the one that says more."""
-    found: dict[Tier, Mapping[Slot, int]] = {}
-    for cached in request.cached.values():
-        tokens = cached.tokens
-        if not tokens:
-            continue
-        known = found.get(cached.tier)
-        if known is None or known is tokens:
-            found[cached.tier] = tokens
-        else:
-            found[cached.tier] = {slot: max(known.get(slot, 0), tokens.get(slot, 0)) for slot in {**known, **tokens}}
+    """What the producers say."""
+    found = by_tier(request)
     return found.get(Tier.GPU, NOBODY), found.get(Tier.CPU, NOBODY), found.get(Tier.STORAGE, NOBODY)

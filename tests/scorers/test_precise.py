@@ -24,8 +24,13 @@ TOKENS_A = list(range(256))
 ALL = 0b111
 
 
-def prompt(tokens: Sequence[int], model: str = "m", salt: str = "") -> Prompt:
+def bare(tokens: Sequence[int], model: str = "m", salt: str = "") -> Prompt:
     return Prompt(identity(TOKENS, model, salt), array("I", tokens).tobytes())
+
+
+def prompt(tokens: Sequence[int], model: str = "m", salt: str = "") -> Prompt:
+    """With one token more, since the last one is never a hit."""
+    return bare([*tokens, 999], model, salt)
 
 
 def request(*prompts: Prompt) -> Request:
@@ -218,6 +223,19 @@ def test_a_tier_that_is_full_of_what_was_told_is_known_whatever_was_missed() -> 
     assert told.ask(prompt(TOKENS_A)).cached["precise-prefix-cache-producer/gpu"].modes == {}
 
 
+@pytest.mark.parametrize("length", [1, 16, 17, 32, 255, 256])
+def test_the_last_token_of_a_prompt_is_computed_so_a_block_that_ends_with_it_is_no_hit(length: int) -> None:
+    told = Told()
+    told.known(0)
+    told.store(0, TOKENS_A)
+    asked = told.ask(bare(TOKENS_A[:length]))
+    cached = asked.cached["precise-prefix-cache-producer"]
+    usable = (length - 1) // 16 * 16
+    assert (cached.total_tokens, cached.tokens) == (usable, {0: usable} if usable else {})
+    scorer = PrefixScorer(PrefixParameters(prefix_match_info_producer_name="precise-prefix-cache-producer"))
+    assert scorer.score(asked, told.candidates) == [float(usable > 0), 0.0, 0.0], "more than that nobody can hold"
+
+
 def test_a_guess_is_taken_as_the_share_of_the_prompt_that_it_is() -> None:
     guess = CachedPrefix(Tier.GPU, 100, {Slot(0): 50, Slot(1): 50}, {Slot(1): Mode.HORIZON})
     merged = ladder(Tier.GPU, 300, {Slot(0): 16}, {Slot(0): Mode.PRECISE}, guess)
@@ -253,6 +271,17 @@ def test_the_end_of_one_pick_takes_nothing_from_a_later_one_of_the_same_prompt()
     assert told.ask(prompt(TOKENS_A)).cached["precise-prefix-cache-producer"].tokens == {}
 
 
+def test_what_is_speculated_are_whole_blocks_of_the_endpoint() -> None:
+    told = speculating()
+    for slot, block_tokens in enumerate((64, 24)):
+        told.candidates[slot] = Candidate(Slot(slot), f"10.0.0.{slot}:8000", block_tokens=block_tokens, gpu_blocks=1000)
+        told.cache.engine_reported(told.candidates[slot])
+        told.pick(told.ask(prompt(TOKENS_A)), slot)
+    held = told.ask(prompt(TOKENS_A[:100])).cached["precise-prefix-cache-producer"].tokens
+    assert held == {0: 64, 1: 96}
+    assert told.ask(bare(TOKENS_A[:96])).cached["precise-prefix-cache-producer"].tokens == {0: 64, 1: 72}
+
+
 def test_an_endpoint_that_gets_the_slot_of_another_is_not_taken_for_it() -> None:
     told = speculating()
     told.pick(told.ask(prompt(TOKENS_A)), 0)
@@ -275,7 +304,7 @@ def test_speculation_is_the_longest_beginning_of_any_recent_pick(steps: list[tup
     model: list[tuple[float, int, list[int]]] = []
     for what, tokens, slot in steps:
         if what == "add":
-            speculation.add(prompt(tokens), Slot(slot), now)
+            speculation.add(bare(tokens), Slot(slot), now)
             model.append((now + 10.0, slot, tokens))
         elif what == "wait":
             now += 1.0 + slot
@@ -289,5 +318,5 @@ def test_speculation_is_the_longest_beginning_of_any_recent_pick(steps: list[tup
             shared = min(len(sent), len(tokens)) if common is None else common
             if shared:
                 expected[whose] = max(expected.get(whose, 0), shared)
-        assert speculation.held(prompt(tokens), now) == expected
+        assert speculation.held(bare(tokens), now) == expected
         assert len(speculation) == len(model)
