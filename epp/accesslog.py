@@ -135,14 +135,16 @@ def outcome(entry: HTTPAccessLogEntry) -> Outcome:
     status = response.response_code.value or None
     if status not in (200, None):
         errors.append(MODEL_SERVER_ERROR)
+    streaming = "text/event-stream" in response.response_headers.get("content-type", "")
     return Outcome(
         cause=Cause.DISCONNECTED if gone else Cause.COMPLETED,
         status=status,
         duration_s=took.seconds + took.nanos * 1e-9,
         response_bytes=response.response_body_bytes,
-        streaming="text/event-stream" in response.response_headers.get("content-type", ""),
+        streaming=streaming,
         served_by=_served_by(entry),
         errors=errors,
+        unanswered=gone and streaming and not response.response_body_bytes,
     )
 
 

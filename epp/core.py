@@ -80,6 +80,7 @@ class Core:
         self._asks_for_responses = settings.exchange.may_ask
         self._sees_response_headers = plan.changes_responses
         self.ledger.on_close.append(self._closed)
+        self.director.on_unused.append(self._unused)
         self._listen(None, plan.prefix_cache)
         self.restarts = Restarts(self.pool, self._forget)
         self.pool.listeners.append(self.restarts)
@@ -156,6 +157,10 @@ class Core:
     def _closed(self, pick_id: int) -> None:
         if self.plan.prefix_cache is not None:
             self.plan.prefix_cache.ended(pick_id, self.clock())
+
+    def _unused(self, pick_id: int) -> None:
+        if self.plan.prefix_cache is not None:
+            self.plan.prefix_cache.unused(pick_id)
 
     def expire(self) -> None:
         """Take back the picks whose end nobody reported."""

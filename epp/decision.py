@@ -116,3 +116,10 @@ class Outcome:
     gaps: Histogram | None = None
     """Seconds between two pieces of a streamed body."""
     errors: list[str] = field(default_factory=list)
+    unanswered: bool = False
+    """The client left, or was sent away, before the first byte of a stream."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the endpoint has not computed the prompt, as far as that was seen."""
+        return self.unanswered if self.status is None or 200 <= self.status < 300 else True

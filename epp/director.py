@@ -70,6 +70,8 @@ class Director:
         """Requests that another endpoint answered than the one picked: a fallback, or the proxy's own choice."""
         self.held = held or HeldBytes()
         """What the exchanges hold of their requests."""
+        self.on_unused: list[Callable[[int], object]] = []
+        """Called with the id of every pick whose prompt its endpoint has not computed, before the pick is closed."""
         self.names_kept = 0
         """Responses that keep the engine's name of the model, for they are compressed."""
         self._pool = pool
@@ -191,6 +193,8 @@ class Director:
     def ended(self, pick_id: int, outcome: Outcome) -> bool:
         """Uncount a pick and report its outcome; False when that has already happened. Of a pick that was taken back
         on its engine's word, the real end is reported, too."""
+        if outcome.failed or self._is_elsewhere(pick_id, outcome.served_by):
+            self._unused(pick_id)
         ticket = self._ledger.close(pick_id, outcome.cause) or self._ledger.late(pick_id)
         if ticket is None:
             return False
@@ -211,6 +215,15 @@ class Director:
         """A proxy says early which endpoint answers: a pick of another one counts there from now on."""
         if self._ledger.move(pick_id, address, now):
             self.served_elsewhere += 1
+            self._unused(pick_id)
+
+    def _is_elsewhere(self, pick_id: int, address: str | None) -> bool:
+        """Whether another endpoint answered; not that something between the proxy and the endpoint did."""
+        return address is not None and not self._ledger.is_at(pick_id, address) and address in self._pool
+
+    def _unused(self, pick_id: int) -> None:
+        for told in self.on_unused:
+            told(pick_id)
 
     @property
     def reports_usage(self) -> bool:

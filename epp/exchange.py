@@ -146,6 +146,7 @@ class Exchange:
         if message.HasField("protocol_config"):
             self._request_mode = message.protocol_config.request_body_mode
             self._response.mode = message.protocol_config.response_body_mode
+            self._response.shown = self._response.mode != ProcessingMode.NONE
         self._head = messages.request_head(message.request_headers, self._subset(message), now)
         if message.request_headers.end_of_stream:
             self._request = Side.ENDED

@@ -142,6 +142,11 @@ class Ledger:
         self._count(pick_id, Ticket(candidate.slot, address, now, uncomputed, ticket.story))
         return True
 
+    def is_at(self, pick_id: int, address: str) -> bool:
+        """Whether a pick that is open counts at ``address``."""
+        ticket = self._tickets.get(pick_id)
+        return ticket is not None and ticket.address == address
+
     def close(self, pick_id: int, cause: Cause) -> Ticket | None:
         """Uncount a pick; None when that has already happened, or when the id is nobody's."""
         ticket = self._tickets.pop(pick_id, None)

@@ -21,11 +21,13 @@ class Response:
     Invariant: at most one pick is open; by the time ``closed`` returns it is ended or left to the access log.
     """
 
-    __slots__ = ("_director", "_pick", "_reply", "_settings", "_side", "mode")
+    __slots__ = ("_director", "_pick", "_reply", "_settings", "_side", "mode", "shown")
 
     def __init__(self, director: Director, settings: ExchangeSettings) -> None:
         self.mode: Mode = FULL_DUPLEX
         """How the proxy sends the body."""
+        self.shown = False
+        """Whether it has said that it does."""
         self._director = director
         self._settings = settings
         self._side = Side.UNSEEN
@@ -93,6 +95,7 @@ class Response:
             return False
         pick, self._pick = self._pick, None
         outcome = pick.ended(Cause.EVICTED, now)
+        outcome.unanswered = outcome.streaming
         outcome.errors.append(code)
         self._director.ended(pick.pick_id, outcome)
         return True
@@ -131,5 +134,7 @@ class Response:
         if pick is None:
             return None
         outcome = pick.ended(cause, now)
+        gone = cause is not Cause.COMPLETED and self.shown
+        outcome.unanswered = gone and outcome.streaming and outcome.ttft_s is None
         self._director.ended(pick.pick_id, outcome)
         return outcome

@@ -15,8 +15,8 @@ class Flight(msgspec.Struct, gc=False, eq=False):
     """One request's prompts, as the index recorded them."""
 
     slot: Slot
-    runs: tuple[tuple[Node, int], ...]
-    """For each prompt its last run, and the blocks up to there."""
+    runs: tuple[tuple[Node, int, int], ...]
+    """For each prompt its last run, the blocks up to there, and how many of them the endpoint held before."""
     noted_s: float
     """Until when its use has been noted."""
 

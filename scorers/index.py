@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import NamedTuple
 
 from scorers.base import Prompt, Slot
 from scorers.flow_share import FlowRecency
@@ -21,40 +19,15 @@ from scorers.held_along import held_along
 from scorers.holders import slots_of
 from scorers.identity import PrefixHasher, digests
 from scorers.integrity import check
-from scorers.path import NO_GATES, Gate, admitted_to, depth_in, use
+from scorers.match import Match, Statistics
+from scorers.path import NO_GATES, Gate, admitted_to, use
 from scorers.recency import Recency, kept_of
-from scorers.tree import Node, Walk, walk
+from scorers.recorded import take_back, use_again
+from scorers.tree import Node, walk
 
 BYTES_PER_TOKEN = 4
 BLOCK_TOKENS = 64
 """Smaller ones follow a prompt's end more closely and cost more: 8 bytes and 0.15 µs for every new one."""
-
-
-class Statistics(NamedTuple):
-    """A snapshot of the index."""
-
-    endpoints: int
-    blocks: int
-    """(block, endpoint) pairs: what each endpoint holds in any tier, summed."""
-    runs: int
-    """(run, endpoint) pairs."""
-    tokens_by_tier: tuple[int, ...]
-    """Held by all endpoints together."""
-
-
-@dataclass(slots=True)
-class Match:
-    """What is known of one prompt. True until the index changes, so as long as the generations are equal."""
-
-    prompt: Prompt
-    blocks: int
-    """Full ones of the prompt, up to the limit."""
-    total_tokens: int
-    """In those blocks."""
-    held: tuple[dict[Slot, int], ...]
-    """By tier: contiguous tokens from the start by endpoint, without those that hold nothing."""
-    walked: Walk
-    generation: int
 
 
 class PrefixIndex:
@@ -134,26 +107,15 @@ class PrefixIndex:
         recency = self._endpoints.get(slot)
         if recency is None:
             return
-        path, node, depth = list[Node](), last, 0
-        while node.parent is not None:
-            if node in recency:
-                path.append(node)
-                depth += node.blocks
-            node = node.parent
-        while path and depth - path[0].blocks >= blocks:  # what was added behind
-            depth -= path.pop(0).blocks
-        if not path:
-            return
-        self.generation += 1
-        left = min(blocks, depth - path[0].blocks + recency.held_of(path[0]))
-        if left < depth:
-            path[0] = self.split(path[0], path[0].blocks - (depth - left))
-        path.reverse()
-        now = max(now, recency.newest_s)
-        lacking = recency.gated & ~path[-1].full  # who holds the end holds all
-        limits = {tier: depth_in(path, cut) for tier, cut in enumerate(recency.cuts) if cut.bit & lacking}
-        use(path, recency, now, limits, self.split)
-        recency.trim()
+        if use_again(recency, last, blocks, now, self.split):
+            self.generation += 1
+
+    def take_back(self, slot: Slot, last: Node, blocks: int, before: int, until_s: float) -> None:
+        """Note that the ``blocks`` blocks that ended with ``last`` when they were recorded were not used after all:
+        ``slot`` holds its first ``before``, and what others have used after ``until_s``."""
+        recency = self._endpoints.get(slot)
+        if recency is not None and take_back(recency, last, blocks, before, until_s, self.split):
+            self.generation += 1
 
     def evict_unused(self, slot: Slot, tier: int, until_s: float) -> None:
         """Let ``slot`` hold nothing in ``tier`` that was last used at ``until_s`` or before. O(1) where it does not."""

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from math import inf, nextafter
 
 from scorers.base import CachedPrefix, Candidate, Mode, Request, Slot, Tier
+from scorers.capacity_warnings import CapacityWarnings
 from scorers.flights import Flight, Flights
-from scorers.index import BLOCK_TOKENS, Match, PrefixIndex, Statistics
+from scorers.index import BLOCK_TOKENS, BYTES_PER_TOKEN, PrefixIndex
+from scorers.match import Match, Statistics
 from scorers.offers import Offers
 from scorers.path import NO_GATES, Gate
 from scorers.prefix import UNLIMITED, ApproxPrefixProducer
 from scorers.standings import Standings
 from scorers.terms import Terms
-
-log = logging.getLogger(__name__)
 
 HEARD_S = 0.1
 """How much later than an engine a request may end here. A guess: a proxy's way, or the flush of its log."""
@@ -45,6 +44,7 @@ class PrefixCache:
         self._gates: dict[Slot, dict[int, Gate]] = {}
         self._unsized: set[Slot] = set()  # with a tier of unknown capacity, of which nobody was warned yet
         self._standings = Standings(len(producers), block_tokens)
+        self._warnings = CapacityWarnings()
         self._serve(producers)
 
     def take_over(self, producers: Sequence[ApproxPrefixProducer], candidates: Sequence[Candidate]) -> bool:
@@ -70,7 +70,7 @@ class PrefixCache:
             raise ValueError(f"two producers have one name: {', '.join(producer.name for producer in producers)}")
         self._limit_tokens = max(self._limits.values())
         self._gpu_last = sorted(range(len(producers)), key=lambda tier: producers[tier].tier is Tier.GPU)
-        self._unwarned = {producer for producer in producers if producer.asked_for}
+        self._warnings.serve(producers)
         for producer in producers:
             producer.source = self
 
@@ -107,18 +107,26 @@ class PrefixCache:
         gates = self._gates.get(slot, NO_GATES)
         runs = []
         for match in matches:
+            before = max([tokens.get(slot, 0) for tokens in match.held]) // self.index.block_tokens
             last = self.index.record(match, slot, request.fairness_id, now, gates)
             if last is not None:
-                runs.append((last, match.blocks))
-        if slot in self._standings.followed:
+                runs.append((last, match.blocks, before))
+        if runs:
             self._flights.begin(request.pick_id, Flight(slot, tuple(runs), self._latest_s))
 
     def ended(self, pick_id: int, now: float) -> None:
-        """A request is over: until now its endpoint has used its prompts."""
+        """A request is over: until now its endpoint has used its prompts. What is approximate goes by picks alone."""
         flight = self._flights.end(pick_id)
-        if flight is not None:
+        if flight is not None and flight.slot in self._standings.followed:
             self._latest_s = max(self._latest_s, now)
             self._use_again(flight, now)
+
+    def unused(self, pick_id: int) -> None:
+        """A request is over, and its endpoint has not computed its prompts: it holds of them what it held before."""
+        flight = self._flights.end(pick_id)
+        if flight is not None:
+            for last, blocks, before in flight.runs:
+                self.index.take_back(flight.slot, last, blocks, before, flight.noted_s)
 
     def endpoint_added(self, candidate: Candidate) -> None:
         """Give a new endpoint its terms."""
@@ -194,7 +202,7 @@ class PrefixCache:
             if was is None or was.bound_tokens != each.bound_tokens:
                 self.index.set_capacity(slot, tier, each.bound_tokens)
             if each.doubted_tokens is not None and (was is None or was.doubted_tokens != each.doubted_tokens):
-                warn_of_doubt(candidate, self.producers[tier], each.doubted_tokens)
+                self._warnings.doubted(candidate, self.producers[tier], each.doubted_tokens)
         wanted = {
             tier: (each.store_after, max(1, each.chunk_tokens // self.index.block_tokens))
             for tier, each in enumerate(terms)
@@ -229,19 +237,14 @@ class PrefixCache:
                 self.index.shorten(slot, tier, until_s, report.horizon_tokens)
 
     def _use_again(self, flight: Flight, now: float) -> None:
-        for last, blocks in flight.runs:
+        for last, blocks, _ in flight.runs:
             self.index.use_again(flight.slot, last, blocks, now)
 
     def _warn_of_unknown(self, slot: Slot) -> None:
         self._unsized.discard(slot)
         for producer, terms in zip(self.producers, self._standings.of(slot) or (), strict=True):
-            if terms.capacity_tokens is None and producer in self._unwarned:
-                self._unwarned.discard(producer)
-                log.warning(
-                    "%s: nothing says how much the %s tier holds, so it counts as empty; write lruCapacityPerServer",
-                    producer.name,
-                    producer.tier.value,
-                )
+            if terms.capacity_tokens is None:
+                self._warnings.unknown(producer)
 
     def _matches(self, request: Request) -> list[Match]:
         """One for each prompt that has a full block; kept in the request until its pick is recorded."""
@@ -255,18 +258,6 @@ class PrefixCache:
         return found
 
 
-def warn_of_doubt(candidate: Candidate, producer: ApproxPrefixProducer, doubted_tokens: int) -> None:
-    """Name a capacity that cannot be right."""
-    log.warning(
-        "%s: lruCapacityPerServer is %d tokens, and the %s tier of %s holds %s as its engine says; leave it out",
-        producer.name,
-        doubted_tokens,
-        producer.tier.value,
-        candidate.address,
-        producer.told_tokens(candidate),
-    )
-
-
 def _flow_shares(producers: Sequence[ApproxPrefixProducer]) -> list[float]:
     """For each tier; nothing where no flow is bounded."""
     shares = [producer.parameters.max_share_by_fairness_id for producer in producers]
@@ -274,12 +265,15 @@ def _flow_shares(producers: Sequence[ApproxPrefixProducer]) -> list[float]:
 
 
 def _summed(matches: Sequence[Match], tier: int, limit: int, chunks: Mapping[Slot, int]) -> dict[Slot, int]:
-    """Tokens by endpoint, of each prompt no more than ``limit`` and only whole chunks."""
+    """Tokens by endpoint, of each prompt no more than ``limit`` and only whole chunks; the last token, from which an
+    engine goes on, is always computed, so a chunk that ends with it is no hit."""
     tokens: dict[Slot, int] = {}
     for match in matches if limit else ():
+        usable = (len(match.prompt.data) - 1) // BYTES_PER_TOKEN
         for slot, held in match.held[tier].items():
             counted = min(held, limit)
             if slot in chunks:
+                counted = min(counted, usable)
                 counted -= counted % chunks[slot]
             if counted:
                 tokens[slot] = tokens.get(slot, 0) + counted

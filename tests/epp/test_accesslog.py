@@ -52,6 +52,16 @@ def message(*entries: HTTPAccessLogEntry) -> bytes:
     return made.SerializeToString()
 
 
+def test_a_client_that_left_before_the_first_byte_of_a_stream_has_no_answer() -> None:
+    left = entry(downstream_connection_termination=True)
+    assert not outcome(left).unanswered
+    left.response.response_body_bytes = 0
+    assert outcome(left).unanswered
+    left.response.response_headers["content-type"] = "application/json"
+    assert not outcome(left).unanswered, "nobody knows how far the endpoint was"
+    assert not outcome(entry()).failed
+
+
 def test_an_entry_says_all_it_knows() -> None:
     assert outcome(entry()) == Outcome(
         Cause.COMPLETED, status=200, duration_s=1.5, response_bytes=42, streaming=True, served_by="10.0.0.7:8000"

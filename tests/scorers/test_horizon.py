@@ -205,7 +205,9 @@ def test_with_a_horizon_the_capacity_only_bounds_what_is_kept() -> None:
 def test_a_hit_is_a_whole_number_of_chunks_of_each_prompt() -> None:
     picker = Picker(candidate=reporting(gpu=report(), cpu=report(chunk=3)))
     picker.serve("abcdefgh", 1.0)
-    assert [picker.held("abcdefgh"[:n], "cpu") for n in range(1, 9)] == [0, 0, 3, 3, 3, 6, 6, 6]
+    assert [picker.held("abcdefgh"[:n], "cpu") for n in range(1, 9)] == [0, 0, 0, 3, 3, 3, 6, 6], (
+        "a prompt's last token is computed, so a chunk that ends with it is no hit"
+    )
     assert picker.held("abcdefgh") == 8
     asked = request("abcdefgh", "abcd")
     for each in picker.producers:
@@ -253,6 +255,21 @@ def test_a_written_capacity_wins_and_one_that_cannot_be_right_is_named_once(capl
     assert message.startswith("cpu: lruCapacityPerServer is 20 tokens, and the cpu tier of 10.0.0.0:8000 holds 16 as")
 
 
+def test_a_capacity_that_cannot_be_right_is_named_once_however_often_its_engine_comes_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    picker = Picker(producer("gpu"), producer("cpu", lruCapacityPerServer=5, blockSizeTokens=BLOCK))
+    for capacity in (4, 6, 3, 4):
+        picker.hear(reporting(gpu=report(), cpu=report(capacity=capacity)))
+        picker.cache.endpoint_added(picker.candidate)
+    other = reporting(B, gpu=report(), cpu=report(capacity=4))
+    picker.cache.endpoint_added(other)
+    assert [record.getMessage().partition(" tier of ")[2].partition(" ")[0] for record in caplog.records] == [
+        "10.0.0.0:8000",
+        "10.0.0.1:8000",
+    ]
+
+
 def test_a_capacity_that_the_engine_tells_makes_nobody_warn(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         Picker().serve("abc", 1.0)
@@ -278,15 +295,69 @@ def test_a_request_that_ends_after_its_endpoint_was_removed_is_nobodys() -> None
     assert picker.held("abc") == 0
 
 
-def test_nothing_is_kept_of_requests_in_flight_where_no_horizon_is_followed() -> None:
-    picker = Picker(candidate=reporting())
-    picker.begin("abc", 1.0)
-    assert len(picker.cache._flights) == 0
-    picker = Picker()
+@pytest.mark.parametrize("candidate", [reporting(), reporting(gpu=report(), cpu=report())])
+def test_nothing_is_kept_of_requests_that_are_over(candidate: Candidate) -> None:
+    picker = Picker(candidate=candidate)
     running = picker.begin("abc", 1.0)
     assert len(picker.cache._flights) == 1
     picker.end(running, 2.0)
+    picker.cache.unused(picker.begin("abc", 3.0))
     assert len(picker.cache._flights) == 0
+
+
+APPROXIMATE = reporting(gpu=report(None), cpu=report(None))
+
+
+@pytest.mark.parametrize("candidate", [APPROXIMATE, reporting(gpu=report(), cpu=report())])
+def test_of_a_request_that_failed_its_endpoint_holds_what_it_held_before(candidate: Candidate) -> None:
+    picker = Picker(candidate=candidate)
+    picker.serve("abcd", 1.0)
+    failing = picker.begin("abcxyz", 2.0)
+    assert picker.held("abcxyz") == 6
+    picker.cache.unused(failing)
+    picker.cache.index.check_integrity()
+    assert [picker.held(prompt, tier) for prompt in ("abcxyz", "abcd") for tier in ("gpu", "cpu")] == [3, 3, 4, 4]
+    longer = picker.begin("abcdef", 3.0)
+    picker.cache.unused(longer)
+    picker.cache.index.check_integrity()
+    assert picker.held("abcdef") == 4
+
+
+def test_what_somebody_else_was_sent_meanwhile_is_not_lost_with_a_request_that_failed() -> None:
+    picker = Picker()
+    failing = picker.begin("abcd", 1.0)
+    running = picker.begin("abxy", 2.0)
+    picker.cache.unused(failing)
+    picker.cache.index.check_integrity()
+    assert (picker.held("abcd"), picker.held("abxy")) == (2, 4)
+    picker.end(running, 3.0)
+    assert picker.held("abxy") == 4
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.lists(st.text("ab", min_size=1, max_size=6), min_size=1, max_size=3), st.booleans())),
+    st.booleans(),
+)
+def test_requests_that_fail_one_after_the_other_change_nothing(
+    requests: list[tuple[list[str], bool]], bounded: bool
+) -> None:
+    shares = {"maxShareByFairnessId": 0.9} if bounded else {}
+    picker, sent = Picker(producer("gpu", **shares), producer("cpu", **shares)), set[str]()
+    for now, (prompts, fails) in enumerate(requests, 1):
+        asked = request(*prompts)
+        asked.pick_id, asked.picked_s = now, float(now)
+        for each in picker.producers:
+            each.produce(asked, [picker.candidate])
+        picker.cache.picked(asked, picker.candidate)
+        if fails:
+            picker.cache.unused(now)
+        else:
+            picker.cache.ended(now, now + 0.5)
+            sent |= {prompt[:n] for prompt in prompts for n in range(len(prompt) + 1)}
+        picker.cache.index.check_integrity()
+        for prompt in prompts:
+            assert picker.held(prompt) == max(n for n in range(len(prompt) + 1) if not n or prompt[:n] in sent)
 
 
 PROMPTS = st.lists(st.sampled_from("ab"), min_size=1, max_size=5).map("".join)

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from scorers.base import Candidate, Prompt, Request, Slot, Tier
-from scorers.index import Match, PrefixIndex
+from scorers.index import PrefixIndex
+from scorers.match import Match
 from scorers.prefix import ApproxPrefixParameters, ApproxPrefixProducer, PrefixScorer
 from scorers.prefix_cache import PrefixCache
 
