@@ -133,20 +133,29 @@ class _Metric:
 
 
 _PROCESS_START, _KVENGINE_START = b"process_start_time_seconds", b"kvengine:start_timestamp_seconds"
+_KVENGINE_CLOCK = b"kvengine:clock_timestamp_seconds"
+AHEAD_S = 60.0
+"""As in ``epp.scrape.tiers``: a start that is still to come is none."""
 _FIRST_BYTES = 1 << 14
 """Clients write what their process is before anything else, and a page may be long."""
 
 
 def _started(page: bytes) -> float | None:
     """When the engine began, by its own clock. Pages of several processes do not have the usual metric."""
-    for name, where in ((_PROCESS_START, page[:_FIRST_BYTES]), (_KVENGINE_START, page)):
-        try:
-            said = [value for _, value in samples(where, name) if math.isfinite(value) and value > 0]
-        except ScrapeError:
-            continue
-        if said:
-            return max(said)
-    return None
+    if said := _times(page[:_FIRST_BYTES], _PROCESS_START):
+        return max(said)
+    said = _times(page, _KVENGINE_START)
+    if not said or max(said) > max(_times(page, _KVENGINE_CLOCK), default=math.inf) + AHEAD_S:
+        return None
+    return max(said)
+
+
+def _times(page: bytes, name: bytes) -> list[float]:
+    """Nothing where they cannot be read."""
+    try:
+        return [value for _, value in samples(page, name) if math.isfinite(value) and value > 0]
+    except ScrapeError:
+        return []
 
 
 _NO_LORA = LoraState()

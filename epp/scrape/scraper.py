@@ -271,10 +271,12 @@ class Scraper:
         self._ledger.unwatch(target.address)
 
     def _expect(self, target: Target) -> None:
-        """Look again when the last reading would be too old. One timer serves many readings."""
+        """Look again when the last reading would be too old. One timer serves many readings. An endpoint whose first
+        reading has not ended yet, as on busy cores at a start, is not late."""
         limit_s = self._pace.stale_after(target.interval_s)
         left_s = target.began_at + limit_s - self._clock()
-        if left_s <= 0 and not target.stale:
+        had_its_chance = target.stale is False or target.fails is not None
+        if left_s <= 0 and not target.stale and had_its_chance:
             target.stale = True
             self._pool.mark_stale(target.slot)
             if target.fails is None:

@@ -25,6 +25,8 @@ LOOK_EVERY = 100
 """Pages. A guess: seconds for an endpoint with requests."""
 MAX_TOKENS = 1 << 40
 """More than this is not believed."""
+AHEAD_S = 60.0
+"""How far beyond the engine's own clock its other times may be: several processes write one page. A guess."""
 PREFIX = b"kvengine:"
 TIERS = {tier.value: tier for tier in Tier}
 NOTHING: Mapping[Tier, TierReport] = {}
@@ -66,7 +68,7 @@ class TierReader:
             self.clock.read(clock_s, received_at)
         if start_s == 0:  # nothing has been told yet
             return NOTHING
-        return reports_in(gauges, start_s, self.clock.seconds if clock_s else None, self._load_token_s)
+        return reports_in(gauges, start_s, clock_s or None, self.clock.seconds, self._load_token_s)
 
 
 def kvengine_part(page: bytes) -> bytes:
@@ -115,12 +117,13 @@ _GAUGE = re.compile(
 
 
 def reports_in(
-    gauges: Gauges, start_s: float | None, ahead_s: float | None, load_token_s: float | None = None
+    gauges: Gauges, start_s: float | None, clock_s: float | None, ahead_s: float | None, load_token_s: float | None
 ) -> dict[Tier, TierReport]:
-    """By tier; the engine's clock is ``ahead_s`` of ours, and unknown where that is None.
+    """By tier; the engine says that it is ``clock_s`` now, which is ``ahead_s`` of our time; None where it does not.
 
     Nothing was used before the engine's start, so its horizon is never before that: what an earlier engine at the same
     address held is gone. Of several engines behind one address nobody knows which one holds what: they have no horizon.
+    Nor has one whose start or horizon is still to come by its own clock.
     """
     resident, horizons = gauges.by_tier(b"resident_tokens"), gauges.by_tier(b"eviction_horizon_timestamp_seconds")
     block, after = gauges.by_tier(b"block_tokens"), gauges.by_tier(b"store_after")
@@ -128,8 +131,9 @@ def reports_in(
     reports: dict[Tier, TierReport] = {}
     for tier, capacities in gauges.by_tier(b"capacity_tokens").items():
         horizon_s = None
-        if len(horizons.get(tier, ())) == 1 and start_s is not None and ahead_s is not None:
-            horizon_s = max(horizons[tier][0], start_s) - ahead_s
+        if len(horizons.get(tier, ())) == 1 and start_s is not None and clock_s is not None and ahead_s is not None:
+            gone_s = max(horizons[tier][0], start_s)
+            horizon_s = gone_s - ahead_s if gone_s <= clock_s + AHEAD_S else None
         stores_decoded = _least(decoded.get(tier))
         reports[tier] = TierReport(
             _tokens(capacities),

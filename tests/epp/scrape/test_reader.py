@@ -142,6 +142,8 @@ def test_the_newest_lora_sample_counts_wherever_it_stands() -> None:
         (b'kvengine:start_timestamp_seconds{engine="0"} 7\nkvengine:start_timestamp_seconds{engine="1"} 9\n', 9.0),
         (b"process_start_time_seconds 5\nkvengine:start_timestamp_seconds 7\n", 5.0),
         (b"kvengine:start_timestamp_seconds 0\n", None),
+        (b"kvengine:start_timestamp_seconds 99\nkvengine:clock_timestamp_seconds 100\n", 99.0),
+        (b"kvengine:start_timestamp_seconds 1e12\nkvengine:clock_timestamp_seconds 100\n", None),
         (b"process_start_time_seconds NaN\n", None),
         (b"process_start_time_seconds what\n", None),
         (b"", None),

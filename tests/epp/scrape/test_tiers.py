@@ -74,6 +74,14 @@ def test_too_few_loads_or_impossible_ones_say_nothing(said: bytes) -> None:
     assert read(kvengine() + said)[Tier.CPU].load_token_s is None
 
 
+def test_an_engine_that_began_or_has_evicted_what_was_used_in_the_future_is_not_believed_of_that() -> None:
+    for page in (kvengine(start_s=1e12), kvengine({**GAUGES, "eviction_horizon_timestamp_seconds": (1e12, 1e12)})):
+        reports = read(page)
+        assert [reports[tier].horizon_s for tier in (Tier.GPU, Tier.CPU)] == [None, None]
+        assert reports[Tier.GPU].capacity_tokens == 4096
+    assert read(kvengine(start_s=2030))[Tier.GPU].horizon_s == 530, "its processes' clocks need not agree to the second"
+
+
 def test_nothing_that_was_used_before_the_engines_start_is_there() -> None:
     reader = TierReader()
     before = reader.read(kvengine(start_s=1000), 500.0)
