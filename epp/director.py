@@ -123,7 +123,9 @@ class Director:
 
     def candidates(self, head: RequestHead) -> Sequence[Candidate]:
         """Among whom a request may be placed now. Raises: NoEndpoints."""
-        return fresh(allowed(self._pool.candidates(), head.subset))
+        pool = self._pool
+        candidates = allowed(pool.candidates(), head.subset)
+        return candidates if pool.all_fresh else fresh(candidates)
 
     def admit(self, arrival: Arrival, body: bytes, resume: Resume) -> Wait | None:
         """None when ``arrival``, of the client's ``body``, is to be placed now; else ``resume`` is called once, unless

@@ -51,6 +51,12 @@ class Pool:
         self._candidates: list[Candidate | None] = []  # by slot
         self._free: list[Slot] = []  # a heap of the slots below len(_candidates) that nobody has
         self._snapshot: tuple[Candidate, ...] | None = ()
+        self._stale = 0
+
+    @property
+    def all_fresh(self) -> bool:
+        """Whether every candidate is, so that nobody needs to look at each of them."""
+        return not self._stale
 
     def candidates(self) -> tuple[Candidate, ...]:
         """Every endpoint as it is now, by slot."""
@@ -103,12 +109,12 @@ class Pool:
         seat = self._seat(slot)
         if seat is None or began_at < seat.began_at:
             return
-        before, was_fresh = _told(seat.engine), seat.fresh
+        before, was_fresh = seat.engine, seat.fresh
         if not seat.observe(engine, began_at):
             return
         candidate = self._changed(seat)
         self._eased()
-        if before != _told(engine) or (engine.tiers and not was_fresh):
+        if _told(before) != _told(engine) or (engine.tiers and not was_fresh):
             for listener in self.listeners:
                 listener.engine_reported(candidate)
 
@@ -174,7 +180,9 @@ class Pool:
         self._eased()
 
     def _remove(self, address: str) -> None:
-        slot = self._seats.pop(address).slot
+        seat = self._seats.pop(address)
+        slot = seat.slot
+        self._stale -= not seat.fresh
         self._candidates[slot] = None
         heapq.heappush(self._free, slot)
         self._snapshot = None
@@ -191,7 +199,10 @@ class Pool:
         return None if candidate is None else self._seats[candidate.address]
 
     def _changed(self, seat: Seat) -> Candidate:
-        candidate = self._candidates[seat.slot] = seat.candidate()
+        slot, candidates = seat.slot, self._candidates
+        before, candidate = candidates[slot], seat.candidate()
+        candidates[slot] = candidate
+        self._stale += (before is None or before.fresh) - candidate.fresh
         self._snapshot = None
         return candidate
 

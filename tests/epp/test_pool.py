@@ -267,3 +267,16 @@ def test_an_answer_that_begins_makes_room_and_says_so() -> None:
     pool.on_change.append(lambda: changes.append(pool.candidates()[0].in_flight_tokens))
     pool.answering("a:1", 10)
     assert changes == [0]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["replace", "observe", "stale"]), st.integers(0, 15)), max_size=30))
+def test_all_are_fresh_when_each_of_them_is(steps: list[tuple[str, int]]) -> None:
+    pool = Pool()
+    for at, (step, number) in enumerate(steps):
+        if step == "replace":
+            pool.replace([Endpoint(f"{host}:1") for n, host in enumerate("abcd") if number >> n & 1])
+        elif step == "observe":
+            pool.observe(Slot(number % 4), EngineMetrics(running=number), began_at=at)
+        else:
+            pool.mark_stale(Slot(number % 4))
+        assert pool.all_fresh == all(candidate.fresh for candidate in pool.candidates())
