@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from epp.sim.engine import Engine
-from epp.sim.gpu import NEVER
+from epp.sim.idle import NEVER
 from epp.sim.tally import Histogram
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

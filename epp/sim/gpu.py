@@ -5,14 +5,11 @@ Which physical block holds what makes no difference to timing, so blocks are cou
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import islice, takewhile
+from itertools import islice
 
+from epp.sim.idle import IdleBlocks
 from epp.sim.tokens import BlockKey
-
-NEVER = float("-inf")
-"""The horizon before the first eviction."""
 
 
 class GpuBlocks:
@@ -27,11 +24,8 @@ class GpuBlocks:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.evicted = 0
-        self.horizon_s = NEVER
-        """The latest last use of any named block that is gone: never decreases."""
         self._free = capacity
-        self._idle: OrderedDict[BlockKey, float] = OrderedDict()  # with its last use
+        self._idle = IdleBlocks()
         self._pinned: dict[BlockKey, int] = {}  # users, always > 0
         self._private = 0
 
@@ -46,13 +40,23 @@ class GpuBlocks:
         return len(self._pinned) + len(self._idle)
 
     @property
+    def evicted(self) -> int:
+        """Named blocks whose place was taken."""
+        return self._idle.evicted
+
+    @property
+    def horizon_s(self) -> float:
+        """The latest last use of any named block that is gone: never decreases."""
+        return self._idle.horizon_s
+
+    @property
     def at_horizon(self) -> int:
-        """Idle blocks that were last used at the horizon: the oldest ones. O(those)."""
-        return len(list(takewhile(lambda used_s: used_s <= self.horizon_s, self._idle.values())))
+        """Idle blocks that were last used at the horizon: the oldest ones."""
+        return self._idle.at_horizon
 
     def matched(self, keys: Sequence[BlockKey]) -> int:
         """How many of ``keys``, from the first on, are cached."""
-        pinned, idle = self._pinned, self._idle
+        pinned, idle = self._pinned, self._idle.uses
         for n, key in enumerate(keys):
             if key not in pinned and key not in idle:
                 return n
@@ -60,8 +64,9 @@ class GpuBlocks:
 
     def can_take(self, hits: Sequence[BlockKey], private: int) -> bool:
         """Whether ``take`` would succeed."""
-        idle_hits = sum(key in self._idle for key in hits)
-        return private <= self._free + len(self._idle) - idle_hits
+        idle = self._idle.uses
+        left = self._free + len(idle) - private
+        return left >= len(hits) or left >= sum([key in idle for key in hits])
 
     def take(self, hits: Sequence[BlockKey], private: int) -> None:
         """Pin the cached ``hits`` and hand out ``private`` blocks, evicting the oldest idle ones as needed.
@@ -70,14 +75,14 @@ class GpuBlocks:
         """
         if not self.can_take(hits, private):
             raise MemoryError(f"{private} blocks wanted; {self._free} free, {len(self._idle)} idle of {self.capacity}")
+        pinned = self._pinned
+        self._idle.remove([key for key in hits if key not in pinned])
         for key in hits:
-            self._idle.pop(key, None)
-            self._pinned[key] = self._pinned.get(key, 0) + 1
-        for _ in range(private - self._free):
-            _, used_s = self._idle.popitem(last=False)
-            self.horizon_s = max(self.horizon_s, used_s)
-            self.evicted += 1
-            self._free += 1
+            pinned[key] = pinned.get(key, 0) + 1
+        missing = private - self._free
+        if missing > 0:
+            self._idle.evict(missing)
+            self._free += missing
         self._free -= private
         self._private += private
 
@@ -86,7 +91,7 @@ class GpuBlocks:
         if key in self._pinned:
             return False
         if key in self._idle:  # the same content again: the older copy is of no more use
-            del self._idle[key]
+            self._idle.remove((key,))
             self._free += 1
         self._private -= 1
         self._pinned[key] = 1
@@ -94,20 +99,22 @@ class GpuBlocks:
 
     def release(self, named: Sequence[BlockKey], private: int, now: float = 0.0) -> None:
         """Give back what a sequence holds; ``named`` in prefix order. The last of them will be evicted first."""
+        pinned = self._pinned
+        unused: list[BlockKey] = []
         for key in reversed(named):
-            users = self._pinned[key] - 1
+            users = pinned[key] - 1
             if users:
-                self._pinned[key] = users
+                pinned[key] = users
             else:
-                del self._pinned[key]
-                self._idle[key] = now
+                del pinned[key]
+                unused.append(key)
+        self._idle.add(unused, now)
         self._private -= private
         self._free += private
 
     def reset(self) -> None:
         """Forget what is idle; what is in use stays."""
         self._free += len(self._idle)
-        self.horizon_s = max(self.horizon_s, *self._idle.values(), NEVER)
         self._idle.clear()
 
     def oldest(self, n: int) -> list[BlockKey]:
@@ -119,5 +126,6 @@ class GpuBlocks:
         counts = (self._free, len(self._idle), len(self._pinned), self._private)
         assert min(counts) >= 0, counts  # noqa: S101 - this is the check
         assert sum(counts) == self.capacity, counts  # noqa: S101
-        assert not self._idle.keys() & self._pinned.keys()  # noqa: S101
+        assert not self._idle.uses.keys() & self._pinned.keys()  # noqa: S101
         assert all(users > 0 for users in self._pinned.values())  # noqa: S101
+        self._idle.check()
