@@ -12,7 +12,6 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-import msgspec
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -25,9 +24,10 @@ from rich.progress import (
 )
 
 from epp.errors import ConfigError
-from epp.simulate import engines, policies, report, workload
-from epp.simulate.fleet import FleetSettings, Record
+from epp.simulate import engines, folder, policies, workload
+from epp.simulate.fleet import FleetSettings
 from epp.simulate.options import SimulateOptions
+from epp.simulate.record import Record
 from epp.simulate.stages import stages_of
 from epp.simulate.trial import Result, Trial, run
 
@@ -46,21 +46,16 @@ def run_simulate(options: SimulateOptions) -> int:
     """Run the command; the process's exit status. Raises: ConfigError for what cannot be run."""
     trials = trials_of(options)
     output = options.output
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--output={output}: cannot be made: {error.strerror}") from error
+    folder.prepare(output)
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     began = time.monotonic()
     results = simulate(trials, options.jobs, console)
     interrupted = len(results) < len(trials)
     results = whole_rounds(trials, results)
     if not results:
+        console.print(f"interrupted before any seed was run with every policy: nothing is written to {output}")
         return INTERRUPTED
-    plots = draw(results, output) if options.plots else []
-    text = report.markdown(trials, results, plots)
-    (output / "report.md").write_text(text)
-    write_json(results, output)
+    text = folder.write(options, trials, results)
     requests = sum(result.whole.requests for result in results)
     console.print(text, markup=False, soft_wrap=True)
     console.print(f"{requests:,} requests in {time.monotonic() - began:.1f} s; written to {output}", markup=False)
@@ -74,7 +69,11 @@ def run_simulate(options: SimulateOptions) -> int:
 def trials_of(options: SimulateOptions) -> list[Trial]:
     """Every run that is asked for, all runs of a workload together. Raises: ConfigError naming the flag's value."""
     chosen = [policies.choose(name) for name in options.policies or [p.name for p in policies.POLICIES]]
-    settings = FleetSettings(tells_tiers=options.tells_tiers)
+    told_apart("--policy", [policy.name for policy in chosen])
+    told_apart("--workload", [Path(name).stem for name in options.workloads])
+    settings = FleetSettings(
+        tells_tiers=options.tells_tiers, pickers=options.pickers, past_pickers=options.past_pickers
+    )
     trials = []
     for name in options.workloads:
         config = workload.choose(name)
@@ -101,9 +100,21 @@ def trials_of(options: SimulateOptions) -> list[Trial]:
     return trials
 
 
+def told_apart(flag: str, names: Sequence[str]) -> None:
+    """Raises: ConfigError where two have one name, for the report goes by names."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ConfigError(f"{flag}: {count} of them are called {name!r} in the report; rename a file")
+
+
 def simulate(trials: Sequence[Trial], jobs: int, console: Console) -> list[Result]:
     """Run them, ``jobs`` at a time, with progress; results in the order of ``trials``, fewer after Ctrl-C."""
-    totals = [requests_of(trial) for trial in trials]
+    counts: dict[tuple[str, int, int], int] = {}
+    for trial in trials:
+        same = (trial.workload, trial.endpoints, trial.seed)
+        if same not in counts:
+            counts[same] = requests_of(trial)
+    totals = [counts[trial.workload, trial.endpoints, trial.seed] for trial in trials]
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -167,31 +178,3 @@ def _counting(progress: Progress, task: TaskID) -> Callable[[Record], None]:
             progress.advance(task, SHOWN_EVERY)
 
     return count
-
-
-def draw(results: Sequence[Result], folder: Path) -> list[str]:
-    """The pictures' names; none, and a sentence, where matplotlib is missing."""
-    try:
-        from epp.simulate import plots
-    except ModuleNotFoundError as error:
-        if error.name != "matplotlib":
-            raise
-        print("no plots: matplotlib is missing; pip install '.[bench]' in a clone of Tierwise", file=sys.stderr)
-        return []
-    return plots.draw(results, folder)
-
-
-def write_json(results: Sequence[Result], folder: Path) -> None:
-    """All figures in one file, and a folder for each run in inference-perf's shape."""
-    plain = [msgspec.to_builtins(result) for result in results]
-    for result in plain:
-        run_folder = folder / "runs" / f"{result['workload']}-{result['endpoints']}-{result['policy']}-{result['seed']}"
-        run_folder.mkdir(parents=True, exist_ok=True)
-        _write(run_folder / "summary_lifecycle_metrics.json", result.pop("lifecycle"))
-        for n, stage in enumerate(result["stages"]):
-            _write(run_folder / f"stage_{n}_lifecycle_metrics.json", stage.pop("lifecycle"))
-    _write(folder / "results.json", plain)
-
-
-def _write(path: Path, data: object) -> None:
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(data)) + b"\n")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from epp.demo.result import mean, percentile
-from epp.simulate.fleet import Record, StageRun
+from epp.simulate.record import Record
 
 STUDENT_T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
 """Two-sided 95 %, by degrees of freedom from 1; 2 from there on."""
@@ -35,7 +35,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     gpu_share: float
     cpu_share: float
     prediction_error: float
-    """|predicted - actual| cached tokens, as a share of the prompt tokens."""
+    """|predicted - actual| cached tokens, as a share of the prompt tokens, of requests that a picker saw."""
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -43,11 +43,6 @@ class Interval(msgspec.Struct, frozen=True):
 
     mean: float
     margin: float
-
-
-def figures(run: StageRun) -> Figures:
-    """The figures of one stage."""
-    return figures_of(run.records)
 
 
 def figures_of(records: Sequence[Record]) -> Figures:
@@ -60,7 +55,11 @@ def figures_of(records: Sequence[Record]) -> Figures:
     e2es = [r.ended_at - r.arrived_at for r in good]
     gaps = [(r.ended_at - r.first_at) / (r.ask.output_tokens - 1) for r in good if r.ask.output_tokens > 1]
     gpu, cpu = sum(r.hits.gpu for r in good), sum(r.hits.cpu for r in good)
-    wrong = sum(abs(r.predicted_tokens - r.hits.gpu - r.hits.cpu) for r in good)
+    wrong, judged = 0, 0
+    for r in good:
+        if r.predicted_tokens is not None:
+            wrong += abs(r.predicted_tokens - r.hits.gpu - r.hits.cpu)
+            judged += r.ask.prompt_tokens
     return Figures(
         requests=len(records),
         refused=len(records) - len(good),
@@ -75,7 +74,7 @@ def figures_of(records: Sequence[Record]) -> Figures:
         output_tokens_per_s=output / duration_s,
         gpu_share=gpu / prompt if prompt else math.nan,
         cpu_share=cpu / prompt if prompt else math.nan,
-        prediction_error=wrong / prompt if prompt else math.nan,
+        prediction_error=wrong / judged if judged else math.nan,
     )
 
 

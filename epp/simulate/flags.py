@@ -14,12 +14,12 @@ SIMULATE: tuple[Flag, ...] = tuple(
     for flag in (
         Flag("policy", values.words, "policies",
              "how to choose: round-robin, random, least-requests, gpu-only, tiered, tiered-approximate, "
-             "tiered-oversized, seeds, guide, affinity, lmetric, cost, cost-picker, or a file with an "
-             "EndpointPickerConfig; several with commas (default: all of them)",
+             "tiered-oversized, tiered-default, seeds, guide, affinity, lmetric, cost, cost-approximate, cost-picker, "
+             "or a file with an EndpointPickerConfig; several with commas (default: all of them)",
              "NAME", repeated=True),
         Flag("workload", values.words, "workloads",
-             "high-cache, low-cache, storage-30k, storage-50k, storage-70k, ladder-16k, agents, a file of "
-             "inference-perf, or a trace in Mooncake's format (.jsonl); several with commas (default high-cache)",
+             "high-cache, low-cache, storage-30k, storage-50k, storage-70k, ladder-16k, agents, documents, a file "
+             "of inference-perf, or a trace in Mooncake's format (.jsonl); several with commas (default high-cache)",
              "NAME", repeated=True),
         Flag("endpoints", values.integers(1, 10_000), "endpoints",
              "fleet sizes, with commas; the load grows with them (default: that of the published tables)", "N,..."),
@@ -30,6 +30,12 @@ SIMULATE: tuple[Flag, ...] = tuple(
         Flag("cpu-tokens", _TOKENS, "cpu_tokens", "what each engine's CPU tier holds; 0 for none", "N"),
         Flag("tells-tiers", values.boolean, "tells_tiers",
              "engines say what their tiers hold, as kvengine does (default true)"),
+        Flag("pickers", values.integer(1, 64), "pickers",
+             "pickers before each fleet: a request goes to one of them by lot, and none knows of the others' picks "
+             "but by what engines say (default 1)", "N"),
+        Flag("past-pickers", values.share, "past_pickers",
+             "the share of requests that no picker sees, from 0 to 1: they go to each endpoint in turn (default 0)",
+             "SHARE"),
         Flag("seeds", values.integer(1, 1000), "seeds", "runs of each, with seeds from 1 on (default 3)", "N"),
         Flag("jobs", values.integer(1, 256), "jobs", "runs at a time, each in a process of its own (default 1)", "N"),
         Flag("output", values.path, "output", "where the report goes (default simulation)", "DIR"),

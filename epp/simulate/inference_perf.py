@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from epp.demo.result import mean, percentile
-from epp.simulate.fleet import Record
+from epp.simulate.record import Record
 from epp.simulate.stages import StagePlan
 
 _PERCENTILES = (0.1, 1, 5, 10, 25, 50, 75, 90, 95, 99, 99.9)
@@ -32,6 +32,10 @@ def lifecycle(records: Sequence[Record], plan: StagePlan | None = None) -> dict[
     prompts, answers = [r.ask.prompt_tokens for r in good], [r.ask.output_tokens for r in good]
     gaps = [(r.ended_at - r.first_at) / (r.ask.output_tokens - 1) for r in good if r.ask.output_tokens > 1]
     cached = sum(r.hits.gpu + r.hits.cpu for r in good)
+
+    def rate(count: int) -> float | None:
+        return count / seconds if seconds else None  # nobody was served
+
     return {
         "benchmark_time_seconds": seconds,
         "load_summary": load,
@@ -47,10 +51,10 @@ def lifecycle(records: Sequence[Record], plan: StagePlan | None = None) -> dict[
                 "inter_token_latency": distribution(gaps),
             },
             "throughput": {
-                "input_tokens_per_sec": sum(prompts) / seconds,
-                "output_tokens_per_sec": sum(answers) / seconds,
-                "total_tokens_per_sec": (sum(prompts) + sum(answers)) / seconds,
-                "requests_per_sec": len(good) / seconds,
+                "input_tokens_per_sec": rate(sum(prompts)),
+                "output_tokens_per_sec": rate(sum(answers)),
+                "total_tokens_per_sec": rate(sum(prompts) + sum(answers)),
+                "requests_per_sec": rate(len(good)),
             },
             "prompt_tokens": {
                 "total": sum(prompts),

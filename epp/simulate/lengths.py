@@ -9,6 +9,9 @@ from typing import TypeAlias
 
 import msgspec
 
+MOST_TOKENS = 1 << 24
+"""Of a prompt or an answer: more than any model takes, and what four bytes for each may be made of."""
+
 
 class Shape(Enum):
     """Names as inference-perf has them."""
@@ -29,10 +32,12 @@ class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     std_dev: float = 200.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.min <= self.max:
-            raise ValueError(f"min: is {self.min} and max {self.max}; 0 <= min <= max")
-        if self.std_dev < 0:
-            raise ValueError(f"std_dev: is {self.std_dev}; 0 or more")
+        if not 0 <= self.min <= self.max <= MOST_TOKENS:
+            raise ValueError(f"min: is {self.min} and max {self.max}; 0 <= min <= max <= {MOST_TOKENS}")
+        if not 0 <= self.std_dev <= MOST_TOKENS:
+            raise ValueError(f"std_dev: is {self.std_dev}; 0 to {MOST_TOKENS}")
+        if not abs(self.mean) <= MOST_TOKENS:
+            raise ValueError(f"mean: is {self.mean}; at most {MOST_TOKENS}")
         if self.type is Shape.LOGNORMAL and self.mean <= 0:
             raise ValueError(f"mean: is {self.mean}; above 0 for a lognormal distribution")
 

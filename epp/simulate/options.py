@@ -27,12 +27,33 @@ class SimulateOptions:
     """What a tier of each engine holds; None leaves it to the engine."""
     tells_tiers: bool = True
     """Whether engines say what their tiers hold."""
+    pickers: int = 1
+    """Before each fleet, each with its own record of its own picks."""
+    past_pickers: float = 0.0
+    """The share of requests that no picker sees."""
     seeds: int = 3
     jobs: int = 1
     output: Path = Path("simulation")
     plots: bool = True
 
+    @property
+    def words(self) -> list[str]:
+        """The flags that say what is to be run, as they would be written; not where to and how many at a time."""
+        words = []
+        names = {field: flag for flag, field in _FIELDS.items()}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in _NOT_RUN or value == field.default:
+                continue
+            if isinstance(value, tuple):
+                value = ",".join(map(str, value))
+            elif isinstance(value, bool):
+                value = str(value).lower()
+            words.append(f"--{names.get(field.name, field.name.replace('_', '-'))}={value}")
+        return words
 
+
+_NOT_RUN = frozenset({"jobs", "output", "plots"})
 _FIELDS = {"policy": "policies", "workload": "workloads"}
 
 

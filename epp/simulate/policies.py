@@ -21,6 +21,7 @@ from epp.config.strict import nearest
 from epp.errors import ConfigError
 from epp.sim.preset import Preset
 from epp.simulate.baselines import LMetricScorer, RoundRobinPicker
+from scorers.prefix import DEFAULT_CAPACITY_BLOCKS
 
 CONFIG_BLOCK_TOKENS = 16
 """What ``lruCapacityPerServer`` counts where ``blockSizeTokens`` is not written."""
@@ -50,6 +51,8 @@ _CPU_UNTOLD = """\
   name: cpu-prefix-cache-producer
   parameters: {autoTune: false, lruCapacityPerServer: CPU_BLOCKS, followHorizon: false}
 """
+_GPU_BY_DEFAULT = _GPU_UNTOLD.replace("followHorizon", "autoTune: false, followHorizon")
+_CPU_BY_DEFAULT = _CPU_UNTOLD.replace("CPU_BLOCKS", str(DEFAULT_CAPACITY_BLOCKS))
 _GPU_IN_LARGER_BLOCKS = """\
 - type: approx-prefix-cache-producer
   name: gpu-prefix-cache-producer
@@ -137,8 +140,16 @@ POLICIES = (
         _HEAD + _LOAD + _GPU_UNTOLD + _CPU_UNTOLD.replace("CPU_BLOCKS", "OVERSIZED_BLOCKS") + _GPU_SCORER + _CPU_SCORER
         + _TIERED_PROFILE,
     ),
+    Policy(
+        "tiered-default", "tier-aware 2:2:1:1, every tier taken for 31,250 blocks of 16 tokens, since nobody says more",
+        _HEAD + _LOAD + _GPU_BY_DEFAULT + _CPU_BY_DEFAULT + _GPU_SCORER + _CPU_SCORER + _TIERED_PROFILE,
+    ),
     Policy("cost", "estimated seconds: tier-cost-scorer", _HEAD + _GPU + _CPU + "- type: tier-cost-scorer\n"),
     Policy("cost-picker", "estimated seconds: tier-cost-picker", _HEAD + _GPU + _CPU + "- type: tier-cost-picker\n"),
+    Policy(
+        "cost-approximate", "estimated seconds, by the picker's own record of picks alone",
+        _HEAD + _GPU_UNTOLD + _CPU_UNTOLD + "- type: tier-cost-scorer\n",
+    ),
     Policy("lmetric", "LMetric: new tokens × batch", _HEAD + _GPU + _CPU + "- type: lmetric-scorer\n"),
 )  # fmt: skip
 BY_NAME = {policy.name: policy for policy in POLICIES}

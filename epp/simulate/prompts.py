@@ -77,7 +77,8 @@ class Prompts:
     def _bytes(self, part: Part) -> bytes:
         size = part.tokens * TOKEN_BYTES
         pattern = (self._salt + part.content + 1).to_bytes(16, "little")
-        return (pattern * (size // 16 + 1))[:size]
+        whole, rest = divmod(size, len(pattern))
+        return pattern * whole + pattern[:rest] if rest else pattern * whole
 
     def _add(self, parent: _Place, part: Part) -> _Place:
         number, tokens = self._places, parent.tokens + part.tokens

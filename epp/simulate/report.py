@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from epp.simulate.figures import Figures, Interval, changes, interval
+from epp.simulate.fleet import FleetSettings
 from epp.simulate.trial import Result, Trial
 
 
@@ -46,26 +48,42 @@ published tables.
 """
 
 
-def markdown(trials: Sequence[Trial], results: Sequence[Result], plots: Sequence[str] = ()) -> str:
-    """The whole report."""
+def markdown(
+    trials: Sequence[Trial], results: Sequence[Result], plots: Sequence[str] = (), words: Sequence[str] = ()
+) -> str:
+    """The whole report; ``words`` are the flags that it was made with."""
     lines = ["# Simulated comparison", "", INTRODUCTION]
+    lines += [f"Made by `{shlex.join(['tierwise', 'simulate', *words])}`.", ""]
     for (workload, endpoints), group in grouped(results):
-        kind = next(t.engine for t in trials if (t.workload, t.endpoints) == (workload, endpoints))
+        trial = next(t for t in trials if (t.workload, t.endpoints) == (workload, endpoints))
+        kind = trial.engine
         lines += [f"## {workload}, {endpoints} endpoints", ""]
         tiers = f"{kind.gpu_tokens:,} tokens in GPU memory, {kind.cpu_tokens:,} in CPU memory"
         numbers = ", ".join(str(seed) for seed in seeds(group))
         lines += [f"{kind.model}, {kind.ranks} x {kind.gpu} each: {tiers} ({kind.source}). Seeds: {numbers}.", ""]
+        lines += ways(trial.settings)
         lines += [*table(group, lambda result: result.whole), ""]
         stages = group[0].stages
         for n, stage in enumerate(stages if len(stages) > 1 else ()):
             lines += [f"### {stage.name}", "", *table(group, partial(figures_of_stage, n)), ""]
         refused = sum(result.whole.refused for result in group)
-        said = f"**{refused} requests were refused, by engines as too long or by the picker, and count in nothing.**"
-        lines += [said, ""] if refused else []
+        requests = sum(result.whole.requests for result in group)
+        said = f"{refused:,} of {requests:,} requests were refused, by engines as too long or by the picker"
+        lines += [f"**{said}, and count in nothing.**", ""] if refused else []
         failed = {name for result in group for name in result.failures}
         lines += [f"**Plugins that failed and were skipped: {', '.join(sorted(failed))}.**", ""] if failed else []
     lines += [line for plot in plots for line in (f"![{plot}]({plot})", "")]
     return "\n".join(lines)
+
+
+def ways(settings: FleetSettings) -> list[str]:
+    """How requests reach the endpoints: a paragraph, or nothing where that is by one picker that sees them all."""
+    said = []
+    if settings.pickers > 1:
+        said.append(f"{settings.pickers} pickers, each of which knows its own picks only.")
+    if settings.past_pickers:
+        said.append(f"{100 * settings.past_pickers:g} % of the requests go past the pickers, to each endpoint in turn.")
+    return [" ".join(said), ""] if said else []
 
 
 def figures_of_stage(number: int, result: Result) -> Figures:

@@ -11,6 +11,9 @@ from epp.seat import EngineMetrics
 from epp.sim.engine import Engine
 from scorers.base import Tier, TierReport
 
+SOON = 1 - 1e-6
+"""Less than one interval after the last scrape there is no other, however sums of floating-point numbers come out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scraping:
@@ -34,8 +37,8 @@ class Scrape:
 class ScrapedEngine:
     """The scrapes of one engine, each made only when the engine is about to change or somebody looks.
 
-    Between two changes all scrapes say the same, so the last of them stands for all. ``before`` must be called before
-    every change. Owner: the fleet.
+    Between two changes all scrapes say the same, so the last of them stands for all, and is made once. ``before`` must
+    be called before every change. Owner: a picker.
     """
 
     def __init__(self, engine: Engine, scraping: Scraping, phase_s: float) -> None:
@@ -44,10 +47,14 @@ class ScrapedEngine:
         self._scraping = scraping
         self._phase_s = phase_s
         self._older = self._last = Scrape(0.0, metrics_of(engine, tells_tiers=scraping.tells_tiers))
+        self._changed = False  # since the last one
+        self._not_before = phase_s * SOON  # the next one begins
 
     def before(self, now: float) -> None:
         """The engine changes at ``now``: what was scraped before is fixed."""
-        self._scrape(self._begun_by(now))
+        if now >= self._not_before:
+            self._scrape(self._begun_by(now))
+        self._changed = True
 
     def visible(self, now: float) -> Scrape:
         """What the picker has read by ``now``."""
@@ -61,11 +68,12 @@ class ScrapedEngine:
         return max(0.0, self._phase_s + floor((now - self._phase_s) / interval_s) * interval_s)
 
     def _scrape(self, at: float) -> None:
-        if at > self._last.began_at:
-            self._older, self._last = (
-                self._last,
-                Scrape(at, metrics_of(self._engine, tells_tiers=self._scraping.tells_tiers)),
-            )
+        last = self._last
+        if at > last.began_at:
+            scraping = self._scraping
+            metrics = metrics_of(self._engine, tells_tiers=scraping.tells_tiers) if self._changed else last.metrics
+            self._older, self._last, self._changed = last, Scrape(at, metrics), False
+            self._not_before = at + scraping.interval_s * SOON
 
 
 class Rounds:

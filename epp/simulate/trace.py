@@ -15,6 +15,7 @@ import msgspec
 
 from epp.errors import ConfigError
 from epp.simulate.arrivals import Arriving, Timed
+from epp.simulate.lengths import MOST_TOKENS
 from epp.simulate.prompts import Ask, Part
 
 BLOCK_TOKENS = 512
@@ -26,9 +27,9 @@ _UNIQUE = 1 << 32
 class Line(msgspec.Struct, frozen=True):
     """One request. Other keys, as some traces have, say nothing of caches."""
 
-    timestamp: Annotated[float, msgspec.Meta(ge=0)]
-    input_length: Annotated[int, msgspec.Meta(ge=1)]
-    output_length: Annotated[int, msgspec.Meta(ge=0)] = 1
+    timestamp: Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+    input_length: Annotated[int, msgspec.Meta(ge=1, le=MOST_TOKENS)]
+    output_length: Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)] = 1
     hash_ids: list[Annotated[int, msgspec.Meta(ge=0, lt=_UNIQUE)]] = []
 
 

@@ -12,11 +12,15 @@ import msgspec
 from epp.demo.result import mean, percentile
 from epp.simulate.engines import EngineKind
 from epp.simulate.figures import Figures, figures_of
-from epp.simulate.fleet import Fleet, FleetSettings, Record
+from epp.simulate.fleet import Fleet, FleetSettings
 from epp.simulate.inference_perf import lifecycle
 from epp.simulate.policies import Policy, plan_of
+from epp.simulate.record import Record
 from epp.simulate.stages import stages_of
 from epp.simulate.workload import Config, scaled
+
+APART = 1 << 20
+"""Between the seeds of two pickers: more than there are seeds of runs."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +86,8 @@ def without_warnings() -> Iterator[None]:
 def _run(trial: Trial, progress: Callable[[Record], None] | None) -> Result:
     began = time.perf_counter()
     preset = trial.engine.preset()
-    fleet = Fleet(preset, plan_of(trial.policy, preset, trial.seed), trial.endpoints, trial.seed, trial.settings)
+    plans = [plan_of(trial.policy, preset, trial.seed + n * APART) for n in range(trial.settings.pickers)]
+    fleet = Fleet(preset, plans, trial.endpoints, trial.seed, trial.settings)
     config = scaled(trial.config, trial.endpoints / trial.engine.endpoints)
     stages: list[StageResult] = []
     records: list[Record] = []
@@ -104,5 +109,5 @@ def _run(trial: Trial, progress: Callable[[Record], None] | None) -> Result:
         decision_mean_us=mean(decisions) * 1e6,
         decision_p99_us=percentile(decisions, 0.99) * 1e6,
         wall_s=time.perf_counter() - began,
-        failures=dict(fleet.core.plan.profile.failures),
+        failures=fleet.failures,
     )

@@ -14,14 +14,17 @@ import msgspec
 from epp.config.document import MAX_BYTES, parse
 from epp.config.strict import convert, nearest
 from epp.errors import ConfigError
-from epp.simulate.lengths import Distribution
+from epp.simulate.lengths import MOST_TOKENS, Distribution
 
 FOLDER = Path(__file__).parent / "workloads"
 PRESETS = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
 
-Count = Annotated[int, msgspec.Meta(ge=1)]
-Tokens = Annotated[int, msgspec.Meta(ge=1)] | Distribution
-Above0 = Annotated[float, msgspec.Meta(gt=0)]
+MOST_REQUESTS = 10_000_000
+"""In a stage, or of different ones: more would not fit into memory."""
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=MOST_REQUESTS)]
+Tokens = Annotated[int, msgspec.Meta(ge=1, le=MOST_TOKENS)] | Distribution
+Above0 = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
 
 class LoadType(Enum):
@@ -57,7 +60,7 @@ class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When requests come."""
 
     type: LoadType
-    interval: Annotated[float, msgspec.Meta(ge=0)] = 1.0
+    interval: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 1.0
     """Seconds of rest between a stage's last answer and the next stage."""
     stages: tuple[Stage, ...] = ()
     base_seed: int | None = None
@@ -187,6 +190,11 @@ def check(config: Config) -> None:
         return
     if not load.stages:
         raise ConfigError("load.stages: none; write at least one")
+    if (shared := data.shared_prefix) is not None and shared.groups * shared.prompts > MOST_REQUESTS:
+        raise ConfigError(
+            f"data.shared_prefix: {shared.groups:,} groups of {shared.prompts:,} prompts; "
+            f"at most {MOST_REQUESTS:,} in all"
+        )
     closed = load.type is LoadType.CONCURRENT
     for n, stage in enumerate(load.stages):
         timed, counted = (stage.rate, stage.duration), (stage.num_requests, stage.concurrency_level)
@@ -194,6 +202,11 @@ def check(config: Config) -> None:
         if None in given or any(value is not None for value in others):
             names = "num_requests and concurrency_level" if closed else "rate and duration"
             raise ConfigError(f"load.stages[{n}]: a stage of type {load.type.value} has {names}, and nothing else")
+        if (stage.rate or 0.0) * (stage.duration or 0.0) > MOST_REQUESTS:
+            raise ConfigError(
+                f"load.stages[{n}]: {stage.rate:g} requests/s for {stage.duration:g} s are more than the "
+                f"{MOST_REQUESTS:,} that can be simulated; make it shorter"
+            )
 
 
 def scaled(config: Config, factor: float) -> Config:

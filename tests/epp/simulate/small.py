@@ -5,9 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from epp.sim.preset import Preset, Timing
-from epp.simulate.fleet import Fleet, Record
+from epp.simulate.fleet import Fleet
 from epp.simulate.policies import choose, plan_of
 from epp.simulate.prompts import Ask, Part
+from epp.simulate.record import Record
 
 SMALL = Preset(
     name="small",
@@ -33,7 +34,7 @@ def asks(count: int = 60, *, groups: int = 6, system: int = 640, question: int =
 
 
 def fleet(policy: str = "tiered", *, endpoints: int = 3, seed: int = 1, preset: Preset = SMALL) -> Fleet:
-    return Fleet(preset, plan_of(choose(policy), preset, seed), endpoints, seed)
+    return Fleet(preset, [plan_of(choose(policy), preset, seed)], endpoints, seed)
 
 
 def story(records: list[Record]) -> list[tuple[object, ...]]:

@@ -62,6 +62,9 @@ def test_it_writes_tables_figures_and_inference_perfs_json(
     report = (out / "report.md").read_text()
     printed = capsys.readouterr().out
     assert report in printed
+    assert (
+        f"Made by `tierwise simulate --policy=random,tiered --workload={workload} --endpoints=2,8 --seeds=2`." in report
+    )
     assert "300 requests" in printed  # 20 and 40 for 8 endpoints, a quarter of that for 2; 2 policies, 2 seeds
     assert [line for line in report.splitlines() if line.startswith("## ")] == [
         "## short, 2 endpoints",
@@ -135,6 +138,8 @@ def test_a_configuration_of_ones_own_is_a_policy(tmp_path: Path, workload: str) 
         (["--seeds", "none"], "must be a whole number from 1 to 1000"),
         (["--cpu-tokens=-1"], "must be a whole number"),
         (["--output", "/proc/nowhere"], "cannot be made"),
+        (["--pickers", "0"], "must be a whole number from 1 to 64"),
+        (["--past-pickers", "30"], "must be a number from 0 to 1"),
         (["--polices", "random"], "did you mean --policy?"),
     ],
 )
@@ -147,6 +152,88 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     assert sentence in said
     assert code == 2
     assert len(said.splitlines()) == 1
+
+
+def test_two_files_of_one_name_are_refused_since_the_report_goes_by_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "tiered.yaml"
+    config.write_text(POLICIES[2].config)
+    assert simulate("--policy", f"tiered,{config}") == 2
+    assert "--policy: 2 of them are called 'tiered' in the report; rename a file" in capsys.readouterr().err
+    (tmp_path / "high-cache.yaml").write_text(yaml.safe_dump(WORKLOAD))
+    assert simulate("--workload", f"high-cache,{tmp_path}/high-cache.yaml") == 2
+    assert "--workload: 2 of them are called 'high-cache'" in capsys.readouterr().err
+
+
+def test_a_folder_that_takes_no_report_is_refused_before_anything_runs(
+    tmp_path: Path, workload: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    out.write_text("a file")
+    assert simulate("--workload", workload, "--output", str(out)) == 2
+    assert f"--output={out}: cannot be made: File exists" in capsys.readouterr().err
+    assert out.read_text() == "a file"
+
+
+def test_a_report_replaces_an_earlier_one_in_its_folder_and_nothing_else(tmp_path: Path, workload: str) -> None:
+    out = tmp_path / "out"
+    words = ["--workload", workload, "--seeds", "1", "--output", str(out)]
+    assert simulate(*words, "--policy", "random,tiered", "--endpoints", "2,4") == 0
+    mine = [out / "runs" / "short-2-random-1" / "notes.txt", out / "runs" / "other" / "summary_lifecycle_metrics.json"]
+    for path in mine:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    assert simulate(*words, "--policy", "tiered", "--endpoints", "2") == 0
+    names = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+    assert names == {
+        "report.md",
+        "results.json",
+        "short-2.png",
+        "runs/short-2-tiered-1/summary_lifecycle_metrics.json",
+        "runs/short-2-tiered-1/stage_0_lifecycle_metrics.json",
+        "runs/short-2-tiered-1/stage_1_lifecycle_metrics.json",
+        "runs/short-2-random-1/notes.txt",
+        "runs/other/summary_lifecycle_metrics.json",
+    }
+
+
+def test_a_results_file_of_somebody_elses_is_no_reason_to_remove_anything(tmp_path: Path, workload: str) -> None:
+    out = tmp_path / "out"
+    precious = tmp_path / "precious-1.png"
+    precious.write_text("mine")
+    out.mkdir()
+    run = {"workload": "../precious", "endpoints": 1, "policy": "x", "seed": 1}
+    for text in (json.dumps([run]), "{", "[1]"):
+        (out / "results.json").write_text(text)
+        words = ["--workload", workload, "--policy", "random", "--seeds", "1", "--plots=false"]
+        assert simulate(*words, "--output", str(out)) == 0
+    assert precious.read_text() == "mine"
+
+
+def test_the_report_says_how_many_pickers_there_were_and_who_went_past_them(tmp_path: Path, workload: str) -> None:
+    out = tmp_path / "out"
+    words = ["--workload", workload, "--policy", "tiered", "--seeds", "1", "--plots=false", "--output", str(out)]
+    assert simulate(*words, "--pickers", "2", "--past-pickers", "0.25") == 0
+    report = (out / "report.md").read_text()
+    assert "2 pickers, each of which knows its own picks only. 25 % of the requests go past the pickers, to" in report
+
+
+def test_a_run_in_which_nobody_is_served_has_a_report(tmp_path: Path) -> None:
+    config = tmp_path / "nobody.yaml"
+    config.write_text(
+        "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
+        "plugins:\n- {type: label-selector-filter, parameters: {matchLabels: {gpu: none}}}\n"
+    )
+    trace = tmp_path / "one.jsonl"
+    trace.write_text('{"timestamp": 0, "input_length": 10}')
+    out = tmp_path / "out"
+    words = ["--workload", str(trace), "--policy", f"{config},random", "--seeds", "1", "--plots=false"]
+    assert simulate(*words, "--output", str(out)) == 0
+    assert (
+        "**1 of 2 requests were refused, by engines as too long or by the picker, and count in nothing.**"
+        in (out / "report.md").read_text()
+    )
 
 
 def test_a_policy_file_with_a_fault_is_named_before_anything_runs(
@@ -165,7 +252,7 @@ def test_requests_that_no_engine_can_serve_are_said(
     out = tmp_path / "out"
     words = ["--workload", workload, "--policy", "random", "--gpu-tokens", "2048", "--seeds", "1", "--plots=false"]
     assert simulate(*words, "--output", str(out)) == 0
-    assert "**60 requests were refused, by engines as too long " in (out / "report.md").read_text()
+    assert "**60 of 60 requests were refused, by engines as too long " in (out / "report.md").read_text()
 
 
 def test_a_policy_whose_requests_would_wait_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

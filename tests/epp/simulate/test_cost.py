@@ -32,7 +32,7 @@ class Frozen(Engine):
 
 def simulated(policy: str, seed: int = 0, *, response_seen: bool = True) -> Fleet:
     settings = FleetSettings(response_seen=response_seen)
-    return Fleet(ENGINE, plan_of(BY_NAME[policy], ENGINE, seed), ENDPOINTS, seed, settings)
+    return Fleet(ENGINE, [plan_of(BY_NAME[policy], ENGINE, seed)], ENDPOINTS, seed, settings)
 
 
 def learned(fleet: Fleet) -> TierCostProducer:

@@ -6,9 +6,9 @@ import pytest
 
 from epp.sim.job import Hits
 from epp.simulate.figures import changes, figures_of, interval
-from epp.simulate.fleet import Record
 from epp.simulate.inference_perf import distribution, lifecycle
 from epp.simulate.prompts import Ask, Part
+from epp.simulate.record import Record
 
 
 def record(arrived: float, first: float, ended: float, *, gpu: int = 0, cpu: int = 0, predicted: int = 0) -> Record:

@@ -155,7 +155,7 @@ plugins: [{type: prefix-cache-scorer}, {type: learner}]
 def test_what_plugins_learn_of_a_request_is_what_happened() -> None:
     plan = build(load_text(LEARNING), kinds={**known_kinds(), Learner.type_name: Learner})
     [learner] = [scorer for scorer, _ in plan.profile.scorers if isinstance(scorer, Learner)]
-    simulated = Fleet(SMALL, plan, 3)
+    simulated = Fleet(SMALL, [plan], 3)
     records = simulated.run(Concurrent(asks(), 8)).records
     for observation, record in zip(learner.seen, sorted(records, key=lambda r: r.ended_at), strict=True):
         assert observation.ttft_s == record.first_at - record.arrived_at

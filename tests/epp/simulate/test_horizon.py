@@ -8,9 +8,10 @@ from random import Random
 import pytest
 
 from epp.simulate.arrivals import Concurrent
-from epp.simulate.fleet import Fleet, FleetSettings, Record
+from epp.simulate.fleet import Fleet, FleetSettings
 from epp.simulate.policies import choose, plan_of
 from epp.simulate.prompts import Ask, Part
+from epp.simulate.record import Record
 from scorers.base import Mode, Slot
 from tests.epp.simulate.small import SMALL
 
@@ -31,7 +32,7 @@ def served(capacity: str, *, follow: bool, tells: bool = True) -> tuple[Fleet, l
     if not follow:
         config = config.replace("producer, name: gpu", "producer, parameters: {followHorizon: false}, name: gpu")
     plan = plan_of(replace(policy, config=config), ENGINE, 1)
-    fleet = Fleet(ENGINE, plan, 2, 1, FleetSettings(tells_tiers=tells))
+    fleet = Fleet(ENGINE, [plan], 2, 1, FleetSettings(tells_tiers=tells))
     asks = [Ask((Part(n % 180, 640), Part(1000 + n, 64)), 32) for n in range(1500)]
     Random(3).shuffle(asks)
     return fleet, fleet.run(Concurrent(asks, 8)).records[500:]

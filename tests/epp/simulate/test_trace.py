@@ -52,7 +52,13 @@ def test_a_trace_runs_and_its_shared_blocks_are_hits(tmp_path: Path) -> None:
         ([LINES[0], '{"timestamp": 1}'], "line 2: .*input_length"),
         (['{"timestamp": 1, "input_length": 0}'], "line 1: .*>= 1"),
         (['{"timestamp": -1, "input_length": 1}'], "line 1: .*>= 0"),
+        (['{"timestamp": 1, "input_length": 1000000000000}'], "line 1: .*<= 16777216"),
+        (['{"timestamp": 1, "input_length": 1, "output_length": 1000000000000}'], "line 1: .*<= 16777216"),
+        (['{"timestamp": 1e300, "input_length": 1}'], "line 1: .*<= 1000000000000"),
+        (['{"timestamp": 1, "input_length": 1, "hash_ids": ["a"]}'], "line 1: .*hash_ids"),
+        (["[1, 2]"], "line 1: "),
         ([], "holds no request"),
+        (["", "  "], "holds no request"),
     ],
 )
 def test_a_fault_is_named_with_its_line(tmp_path: Path, lines: list[str], sentence: str) -> None:

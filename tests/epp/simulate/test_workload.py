@@ -167,6 +167,18 @@ def test_lengths_stay_within_their_bounds_and_near_their_mean(shape: Shape) -> N
         ({"data": {"type": "shared_prefix", "shared_prefix": {"num_group": 1}}}, "did you mean num_groups"),
         ({"data": {"type": "shared_prefix", "shared_prefix": {"enable_multi_turn_chat": True}}}, "is not simulated"),
         ({"data": {"type": "shared_prefix", "shared_prefix": {"output_len": 0}}}, "output_len"),
+        ({"data": {"type": "shared_prefix", "shared_prefix": {"system_prompt_len": 1 << 30}}}, "system_prompt_len"),
+        ({"data": {"type": "shared_prefix", "shared_prefix": {"output_len": {"max": 1 << 30}}}}, "max 1073741824; 0"),
+        ({"data": {"type": "shared_prefix", "shared_prefix": {"output_len": {"mean": 1e300}}}}, "mean: is 1e.300; at"),
+        (
+            {"data": {"type": "shared_prefix", "shared_prefix": {"num_groups": 9000, "num_prompts_per_group": 9000}}},
+            "9,000 groups of 9,000 prompts; at most 10,000,000 in all",
+        ),
+        (
+            {"load": {"type": "poisson", "stages": [{"rate": 1e6, "duration": 60}]}},
+            r"load.stages\[0\]: 1e.06 requests/s for 60 s are more than the 10,000,000",
+        ),
+        ({"load": {"type": "poisson", "stages": [{"rate": float("inf"), "duration": 1}]}}, "rate"),
         ({"lod": {}}, "lod: unknown field; did you mean load"),
     ],
 )  # fmt: skip

@@ -1,0 +1,93 @@
+"""The folder of a report: its text, its pictures, all figures in one file, and each run in inference-perf's shape."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from epp.errors import ConfigError
+from epp.simulate import report
+from epp.simulate.options import SimulateOptions
+from epp.simulate.trial import Result, Trial
+
+RESULTS = "results.json"
+LIFECYCLE = "lifecycle_metrics.json"
+
+
+class _Run(msgspec.Struct):
+    """What names a run in an earlier report."""
+
+    workload: str
+    endpoints: int
+    policy: str
+    seed: int
+
+
+def prepare(output: Path) -> None:
+    """Make the folder, before anything takes time. Raises: ConfigError where nothing can be written there."""
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--output={output}: cannot be made: {error.strerror}") from error
+    if not os.access(output, os.W_OK | os.X_OK):
+        raise ConfigError(f"--output={output}: nothing can be written there; name another folder")
+
+
+def write(options: SimulateOptions, trials: Sequence[Trial], results: Sequence[Result]) -> str:
+    """Write the report, and remove what an earlier one left there; its text."""
+    output = options.output
+    _remove_earlier(output)
+    plots = _draw(results, output) if options.plots else []
+    text = report.markdown(trials, results, plots, options.words)
+    (output / "report.md").write_text(text)
+    plain = [msgspec.to_builtins(result) for result in results]
+    for result, run in zip(plain, results, strict=True):
+        folder = _folder_of(output, run)
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / f"summary_{LIFECYCLE}", result.pop("lifecycle"))
+        for n, stage in enumerate(result["stages"]):
+            _write(folder / f"stage_{n}_{LIFECYCLE}", stage.pop("lifecycle"))
+    _write(output / RESULTS, plain)
+    return text
+
+
+def _draw(results: Sequence[Result], output: Path) -> list[str]:
+    """The pictures' names; none, and a sentence, where matplotlib is missing."""
+    try:
+        from epp.simulate import plots
+    except ModuleNotFoundError as error:
+        if error.name != "matplotlib":
+            raise
+        print("no plots: matplotlib is missing; pip install '.[bench]' in a clone of Tierwise", file=sys.stderr)
+        return []
+    return plots.draw(results, output)
+
+
+def _remove_earlier(output: Path) -> None:
+    """Only what is named in the results that are there is removed: it would be taken for this report's."""
+    try:
+        runs = msgspec.json.decode((output / RESULTS).read_bytes(), type=list[_Run])
+    except (OSError, msgspec.DecodeError):
+        return
+    for run in runs:
+        if os.sep in run.workload or os.sep in run.policy:
+            continue  # not ours
+        (output / f"{run.workload}-{run.endpoints}.png").unlink(missing_ok=True)
+        folder = _folder_of(output, run)
+        for path in folder.glob(f"*_{LIFECYCLE}"):
+            path.unlink()
+        with contextlib.suppress(OSError):  # it has something else, too, or is not there
+            folder.rmdir()
+
+
+def _folder_of(output: Path, run: Result | _Run) -> Path:
+    return output / "runs" / f"{run.workload}-{run.endpoints}-{run.policy}-{run.seed}"
+
+
+def _write(path: Path, data: object) -> None:
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(data)) + b"\n")
