@@ -24,7 +24,8 @@ from rich.table import Table
 from epp.snapshot_file import Kept, read, write
 from scorers.base import Prompt, Slot
 from scorers.index import BLOCK_TOKENS, BYTES_PER_TOKEN, PrefixIndex
-from scorers.snapshot import restore, taken
+from scorers.snapshot import restore
+from scorers.taking import taken
 
 T = TypeVar("T")
 BLOCK_BYTES = BLOCK_TOKENS * BYTES_PER_TOKEN

@@ -205,11 +205,14 @@ class App:
 
     def _remember(self, stack: AsyncExitStack, file: Path) -> None:
         in_use, clock = (lambda: self.core.plan.prefix_cache), self.core.clock
-        self._keeping = keeping = Keeping(file, self.pool, in_use, clock=clock)
+        every_s = self._settings.index_snapshot_interval_s
+        self._keeping = keeping = Keeping(file, self.pool, in_use, clock=clock, every_s=every_s)
         keeping.load()
         self.pool.listeners.append(keeping)
         self.expose(keeping.readings)
         stack.callback(asyncio.get_running_loop().call_later(PATIENCE_S, keeping.give_up).cancel)
+        if every_s:
+            stack.push_async_callback(Chore("index-snapshot", keeping.keep).stop)
 
     def _follow_kv_events(self, stack: AsyncExitStack) -> None:
         precise, cache = self.core.plan.precise, self.core.precise

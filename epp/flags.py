@@ -90,6 +90,10 @@ _SNAPSHOT = Flag(
     "index-snapshot", values.path, "index_snapshot",
     "keep what the endpoints hold in this file from one run to the next (default: nowhere)", "FILE",
 )  # fmt: skip
+_SNAPSHOT_INTERVAL = Flag(
+    "index-snapshot-interval", values.duration(0, _DAY_S), "index_snapshot_interval_s",
+    "how often that file is written while requests are served; 0 is at the end only (default 1m)", "DURATION",
+)  # fmt: skip
 _ASK = Flag(
     "ask-kvengine",
     _YES,
@@ -170,6 +174,7 @@ SERVE: tuple[Flag, ...] = (
         "Picking",
         _EMIT_SCORES, _TELL,
         _SNAPSHOT,
+        _SNAPSHOT_INTERVAL,
         Flag("disable-endpoint-subset-filter", _YES, "disable_endpoint_subset_filter",
              "ignore the proxy's hint which endpoints it allows"),
         Flag("allow-experimental-plugins", _YES, "", "accepted; no plugin here is experimental"),
@@ -215,8 +220,8 @@ SERVE: tuple[Flag, ...] = (
     _idle("zap-time-encoding", values.text, "log times are ISO 8601", "iso8601"),
 )  # fmt: skip
 """Source: the Go picker's ``pkg/epp/server/options.go``, v0.9.0 and later; ``endpoint``, ``host``, ``transport``,
-``watch-config``, ``max-request-bytes``, ``index-snapshot``, ``ask-kvengine`` and ``emit-deprecated-metrics`` are
-ours."""
+``watch-config``, ``max-request-bytes``, ``index-snapshot``, ``index-snapshot-interval``, ``ask-kvengine`` and
+``emit-deprecated-metrics`` are ours."""
 
 STANDALONE: tuple[Flag, ...] = (
     *grouped(
@@ -225,6 +230,7 @@ STANDALONE: tuple[Flag, ...] = (
         Flag("endpoints-file", values.path, "endpoints_file", "endpoints as for file-discovery, watched", "FILE"),
         *_CONFIG,
         _SNAPSHOT,
+        _SNAPSHOT_INTERVAL,
         Flag("pool-name", values.text, "pool_name", "name of the pool in metrics (default epp)", "NAME"),
     ),
     *grouped(

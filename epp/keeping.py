@@ -1,7 +1,8 @@
 """What the endpoints hold, kept from one run of the picker to the next.
 
-At the end the index goes into a file. At the start its secret comes back, and then each endpoint's part of it as soon
-as that endpoint's engine has said that it is the one that it was (``epp.engine_identity``).
+At the end the index goes into a file, and now and then before, since not every end is announced. At the start its
+secret comes back, and then each endpoint's part of it as soon as that endpoint's engine has said that it is the one
+that it was (``epp.engine_identity``).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -20,11 +21,13 @@ from epp import snapshot_file
 from epp.engine_identity import identity
 from epp.logs import counted
 from epp.pool import Pool
+from epp.slices import sliced
 from epp.snapshot_file import Kept, SnapshotError
 from epp.telemetry.gauges import Reading
 from scorers.base import Candidate, Slot
 from scorers.prefix_cache import PrefixCache
-from scorers.snapshot import restore, taken
+from scorers.snapshot import restore
+from scorers.taking import Taking
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +59,11 @@ class Keeping:
         in_use: Callable[[], PrefixCache | None],
         now_s: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        every_s: float = 0.0,
     ) -> None:
-        """``now_s`` is Unix time, ``clock`` the one that picks are timed by."""
+        """``now_s`` is Unix time, ``clock`` the one that picks are timed by. The file is written ``every_s``; 0: at the
+        end only."""
         self._path = path
         self._pool = pool
         self._in_use = in_use
@@ -69,6 +75,11 @@ class Keeping:
         self._fates: Counter[Fate] = Counter()
         self._blocks = 0
         self._ours = True
+        self._every_s = every_s
+        self._writes = Counter({"written": 0, "failed": 0})
+        self._begun = self._written = 0  # writes, by number
+        self._writing = threading.Lock()
+        self._told = ""  # why it could not be written
 
     def load(self) -> None:
         """Read the file, if there is one that can be used. Before the first endpoint is known."""
@@ -92,9 +103,27 @@ class Keeping:
         )  # fmt: skip
 
     def serves(self) -> None:
-        """The picker has started: what was read is not to be read again, for it is old from now on."""
-        if self._kept is not None:
+        """The picker has started: what was read is not to be read again, for it is old from now on; unless it is
+        written again soon."""
+        if self._kept is not None and not self._every_s:
             self._path.unlink(missing_ok=True)
+
+    async def keep(self) -> None:
+        """Write the file now and then, for ever; not before everything in the last one was restored or given up."""
+        while True:
+            await asyncio.sleep(self._every_s)
+            if not self._waiting:
+                await self.save_beside()
+
+    async def save_beside(self) -> None:
+        """Write the file while requests are served: they wait for no more than a slice of it."""
+        begun = self._begin()
+        if begun is None:
+            return
+        taking, slots, write = begun
+        for address, slot in slots.items():
+            await sliced(taking.steps(address, slot))
+        await asyncio.to_thread(write, logging.DEBUG)
 
     def give_up(self) -> None:
         """Wait for no engine any more, and say what became of what was kept."""
@@ -102,6 +131,17 @@ class Keeping:
 
     def save(self) -> Callable[[], None] | None:
         """What writes the file, in any thread; None where there is nothing to keep."""
+        begun = self._begin()
+        if begun is None:
+            return None
+        taking, slots, write = begun
+        for address, slot in slots.items():
+            for _ in taking.steps(address, slot):
+                pass
+        return write
+
+    def _begin(self) -> tuple[Taking, Mapping[str, Slot], Callable[..., None]] | None:
+        """How to take what is to be kept, of whom, and what writes it then."""
         cache = self._in_use()
         if cache is None or cache.index.is_empty or not self._ours:
             return None
@@ -111,24 +151,34 @@ class Keeping:
             known = identity(self._pool.engine(candidate.address))
             if known is not None:
                 engines[candidate.address], slots[candidate.address] = known, candidate.slot
-        index = taken(cache.index, slots, now=self._clock())
-        kept = Kept(self._now_s(), tiers_of(cache), engines, index)
+        taking, written_s, tiers = Taking(cache.index, self._clock()), self._now_s(), tiers_of(cache)
         nameless = len(self._pool) - len(engines)
-        path = self._path
+        self._begun += 1
+        number = self._begun
 
-        def write() -> None:
+        def write(level: int = logging.INFO) -> None:
+            index, path = taking.snapshot(), self._path
             try:
-                size = snapshot_file.write(path, kept)
+                with self._writing:
+                    if number < self._written:
+                        return  # a later one was faster
+                    size = snapshot_file.write(path, Kept(written_s, tiers, engines, index))
+                    self._written = number
             except (SnapshotError, OSError) as error:
-                log.warning("index snapshot %s is not written: it %s", path, error)
+                self._writes["failed"] += 1
+                if str(error) != self._told:  # once a minute would be too often
+                    self._told = str(error)
+                    log.warning("index snapshot %s is not written: it %s", path, error)
                 return
-            log.info(
+            self._writes["written"] += 1
+            log.log(
+                level,
                 "index snapshot %s: %s of %s written, %d bytes%s",
                 path, counted(index.blocks, "block"), counted(len(index.endpoints), "endpoint"), size,
                 f"; {counted(nameless, 'endpoint')} did not say when the engine began" if nameless else "",
             )  # fmt: skip
 
-        return write
+        return taking, slots, write
 
     def readings(self) -> Iterator[Reading]:
         """For ``Telemetry.gauge_source``."""
@@ -143,6 +193,13 @@ class Keeping:
             "(block, endpoint) pairs restored from the snapshot at start.",
             (),
             [((), self._blocks)],
+        )
+        yield Reading(
+            "tierwise_index_snapshot_writes",
+            "Times that the snapshot was to be written, by what came of it.",
+            ("result",),
+            [((result,), count) for result, count in self._writes.items()],
+            counter=True,
         )
 
     # PoolListener

@@ -152,6 +152,8 @@ class ServeOptions:
     """Whether engines that run it are asked which tier cached tokens came from."""
     index_snapshot: Path | None = None
     """Where the prefix index is kept from one run to the next; None keeps it nowhere."""
+    index_snapshot_interval_s: float = 60.0
+    """How often it is written while requests are served; 0 is at the end only."""
 
     debug: DebugOptions = DebugOptions()
     disable_endpoint_subset_filter: bool = False
@@ -208,6 +210,7 @@ class StandaloneOptions:
     drain_timeout_s: float = 30.0
     ask_kvengine: bool = False
     index_snapshot: Path | None = None
+    index_snapshot_interval_s: float = 60.0
     emit_endpoint_scores: bool = False
     tell_decisions: bool = False
     debug: DebugOptions = DebugOptions()

@@ -118,6 +118,7 @@ def settings(options: ServeOptions) -> Settings:
         pace=Pace(busy_s=options.refresh_metrics_interval_s, staleness_s=options.metrics_staleness_threshold_s),
         endpoints=options.endpoints,
         index_snapshot=options.index_snapshot,
+        index_snapshot_interval_s=options.index_snapshot_interval_s,
         tracing=options.tracing,
         deprecated_metrics=options.emit_deprecated_metrics,
         stream_metrics=options.enable_grpc_stream_metrics,

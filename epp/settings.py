@@ -48,6 +48,8 @@ class Settings:
     """The plan of the file as it is now; takes the one in use as ``before``. Raises: ConfigError."""
     index_snapshot: Path | None = None
     """Where what the endpoints hold is kept from one run to the next."""
+    index_snapshot_interval_s: float = 0.0
+    """How often it is written while requests are served; 0 is at the end only."""
     deprecated_metrics: bool = False
     """Expose the older names of metrics, too."""
     tracing: TraceSettings | None = None

@@ -7,7 +7,7 @@ same tiers. What was learned meanwhile is newer than what is put back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import inf, isfinite
 from typing import NamedTuple
 
@@ -20,8 +20,6 @@ from scorers.index import PrefixIndex
 from scorers.recency import Recency
 from scorers.tree import Node
 
-MAX_ENDPOINT_BLOCKS = 4_000_000
-"""Of one endpoint, the most recent that are kept: 256 million tokens. A guess, far above any engine's memory."""
 ROOT = -1
 NOBODY = -1
 
@@ -63,48 +61,6 @@ class Snapshot(msgspec.Struct, array_like=True, frozen=True):
         return sum([max(saved.used) for saved in self.endpoints.values()])
 
 
-def taken(
-    index: PrefixIndex, slots: Mapping[str, Slot], most_blocks: int = MAX_ENDPOINT_BLOCKS, now: float = 0.0
-) -> Snapshot:
-    """What ``index`` knows ``now`` of the endpoints in ``slots``, by address; of each at most its newest
-    ``most_blocks``."""
-    places: dict[Node, int] = {}
-    flows: dict[str, int] = {}
-    parents: list[int] = []
-    digests: list[bytes] = []
-    endpoints: dict[str, SavedRuns] = {}
-    for address, slot in slots.items():
-        recency = index.recency(slot)
-        if recency is None or not recency.used:
-            continue
-        runs: list[int] = []
-        payers: list[int] = []
-        ages: list[float] = []
-        held_by: list[int] = []
-        gated, base = recency.gated >> slot * index.tiers, slot * index.tiers
-        blocks = 0
-        for node in recency:  # a run is newer than those below it, so its parent has its place already
-            blocks += node.blocks
-            if blocks > most_blocks:
-                break
-            place = places.get(node)
-            if place is None:
-                place = places[node] = len(parents)
-                parents.append(places.get(node.parent, ROOT))  # type: ignore[arg-type]
-                digests.append(node.digests)
-            runs.append(place)
-            ages.append(max(0.0, now - recency.used_s(node)))
-            if gated:
-                held_by.append(node.holders >> base & gated)
-            if isinstance(recency, FlowRecency):
-                flow = recency.flow_of(node)
-                payers.append(NOBODY if flow is None else flows.setdefault(flow, len(flows)))
-        held = sum([len(digests[place]) for place in runs]) // DIGEST_BYTES
-        used = [min(cut.used, held) for cut in recency.cuts]
-        endpoints[address] = SavedRuns(tuple(used), runs, payers, ages, gated, held_by)
-    return Snapshot(index.secret, index.block_tokens, index.tiers, parents, digests, list(flows), endpoints)
-
-
 def faults(snapshot: Snapshot) -> Iterator[str]:
     """Why ``snapshot`` is none that ``taken`` can have made; nothing for one that is safe to restore."""
     runs = len(snapshot.parents)
@@ -114,8 +70,6 @@ def faults(snapshot: Snapshot) -> Iterator[str]:
         yield "its runs' digests make no sense"
     elif any(not ROOT <= parent < place for place, parent in enumerate(snapshot.parents)):
         yield "a run comes before what it follows"
-    elif len(set(zip(snapshot.parents, [d[:DIGEST_BYTES] for d in snapshot.digests], strict=True))) < runs:
-        yield "two runs begin alike"
     else:
         for saved in snapshot.endpoints.values():
             yield from _faults_of(saved, snapshot)
@@ -128,6 +82,9 @@ def _faults_of(saved: SavedRuns, snapshot: Snapshot) -> Iterator[str]:
             yield "an endpoint's runs are in no order of use"
             return
         seen.add(place)
+    begins = {(snapshot.parents[place], snapshot.digests[place][:DIGEST_BYTES]) for place in saved.runs}
+    if len(begins) < len(saved.runs):
+        yield "two of an endpoint's runs begin alike"
     blocks = sum([len(snapshot.digests[place]) for place in saved.runs]) // DIGEST_BYTES
     if len(saved.used) != snapshot.tiers or any(not 0 <= used <= blocks for used in saved.used):
         yield "an endpoint holds more than it has runs"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("tierwise", deadline=None)  # no test asserts how long anything takes
+# No test asserts how long anything takes, nor how long its examples take to be made.
+settings.register_profile("tierwise", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tierwise")

@@ -1,18 +1,9 @@
-"""Orders become changes of the picker's index, a little at a time."""
+"""Orders become changes of the picker's index."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable, Iterator
-
 from epp.kvevents.orders import Add, Drop, Grow, Hold, Report, Split
 from scorers.precise_index import PreciseIndex
-
-SLICE_S = 0.0002
-"""How long requests may have to wait for orders."""
-LOOK_EVERY = 8
-"""Steps between two looks at the clock: an order takes 1 to 10 µs."""
 
 
 def perform(order: Report, index: PreciseIndex) -> bool:
@@ -30,12 +21,3 @@ def perform(order: Report, index: PreciseIndex) -> bool:
     else:
         return False
     return True
-
-
-async def sliced(steps: Iterator[None], clock: Callable[[], float] = time.perf_counter) -> None:
-    """Take every step; others on the event loop wait no longer than ``SLICE_S``, and have their turn as long."""
-    until = clock() + SLICE_S
-    for n, _ in enumerate(steps, 1):
-        if not n % LOOK_EVERY and clock() >= until:
-            await asyncio.sleep(SLICE_S)
-            until = clock() + SLICE_S

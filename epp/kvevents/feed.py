@@ -20,11 +20,12 @@ import msgspec
 import epp
 from epp.chore import Chore
 from epp.errors import ConfigError
-from epp.kvevents.applying import perform, sliced
+from epp.kvevents.applying import perform
 from epp.kvevents.orders import LENGTH_BYTES, Counts, Fares, Follow, Leave, Left, Note, Report, Start, framed
 from epp.kvevents.stream import Why
 from epp.kvevents.wires import wires_of
 from epp.pool import Pool
+from epp.slices import sliced
 from epp.telemetry import Reading
 from scorers.base import Candidate
 from scorers.identity import SECRET_BYTES

@@ -96,5 +96,6 @@ def settings(options: StandaloneOptions) -> Settings:
         endpoints_file=options.endpoints_file,
         sample_ratio=options.sample_rate if lean else 1.0,
         index_snapshot=options.index_snapshot,
+        index_snapshot_interval_s=options.index_snapshot_interval_s,
         tracing=options.tracing,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from pathlib import Path
@@ -30,6 +31,7 @@ class Picker:
         clock_s: float = 0.0,
         cpu_blocks: int | None = 1000,
         addresses: tuple[str, ...] = (A, B),
+        every_s: float = 0.0,
     ) -> None:
         """``now_s`` is the Unix time at ``clock_s``."""
         parameters = ApproxPrefixParameters(lru_capacity_per_server=cpu_blocks)
@@ -41,7 +43,9 @@ class Picker:
         self.pool = Pool()
         self.clock_s = clock_s
         unix_s = now_s - clock_s
-        self.keeping = Keeping(path, self.pool, lambda: self.cache, lambda: unix_s + self.clock_s, lambda: self.clock_s)
+        self.keeping = Keeping(
+            path, self.pool, lambda: self.cache, lambda: unix_s + self.clock_s, lambda: self.clock_s, every_s=every_s
+        )
         self.keeping.load()
         self.pool.listeners += [self.cache, Restarts(self.pool, self.cache.endpoint_added), self.keeping]
         self.pool.replace([Endpoint(address) for address in addresses])
@@ -75,7 +79,10 @@ class Picker:
             write()
 
     def fates(self) -> dict[str, float]:
-        (reading, _) = self.keeping.readings()
+        return self.numbers("endpoints")
+
+    def numbers(self, name: str) -> dict[str, float]:
+        (reading,) = [each for each in self.keeping.readings() if each.name == f"tierwise_index_snapshot_{name}"]
         return {labels[0]: count for labels, count in reading.samples if count}
 
 
@@ -148,6 +155,52 @@ def test_a_snapshot_serves_once(path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_snapshot_that_is_written_while_requests_are_served_outlives_a_crash(path: Path) -> None:
+    picker = Picker(path, every_s=60.0)
+    assert path.exists(), "it will be written again soon"
+    picker.read(A)
+    picker.read(B)
+    picker.send(TEXT + "z" * 1024, A)
+    asyncio.run(picker.keeping.save_beside())
+    assert picker.numbers("writes") == {"written": 1}
+    crashed = Picker(path)
+    crashed.read(A)
+    assert crashed.held(TEXT + "z" * 1024) == {A: 1280}
+
+
+def test_a_slow_write_does_not_replace_a_later_one(tmp_path: Path) -> None:
+    picker = Picker(tmp_path / "index")
+    picker.read(A)
+    picker.send(TEXT, A)
+    slow = picker.keeping.save()
+    picker.send(OTHER, A)
+    fast = picker.keeping.save()
+    assert slow is not None
+    assert fast is not None
+    fast()
+    slow()
+    again = Picker(tmp_path / "index")
+    again.read(A)
+    assert (again.held(TEXT), again.held(OTHER)) == ({A: 1024}, {A: 1024})
+
+
+def test_nothing_is_written_over_what_waits_to_be_restored(path: Path) -> None:
+    async def body() -> None:
+        picker = Picker(path, every_s=1e-9)
+        picker.read(A)
+        chore = asyncio.create_task(picker.keeping.keep())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert picker.numbers("writes") == {}, "B has not spoken"
+        picker.read(B)
+        async with asyncio.timeout(20):
+            while not picker.numbers("writes"):  # noqa: ASYNC110 - a thread writes
+                await asyncio.sleep(0.001)
+        chore.cancel()
+
+    asyncio.run(body())
+
+
 def test_a_start_that_fails_leaves_it(path: Path) -> None:
     pool = Pool()
     Keeping(path, pool, lambda: Picker(path.with_name("other")).cache, lambda: 1e9).load()
@@ -206,7 +259,9 @@ def test_a_file_that_cannot_be_written_is_one_line_and_no_failure(
     picker.read(A)
     picker.send(TEXT, A)
     picker.end()
+    picker.end()
     assert [r.levelname for r in caplog.records if "is not written" in r.getMessage()] == ["WARNING"]
+    assert picker.numbers("writes") == {"failed": 2}
 
 
 def test_an_index_that_knows_nothing_leaves_no_file(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from epp.snapshot_file import MAX_AGE_S, Foreign, Kept, SnapshotError, read, write
 from scorers.base import Prompt, Slot
 from scorers.index import PrefixIndex
-from scorers.snapshot import Snapshot, taken
+from scorers.snapshot import Snapshot
+from scorers.taking import taken
 
 NOW = 1_800_000_000.0
 A = "10.0.0.1:8000"

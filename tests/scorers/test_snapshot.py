@@ -10,7 +10,8 @@ from hypothesis.stateful import rule
 
 from scorers.base import Prompt, Slot
 from scorers.index import BYTES_PER_TOKEN, PrefixIndex
-from scorers.snapshot import Snapshot, faults, restore, taken
+from scorers.snapshot import Snapshot, faults, restore
+from scorers.taking import taken
 from tests.scorers import test_flow_share, test_index_model
 
 A, B = Slot(0), Slot(1)

@@ -1,4 +1,4 @@
-"""The event loop is never the follower's for long."""
+"""The event loop is nobody's for long."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from itertools import count, pairwise
 
-from epp.kvevents.applying import LOOK_EVERY, SLICE_S, sliced
+from epp.slices import LOOK_EVERY, SLICE_S, sliced
 
 
 def test_others_have_their_turn_after_each_slice() -> None:
