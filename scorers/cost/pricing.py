@@ -72,7 +72,7 @@ class Pricing:
         if place.room is not None and self.prompt_tokens > place.room_tokens:
             # Blocks of a prefix that a running request uses, too, are in use already; of those that the GPU holds,
             # as many as of all its blocks.
-            shared = self.tiers[0].get(candidate.slot, 0) * place.in_use
+            shared = min(self.tiers[0].get(candidate.slot, 0), self.prompt_tokens - 1) * place.in_use
             memory_s = place.room.wait_s(self.prompt_tokens - shared)
         ahead = Ahead(
             max(prefill_s, memory_s),

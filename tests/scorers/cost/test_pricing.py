@@ -218,6 +218,46 @@ def test_all_at_once_is_the_same_as_one_by_one() -> None:
     assert pricing.seconds(fleet) == pytest.approx([pricing.estimate(c).price_s for c in fleet])
 
 
+some_load = st.fixed_dictionaries(
+    {
+        "waiting": st.integers(0, 20),
+        "running": st.integers(0, 20),
+        "kv_usage": st.floats(0, 1),
+        "in_flight": st.integers(0, 10),
+        "in_flight_tokens": st.integers(0, 20_000),
+        "block_tokens": st.sampled_from([None, 16]),
+        "gpu_blocks": st.sampled_from([None, 1000, 10_000]),
+        "tiers": st.sampled_from([{}, {Tier.CPU: TierReport(block_tokens=256)}]),
+    }
+)
+some_held = st.dictionaries(st.integers(0, 5), st.integers(0, 30_000), max_size=5)
+
+
+@given(
+    st.lists(some_load, min_size=1, max_size=6),
+    st.integers(1, 30_000),
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 20_000), st.booleans()), max_size=6),
+    st.fixed_dictionaries({"gpu": some_held, "cpu": some_held, "storage": some_held}),
+    st.floats(60, 160),
+)
+@settings(deadline=None)
+def test_what_is_scored_is_what_is_explained(
+    loads: list[dict[str, Any]],
+    tokens: int,
+    sent: list[tuple[int, int, bool]],
+    held: dict[str, dict[int, int]],
+    at: float,
+) -> None:
+    model = CostModel(Constants())
+    answered(model, 4)
+    fleet = [endpoint(slot, **load) for slot, load in enumerate(loads)]
+    for slot, sent_tokens, streaming in sent:
+        if slot < len(fleet):
+            Pricing(model, asked(sent_tokens, at=60.0, streaming=streaming)).send(fleet[slot])
+    pricing = Pricing(model, asked(tokens, at=at, **held))
+    assert pricing.seconds(fleet) == pytest.approx([pricing.estimate(one).price_s for one in fleet])
+
+
 def test_a_slot_that_another_endpoint_has_now_begins_anew() -> None:
     model = selfish()
     send(model, endpoint())
