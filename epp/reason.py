@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from epp.logs import counted
 from epp.scheduler import Schedule
 from scorers.base import Detail, Picker
 from scorers.pickers import MaxScorePicker
@@ -24,8 +23,8 @@ def why(schedule: Schedule, picker: Picker[Any], said: Sequence[Detail]) -> str:
     total = totals[place]
     if (equals := totals.count(total)) > 1:
         return (
-            f"{equals} of {len(candidates)} candidates share the highest total, {total:.3f}; {pick.address} has "
-            f"{counted(pick.in_flight, 'request')} of ours in flight, and no other of them fewer."
+            f"{equals} of {len(candidates)} candidates share the highest total, {total:.3f}. Of those, the fewest "
+            f"requests of ours in flight decide, then the lot: {pick.address} has {pick.in_flight}."
         )
     second = max((i for i in range(len(candidates)) if i != place), key=totals.__getitem__)
     gains = {name: weight * (column[place] - column[second]) for name, (weight, column) in schedule.scores.items()}

@@ -22,6 +22,13 @@ UNLIMITED = 100_000
 EXACT = ("tokenized", "sent_as_tokens")
 """The results of tokenizing after which tokens are no estimate."""
 _LOADS = ("queue", "run", "kv", "ours")
+_LOADS_MEAN = (
+    "queue, run: requests that wait and run there; kv: share of GPU memory for KV in use; ours: requests from "
+    "this picker"
+)
+_MARKS_MEAN = (
+    "→: the pick; 2.: the next one; tokens: of this prompt, held there, p as the engine says, h by its horizon"
+)
 
 
 def of_explanation(explanation: Explanation, width: int = UNLIMITED) -> Iterator[RenderableType]:
@@ -36,6 +43,7 @@ def of_explanation(explanation: Explanation, width: int = UNLIMITED) -> Iterator
         table = _scores(explanation.candidates)
         if _width(table) <= width:
             yield table
+            yield Text(f"({_MARKS_MEAN}; {_LOADS_MEAN})", style="dim")
         else:
             yield from _listed(explanation.candidates)
     for row in explanation.candidates:
@@ -59,6 +67,11 @@ def of_pool(state: PoolState, width: int = UNLIMITED) -> Iterator[RenderableType
     table = _endpoints(state)
     if _width(table) <= width:
         yield table
+        yield Text(
+            f"({_LOADS_MEAN}, tokens ours: what is to be computed for them; producers: what is believed to be cached, "
+            "of each tier's capacity)",
+            style="dim",
+        )
     else:
         for endpoint in state.endpoints:
             loads, (tokens, *held, scraped) = _loads_of(endpoint), _rest_of(endpoint, list(endpoint.index))

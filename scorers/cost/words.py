@@ -8,7 +8,7 @@ from scorers.cost.pricing import Pricing
 
 
 def sentence(address: str, prompt_tokens: int, priced: Estimate) -> str:
-    """As ``10.0.0.7:8000: 29,952 of 30,256 tokens in CPU memory, 0.30 s: 0.21 s load + 0.02 s prefill ...``."""
+    """As ``10.0.0.7:8000: holds 29,952 of 30,256 tokens in CPU memory; first token in 0.30 s: 0.21 s load + ...``."""
     places = [
         f"{tokens:,} {where}"
         for tokens, where in (
@@ -34,8 +34,9 @@ def sentence(address: str, prompt_tokens: int, priced: Estimate) -> str:
     overlap = ""
     if priced.queue_s >= 0.0005 and priced.load_s >= 0.0005:
         overlap = "; queue and load at the same time"
-    others = f"; costs others {seconds_of(priced.others_s)}" if priced.others_s >= 0.0005 else ""
-    return f"{address}: {held}; {seconds_of(priced.total_s)}: {' + '.join(parts)}{overlap}{others}"
+    others = f"; delays others by {seconds_of(priced.others_s)}" if priced.others_s >= 0.0005 else ""
+    first = f"first token in {seconds_of(priced.total_s)}"
+    return f"{address}: holds {held}; {first}: {' + '.join(parts)}{overlap}{others}"
 
 
 def seconds_of(seconds: float) -> str:

@@ -95,7 +95,7 @@ def test_it_has_the_numbers_of_the_decision() -> None:
     chosen = said["candidates"][0]
     assert chosen["tokens"] == {"gpu": 512, "cpu": 512}
     assert chosen["scores"]["queue-scorer"] == [1.0, 1.0]
-    assert chosen["why"].startswith(f"{chosen['endpoint']}: 512 of 575 tokens on the GPU; ")
+    assert chosen["why"].startswith(f"{chosen['endpoint']}: holds 512 of 575 tokens on the GPU; ")
     assert chosen["numbers"]["gpu_tokens"] == 512
     assert chosen["numbers"]["total_s"] < said["candidates"][1]["numbers"]["total_s"]
 

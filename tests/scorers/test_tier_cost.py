@@ -143,8 +143,8 @@ def test_a_sentence_has_the_tokens_and_the_seconds_of_each_part() -> None:
     )
     (said,) = producer.details(priced(asked(cpu={0: 29_952}), producer), fleet(1))
     assert said.text == (
-        "10.0.0.0:8000: 29,952 of 30,256 tokens in CPU memory; 0.255 s: 0.202 s load + 0.034 s prefill + 0.020 s fixed"
-        "; costs others 0.034 s"
+        "10.0.0.0:8000: holds 29,952 of 30,256 tokens in CPU memory; first token in 0.255 s: 0.202 s load + 0.034 s "
+        "prefill + 0.020 s fixed; delays others by 0.034 s"
     )
     assert said.numbers["cpu_tokens"] == 29_952
     assert said.numbers["total_s"] == pytest.approx(0.255, abs=0.001)
@@ -155,8 +155,10 @@ def test_a_sentence_for_a_busy_endpoint_that_holds_nothing() -> None:
     producer.picked(priced(asked(8_000), producer), fleet(1)[0])
     busy = Candidate(slot=Slot(0), address="10.0.0.0:8000", in_flight=1, in_flight_tokens=8_000, running=2)
     (said,) = producer.details(priced(asked(4_000), producer), [busy])
-    assert said.text.startswith("10.0.0.0:8000: none of 4,000 tokens; 0.702 s: 0.464 s queue + 0.216 s prefill")
-    assert said.text.endswith("; costs others 0.432 s")
+    assert said.text.startswith(
+        "10.0.0.0:8000: holds none of 4,000 tokens; first token in 0.702 s: 0.464 s queue + 0.216 s prefill"
+    )
+    assert said.text.endswith("; delays others by 0.432 s")
 
 
 def test_its_state_has_the_constants_and_nothing_of_any_request() -> None:

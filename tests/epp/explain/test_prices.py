@@ -36,11 +36,13 @@ def test_each_candidate_has_its_seconds_by_part_and_a_sentence() -> None:
     assert said.pick == core.director.decide(PATH, BODY).chosen[0].address
     best, *others = said.candidates
     assert best.details["tier-cost-producer"].numbers["gpu_tokens"] == best.tokens_by_tier["gpu"] == 5696
-    assert best.details["tier-cost-producer"].text.startswith(f"{best.address}: 5,696 of 5,750 tokens on the GPU; ")
+    assert best.details["tier-cost-producer"].text.startswith(
+        f"{best.address}: holds 5,696 of 5,750 tokens on the GPU; "
+    )
     for other in others:
-        assert other.details["tier-cost-producer"].text.startswith(f"{other.address}: none of 5,750 tokens; ")
+        assert other.details["tier-cost-producer"].text.startswith(f"{other.address}: holds none of 5,750 tokens; ")
     lines = [str(part) for part in of_explanation(said) if isinstance(part, Text)]
-    assert [f"{row.details['tier-cost-producer'].text}." for row in said.candidates] == lines[1:4]
+    assert [f"{row.details['tier-cost-producer'].text}." for row in said.candidates] == lines[2:5]
 
 
 def test_a_picker_by_seconds_says_which() -> None:
