@@ -128,7 +128,8 @@ class _Mapping:
             self._memory = mmap.mmap(-1, size_bytes + HUGE_BYTES, flags=flags)
         except (OSError, OverflowError, ValueError) as error:
             raise NoMemory(f"{size_bytes:,} bytes of host memory cannot be had: {error}") from error
-        for advice in ("MADV_HUGEPAGE", "MADV_DONTFORK"):  # a forked child must not make a pinned page a copy
+        # A forked child must not make a pinned page a copy, and a core dump is not to be as large as the arena.
+        for advice in ("MADV_HUGEPAGE", "MADV_DONTFORK", "MADV_DONTDUMP"):
             try:
                 self._memory.madvise(getattr(mmap, advice))
             except (AttributeError, OSError) as error:
@@ -239,6 +240,10 @@ class _Mapping:
         )  # fmt: skip
 
 
+_KEPT: list[_Mapping] = []
+"""Never unmapped: a copy may still write there."""
+
+
 def _give_back(mapping: _Mapping, threads: list[threading.Thread]) -> None:
     mapping.stop()
     if threading.current_thread().daemon:  # the garbage collector may run in any thread, also in one that is waited for
@@ -249,7 +254,9 @@ def _give_back(mapping: _Mapping, threads: list[threading.Thread]) -> None:
         try:
             end()
         except Exception:
-            log.exception("whether anybody still uses host memory is not known")
+            log.exception("whether a copy still uses host memory is not known: it is kept until the process ends")
+            _KEPT.append(mapping)
+            return
     mapping.users.clear()
     for thread in threads:
         if thread.is_alive():

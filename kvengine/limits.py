@@ -58,13 +58,15 @@ def shared_limits(root: Path = Path("/")) -> Iterator[Limit]:
         size = int(available.split()[0]) * 1024
         share = f"{RAM_SHARE:.0%}"
         yield Limit(f"{share} of the {size / GIB:.2f} GiB that /proc/meminfo calls available", int(size * RAM_SHARE))
-    for top, used in (
-        ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current"),
-        ("sys/fs/cgroup/memory/memory.limit_in_bytes", "sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    for top, used, idle in (
+        ("sys/fs/cgroup/memory.max", "memory.current", "inactive_file "),
+        ("sys/fs/cgroup/memory/memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "),
     ):
-        most, now = _number(root / top), _number(root / used)
+        folder = (root / top).parent
+        most, now = _number(root / top), _number(folder / used)
         if most is not None and most < NO_LIMIT:
-            left = most - (now or 0)
+            # Files that were read once, a model's weights above all, count as used until somebody needs the memory.
+            left = most - (now or 0) + int(_line(folder / "memory.stat", idle) or 0)
             yield Limit(f"{RAM_SHARE:.0%} of the {left / GIB:.2f} GiB that /{top} leaves", int(left * RAM_SHARE))
 
 

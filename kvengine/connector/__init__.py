@@ -60,7 +60,7 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
         self._worker: Worker | None = None
         if role is KVConnectorRole.SCHEDULER:
             for warning in warnings:
-                log.warning("kvengine: %s", warning)
+                log.warning("%s", warning)
             policy = vllm_config.kv_transfer_config.kv_load_failure_policy
             if policy != "recompute":
                 log.warning(

@@ -3,6 +3,26 @@
 from __future__ import annotations
 
 import logging
+from copy import copy
+
+from typing_extensions import override
+
+
+class Forwarding(logging.Handler):
+    """Has the handlers of another logger write our lines, each with our name in front: vLLM's format names no logger,
+    and a file of ours may be called as one of vLLM's is."""
+
+    def __init__(self, to: logging.Logger) -> None:
+        super().__init__()
+        self._to = to
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        named = copy(record)
+        named.msg = f"kvengine: {record.msg}"
+        for handler in self._to.handlers:
+            if named.levelno >= handler.level:
+                handler.handle(named)
 
 
 def join_vllm() -> None:
@@ -13,8 +33,7 @@ def join_vllm() -> None:
     ours, theirs = logging.getLogger("kvengine"), logging.getLogger("vllm")
     if ours.handlers or not theirs.handlers:
         return
-    for handler in theirs.handlers:
-        ours.addHandler(handler)
+    ours.addHandler(Forwarding(theirs))
     if ours.level == logging.NOTSET:
         ours.setLevel(theirs.level)
     ours.propagate = False  # as theirs: no line is written twice

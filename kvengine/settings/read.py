@@ -1,12 +1,12 @@
 """Where settings are written, the first that says something winning:
 
-1. ``kv_connector_extra_config``
+1. ``kv_connector_extra_config``; LMCache's names, ``lmcache.<name>`` there, after ours
 2. the environment, ``KVENGINE_<NAME>``
 3. the YAML file that ``KVENGINE_CONFIG_FILE`` names
 4. LMCache's environment, ``LMCACHE_<NAME>``, then the YAML file that ``LMCACHE_CONFIG_FILE`` names
 
-An unknown name is an error in ours and a warning in LMCache's, which has many more: those that ask for what does not
-exist here are named. What is refused is called what it is called where it is written.
+An empty variable says nothing. An unknown name is an error in ours and a warning in LMCache's, which has many more:
+those that ask for what does not exist here are named. What is refused is called what it is called where it is written.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from kvengine.errors import SettingsError
 from kvengine.settings.values import POLICY_NAMES, SIZES, Settings, allowed, check
 
 OURS, THEIRS = "KVENGINE_", "LMCACHE_"
+EXTRA = "kv_connector_extra_config: "
+THEIRS_IN_EXTRA = "lmcache."
 FILE = "CONFIG_FILE"
 MAX_FILE_BYTES = 1 << 20
 ALIASES = {
@@ -37,7 +39,11 @@ ALIASES = {
 }
 """LMCache's names, and ours."""
 UNFULL = "save_unfull_chunk"
-WITHOUT_MEANING = frozenset({"use_experimental", "config_file", "use_layerwise", "log_level"})
+OF_THEIR_CONNECTOR = frozenset({"discard_partial_chunks", "skip_last_n_tokens", "lmcache_rpc_port", "use_native"})
+"""What LMCache's connector reads in ``kv_connector_extra_config`` without a prefix."""
+WITHOUT_MEANING = OF_THEIR_CONNECTOR - {"skip_last_n_tokens"} | {
+    "use_experimental", "config_file", "use_layerwise", "log_level",
+}  # fmt: skip
 """LMCache's names that ask for nothing that would be missed here."""
 SERVICE_LINK = re.compile(
     r"(\w+_)?(SERVICE_HOST=.*|SERVICE_PORT(_\w+)?=\d+|PORT(_\d+_(TCP|UDP|SCTP))?=\w+://.*"
@@ -56,12 +62,17 @@ def read_settings(
     """The settings, and warnings. Raises: SettingsError naming the key, its value, and what is allowed."""
     values: _Found = {}
     warnings: list[str] = []
-    _add(values, _known(extra, "kv_connector_extra_config: "))
+    prefixed = {name: value for name, value in extra.items() if name.startswith(THEIRS_IN_EXTRA)}
+    bare = {name: value for name, value in extra.items() if name in OF_THEIR_CONNECTOR}
+    _add(values, _known({name: extra[name] for name in extra if name not in prefixed and name not in bare}, EXTRA))
+    unprefixed = {name.removeprefix(THEIRS_IN_EXTRA): value for name, value in prefixed.items()}
+    _add(values, _aliased(unprefixed, EXTRA + THEIRS_IN_EXTRA, warnings))
+    _add(values, _aliased(bare, EXTRA, warnings))
     _add(values, _known(_variables(environment, OURS), OURS))
-    if file := environment.get(OURS + FILE):
+    if file := environment.get(OURS + FILE, "").strip():
         _add(values, _known(_file(Path(file)), f"{file}: "))
     _add(values, _aliased(_variables(environment, THEIRS), THEIRS, warnings))
-    if file := environment.get(THEIRS + FILE):
+    if file := environment.get(THEIRS + FILE, "").strip():
         _add(values, _aliased(_file(Path(file)), f"{file}: ", warnings))
     return _settings(values), tuple(warnings)
 
@@ -78,7 +89,7 @@ def _variables(environment: Mapping[str, str], prefix: str) -> dict[str, Any]:
     return {
         name.removeprefix(prefix).lower(): value
         for name, value in environment.items()
-        if name.startswith(prefix) and name != prefix + FILE
+        if name.startswith(prefix) and name != prefix + FILE and value.strip()
         if prefix != OURS or not SERVICE_LINK.fullmatch(f"{name.removeprefix(prefix)}={value}")
     }
 
@@ -174,6 +185,6 @@ def _value(name: str, value: Any, written: str) -> Any:
 
 def _nearest(name: str, prefix: str) -> str:
     close = difflib.get_close_matches(name.lower(), _FIELDS, n=1)
-    if close:
-        return f"did you mean {_written(close[0], prefix)}?"
+    if close or name in ALIASES:
+        return f"did you mean {_written(ALIASES.get(name) or close[0], prefix)}?"
     return f"known: {', '.join(_written(field, prefix) for field in _FIELDS)}"

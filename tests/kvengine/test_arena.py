@@ -132,6 +132,42 @@ def test_a_device_that_does_not_let_go_does_not_keep_an_arena_from_closing(caplo
     assert "stays pinned until the process ends: the context is gone" in caplog.text
 
 
+def test_memory_of_which_it_is_not_known_whether_a_copy_uses_it_is_never_given_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def end() -> None:
+        raise DeviceError("no answer")
+
+    pinned = Pinned()
+    arena = Arena(8, MIB, pinned)
+    arena.start()
+    assert arena.wait(PATIENCE_S)
+    address, now = arena.address, dict(pinned.now)
+    arena.end_before(end)
+    arena.close()
+    del arena
+    gc.collect()
+    assert "it is kept until the process ends" in caplog.text
+    ctypes.memset(address, 1, 8 * MIB)
+    assert pinned.now == now
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_core_dump_is_not_as_large_as_the_arena() -> None:
+    arena = Arena(8, MIB)
+    flags: list[str] = []
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        words = line.split()
+        if "-" in words[0] and not words[0].endswith(":"):
+            low, high = (int(bound, 16) for bound in words[0].split("-"))
+            inside = low <= arena.address < high
+        elif inside and words[0] == "VmFlags:":
+            flags += words[1:]
+    assert {"dd", "dc"} <= set(flags), "neither dumped nor inherited"
+    arena.close()
+
+
 # However the process ends.
 
 PROGRAM = """

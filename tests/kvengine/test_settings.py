@@ -70,6 +70,36 @@ def test_what_lmcache_has_and_this_does_not_is_named_and_costs_nothing() -> None
     assert [line.partition(":")[0] for line in warnings] == ["LMCACHE_LOCAL_DISK", "LMCACHE_USE_LOCAL_CPU"]
 
 
+def test_what_lmcache_reads_in_vllms_extra_config_means_the_same_here() -> None:
+    """Its connector takes every setting of its own there, after "lmcache.", before the environment and the file."""
+    extra = {
+        "lmcache.chunk_size": 128, "lmcache.local_cpu": True, "lmcache.max_local_cpu_size": 2.5,
+        "lmcache.cache_policy": "ARC", "lmcache.save_decode_cache": True,
+        "discard_partial_chunks": False, "lmcache_rpc_port": "producer1", "skip_last_n_tokens": 0, "use_native": True,
+    }  # fmt: skip
+    environment = {"LMCACHE_CHUNK_SIZE": "64", "KVENGINE_CHUNK_SIZE": "32"}
+    expected = Settings(max_local_cpu_size=2.5, chunk_size=128, eviction_policy="arc", store_decode=True)
+    assert read_settings(extra, environment) == (expected, ())
+    assert read_settings({"chunk_size": 512, **extra}, {})[0].chunk_size == 512, "our own name says more"
+    asked = {"lmcache.local_disk": "file:///mnt/kv/", "lmcache.remote_url": None, "skip_last_n_tokens": 1}
+    settings, warnings = read_settings(asked, {})
+    assert settings == Settings()
+    assert [line.partition(": has no effect here")[0] for line in warnings] == [
+        "kv_connector_extra_config: lmcache.local_disk",
+        "kv_connector_extra_config: skip_last_n_tokens",
+    ]
+
+
+@pytest.mark.parametrize("value", ["", " "])
+def test_an_empty_variable_is_one_that_is_not_set(tmp_path: Path, value: str) -> None:
+    names = ("CHUNK_SIZE", "LOCAL_CPU", "MAX_LOCAL_CPU_SIZE", "CONFIG_FILE", "CACHE_POLICY", "SAVE_UNFULL_CHUNK")
+    empty = {f"{whose}_{name}": value for whose in ("KVENGINE", "LMCACHE") for name in names}
+    assert read_settings({}, empty) == (Settings(), ())
+    file = tmp_path / "offload.yaml"
+    file.write_text("chunk_size: 64\n")
+    assert read_settings({}, {**empty, "LMCACHE_CONFIG_FILE": str(file)})[0] == Settings(chunk_size=64)
+
+
 @pytest.mark.parametrize(
     ("extra", "environment", "says"),
     [
@@ -87,7 +117,9 @@ def test_what_lmcache_has_and_this_does_not_is_named_and_costs_nothing() -> None
         ({"eviction_policy": "fifo"}, {}, "eviction_policy: 'fifo' is none of lru, arc"),
         ({}, {"KVENGINE_CONFIG_FILE": "/nowhere.yaml"}, "/nowhere.yaml: cannot be read"),
         ({}, {"KVENGINE_STORE_AFTER": "0"}, "KVENGINE_STORE_AFTER: 0 must lie between 1 and 1,048,576 times"),
-        ({}, {"KVENGINE_MAX_LOCAL_CPU_SIZE": ""}, "KVENGINE_MAX_LOCAL_CPU_SIZE: '' is not a number; write one between"),
+        ({"chunk_size": ""}, {}, "kv_connector_extra_config: chunk_size: '' is not a number; write one between"),
+        ({"lmcache.chunk_size": "many"}, {}, "kv_connector_extra_config: lmcache.chunk_size: 'many' is not a number"),
+        ({"save_decode_cache": 1}, {}, "there is no setting 'save_decode_cache'; did you mean store_decode?"),
         ({}, {"LMCACHE_CHUNK_SIZE": "many"}, "LMCACHE_CHUNK_SIZE: 'many' is not a number"),
         ({}, {"LMCACHE_SAVE_DECODE_CACHE": "often"}, "LMCACHE_SAVE_DECODE_CACHE: 'often' is neither true nor false"),
     ],
@@ -181,6 +213,27 @@ def test_a_container_may_have_less_than_its_machine(tmp_path: Path) -> None:
     given = grant(10 * GIB, workers_here=1, pinned=False, root=root)
     assert given.size_bytes == 4 * GIB
     assert "memory.max leaves" in (given.sentence or "")
+
+
+@pytest.mark.parametrize(
+    ("most", "used", "stat"),
+    [
+        ("memory.max", "memory.current", "anon 5\nfile 900\ninactive_file {}\nactive_file 7\n"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "inactive_file 1\ntotal_inactive_file {}\n"),
+    ],
+)
+def test_the_pages_of_files_that_were_read_once_are_no_memory_in_use(
+    tmp_path: Path, most: str, used: str, stat: str
+) -> None:
+    root = machine(tmp_path, available=100 * GIB)
+    group = root / "sys/fs/cgroup"
+    (group / "memory").mkdir()
+    (group / most).write_text(str(20 * GIB))
+    (group / used).write_text(str(19 * GIB))
+    (group / most).with_name("memory.stat").write_text(stat.format(14 * GIB))
+    given = grant(100 * GIB, workers_here=1, pinned=False, root=root)
+    assert given.size_bytes == 12 * GIB
+    assert "80% of the 15.00 GiB" in (given.sentence or "")
 
 
 def test_this_machine_has_limits_that_can_be_read() -> None:

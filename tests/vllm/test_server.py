@@ -70,7 +70,7 @@ def served(model: Path, before: set[str], tmp_path_factory: pytest.TempPathFacto
 
 
 def test_it_says_how_much_memory_there_is_in_three_units(served: Server) -> None:
-    (line,) = (line for line in served.said if "host memory for KV" in line)
+    (line,) = (line for line in served.said if "] kvengine: host memory for KV" in line)
     found = MEMORY.search(line)
     assert found, line
     each_gib, each_bytes, each_blocks, all_gib, all_bytes, all_blocks = (
