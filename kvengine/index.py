@@ -68,6 +68,7 @@ class ChunkIndex:
         self._free: deque[Slot] = deque()
         self._held: dict[ChunkKey, _Held] = {}
         self._pinned = 0
+        self._ready = 0
         self._idle_since: dict[float, int] = {}  # how many idle chunks were last used when
         self.grow(slots)
 
@@ -80,6 +81,11 @@ class ChunkIndex:
     def resident(self) -> int:
         """Chunks that are held, those being written included."""
         return len(self._held)
+
+    @property
+    def ready(self) -> int:
+        """Chunks that can be found."""
+        return self._ready
 
     @property
     def pinned(self) -> int:
@@ -188,7 +194,8 @@ class ChunkIndex:
         for key in keys:
             held = self._held[key]
             held.written = True
-            held.ready = not held.forgotten
+            before, held.ready = held.ready, not held.forgotten
+            self._ready += held.ready - before
         self.generation += 1
         return [key for key in keys if self._held[key].ready]
 
@@ -208,6 +215,7 @@ class ChunkIndex:
         if held is None:
             return False
         found, held.ready, held.forgotten = held.ready, False, True
+        self._ready -= found
         if held.pins == 0:
             self._policy.remove(key)
             self._policy.forget(key)
@@ -222,6 +230,7 @@ class ChunkIndex:
 
     def _release(self, key: ChunkKey) -> None:
         gone = self._held.pop(key)
+        self._ready -= gone.ready
         self._count_idle(gone.used_s, -1)
         self.horizon_s = max(self.horizon_s, gone.used_s)
         self._free.append(gone.slot)
@@ -244,6 +253,7 @@ class ChunkIndex:
         assert every == list(range(self._slots)), "a slot is lost or shared"  # noqa: S101
         idle = {key for key, held in self._held.items() if held.pins == 0}
         assert idle == set(self._policy), "idle chunks and the policy's differ"  # noqa: S101
+        assert self._ready == sum(held.ready for held in self._held.values()), "ready chunks are miscounted"  # noqa: S101
         assert self._pinned == len(self._held) - len(idle), "pinned chunks are miscounted"  # noqa: S101
         since: dict[float, int] = {}
         for key in idle:

@@ -20,26 +20,14 @@ from typing import NamedTuple
 from kvengine.admission import Admission
 from kvengine.copiers.base import Direction, JobId
 from kvengine.errors import NoSpace
-from kvengine.index import ChunkIndex, ChunkKey, Slot
+from kvengine.index import ChunkIndex, ChunkKey
+from kvengine.jobs import Job, Jobs
 
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 2.0
 """How long a request waits for another one's load of the same chunks before it computes them. A guess: many times a
 load, and far less than a client's patience."""
-
-
-class Job(NamedTuple):
-    """One request's chunks, to be moved."""
-
-    id: JobId
-    request_id: str
-    direction: Direction
-    slots: list[Slot]
-    first: int
-    """The first block, counted in the first slot's chunk."""
-    blocks: list[int]
-    """Of the device, consecutive blocks of those chunks."""
 
 
 class Ended(NamedTuple):
@@ -73,22 +61,13 @@ class Counts:
 
 
 @dataclass(slots=True)
-class _Open:
-    job: Job
-    keys: list[ChunkKey]
-    waiting: int
-    """Workers that have not finished it."""
-    since: float
-    ok: bool = True
-
-
-@dataclass(slots=True)
 class _Known:
     """What the planner remembers of a request."""
 
-    generation: int = -1
+    looked_up: tuple[int, int, ChunkKey | None] = (-1, 0, None)
+    """The index's generation, how many chunks, and the last of them."""
     matched: int = 0
-    """Chunks, of the lookup at ``generation``."""
+    """Chunks, of that lookup."""
     considered: int = 0
     """Chunks that were stored, or need not be."""
     waits_since: float | None = None
@@ -114,15 +93,13 @@ class Planner:
         self.index = index
         self.admission = admission or Admission()
         self.counts = Counts()
+        self.jobs = Jobs(workers, clock)
         self.growing = False
         """More slots will be there soon: what finds none is offered again."""
         self._gone: list[ChunkKey] = []
         self._chunk_blocks = chunk_blocks
-        self._workers = workers
         self._shares_loads = shares_loads
         self._clock = clock
-        self._next_job = 1
-        self._jobs: dict[JobId, _Open] = {}
         self._loading: dict[ChunkKey, int] = {}
         self._requests: dict[str, _Known] = {}
 
@@ -132,9 +109,10 @@ class Planner:
         None to be asked again, while another request loads the next one.
         """
         known = self._requests.setdefault(request_id, _Known())
-        if known.generation != self.index.generation:
+        looked_up = (self.index.generation, len(keys), keys[-1] if keys else None)
+        if known.looked_up != looked_up:
             known.matched = self.index.match(keys)
-            known.generation = self.index.generation
+            known.looked_up = looked_up
         first = computed_blocks // self._chunk_blocks
         if known.matched <= first:
             return known.matched
@@ -162,7 +140,7 @@ class Planner:
         slots = self.index.pin(wanted)
         for key in wanted:
             self._loading[key] = self._loading.get(key, 0) + 1
-        return self._open(request_id, Direction.LOAD, wanted, slots, first_block % self._chunk_blocks, blocks)
+        return self.jobs.order(request_id, Direction.LOAD, wanted, slots, first_block % self._chunk_blocks, blocks)
 
     def store(self, request_id: str, keys: Sequence[ChunkKey], blocks: Sequence[int]) -> list[Job]:
         """Store the chunks ``keys``, all that are computed, as far as they are new; ``blocks`` are the device's, from
@@ -214,14 +192,9 @@ class Planner:
 
     def finished(self, job_id: JobId, *, ok: bool) -> Ended | None:
         """One worker has finished a job; the result when it was the last one."""
-        opened = self._jobs.get(job_id)
+        opened = self.jobs.finished(job_id, ok=ok)
         if opened is None:
             return None
-        opened.ok = opened.ok and ok
-        opened.waiting -= 1
-        if opened.waiting:
-            return None
-        del self._jobs[job_id]
         backwards = opened.keys[::-1]  # what others build upon is used last
         kept = opened.keys if opened.ok else []
         if opened.job.direction is Direction.LOAD:
@@ -245,19 +218,6 @@ class Planner:
             self.counts.failed_stores += 1
         return Ended(opened.job, opened.keys, kept, opened.ok, self._clock() - opened.since)
 
-    def keys_of(self, job: JobId) -> list[ChunkKey]:
-        """The chunks of a job that has not ended."""
-        return self._jobs[job].keys
-
-    def open_jobs(self, direction: Direction) -> int:
-        """Those that have not ended."""
-        return sum(opened.job.direction is direction for opened in self._jobs.values())
-
-    @property
-    def busy(self) -> bool:
-        """Whether any job has not ended."""
-        return bool(self._jobs)
-
     def _drop(self, keys: list[ChunkKey]) -> None:
         self.counts.evicted += len(keys)
         self._gone += keys
@@ -271,21 +231,7 @@ class Planner:
             return []
         self._drop(evicted)
         begin, end = run[0] * self._chunk_blocks, (run[-1] + 1) * self._chunk_blocks
-        return [self._open(request_id, Direction.STORE, wanted, slots, 0, list(blocks[begin:end]))]
-
-    def _open(
-        self,
-        request_id: str,
-        direction: Direction,
-        keys: list[ChunkKey],
-        slots: list[Slot],
-        first: int,
-        blocks: list[int],
-    ) -> Job:
-        job = Job(JobId(self._next_job), request_id, direction, slots, first, blocks)
-        self._next_job += 1
-        self._jobs[job.id] = _Open(job, keys, self._workers, self._clock())
-        return job
+        return [self.jobs.order(request_id, Direction.STORE, wanted, slots, 0, list(blocks[begin:end]))]
 
 
 def runs(numbers: Sequence[int]) -> list[list[int]]:

@@ -61,9 +61,9 @@ class DeviceWatch:
     def _freed(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
         blocks = list(ordered_blocks)
         now, used = self._clock(), self._used
-        for block in blocks:
-            used[block.block_id] = now if block.block_hash is not None else 0.0
         self._free(blocks)
+        for block in blocks:  # what somebody else still uses is not idle
+            used[block.block_id] = now if block.block_hash is not None and not block.ref_cnt else 0.0
 
     # What the pool asks of a metrics collector.
 

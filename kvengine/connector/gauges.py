@@ -15,12 +15,12 @@ def tier_gauges(
     shape: Geometry, settings: Settings, watch: DeviceWatch, index: ChunkIndex, capacity_slots: int
 ) -> dict[str, dict[str, float]]:
     """By name and tier; ``statistics.TIER_GAUGES`` says what each of them means."""
-    chunk_tokens = shape.block_tokens * shape.chunk_blocks
+    chunk_tokens = shape.chunk_tokens
     token_bytes = shape.block_bytes * shape.workers / shape.block_tokens
     stores = shape.stores and settings.local_cpu
     tokens = {
         "capacity": (watch.capacity * shape.block_tokens, capacity_slots * chunk_tokens),
-        "resident": (watch.resident * shape.block_tokens, index.resident * chunk_tokens),
+        "resident": (watch.resident * shape.block_tokens, index.ready * chunk_tokens),
         "pinned": (watch.pinned * shape.block_tokens, index.pinned * chunk_tokens),
     }
     if not shape.prefix_caching:  # nothing on the device is found again
@@ -47,10 +47,11 @@ def arena_gauges(readiness: Readiness) -> dict[str, float]:
     }
 
 
-def state_of(watch: DeviceWatch, index: ChunkIndex, planner: Planner, capacity_slots: int) -> tuple[float, ...]:
+def state_of(watch: DeviceWatch, planner: Planner, capacity_slots: int) -> tuple[float, ...]:
     """All that gauges are made of and that changes: cheaper to compare than they are to make."""
+    index = planner.index
     return (
         watch.resident, watch.pinned, watch.horizon_s, watch.evicted,
-        capacity_slots, index.resident, index.pinned, index.horizon_s,
-        *(planner.open_jobs(direction) for direction in Direction),
+        capacity_slots, index.ready, index.pinned, index.horizon_s,
+        *(planner.jobs.count(direction) for direction in Direction),
     )  # fmt: skip

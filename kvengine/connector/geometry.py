@@ -41,6 +41,11 @@ class Geometry:
     """Of everything that makes equal tokens different bytes, beside the hash of the tokens themselves."""
 
     @property
+    def chunk_tokens(self) -> int:
+        """Tokens that are moved together."""
+        return self.block_tokens * self.chunk_blocks
+
+    @property
     def slot_bytes(self) -> int:
         """Of one worker."""
         return self.block_bytes * self.chunk_blocks
@@ -78,7 +83,7 @@ def refuse(vllm_config: VllmConfig, kv_cache_config: KVCacheConfig) -> None:
         kinds = ", ".join(sorted({type(group.kv_cache_spec).__name__ for group in groups})) or "none"
         raise Unsupported(
             f"{len(groups)} groups of KV cache ({kinds}): only models that are full attention throughout are kept yet; "
-            "start without kvengine, or with --disable-hybrid-kv-cache-manager where the model allows it"
+            "start without kvengine"
         )
     spec = groups[0].kv_cache_spec
     if type(spec) is not FullAttentionSpec:
@@ -86,6 +91,9 @@ def refuse(vllm_config: VllmConfig, kv_cache_config: KVCacheConfig) -> None:
     for what in ("sliding_window", "attention_chunk_size"):
         if getattr(spec, what, None):
             raise Unsupported(f"{what} {getattr(spec, what)}: only full attention is kept yet; start without kvengine")
+    hashed = vllm_config.cache_config.block_size
+    if hashed != spec.block_size:  # a key would not stand for all tokens of its chunk
+        raise Unsupported(f"blocks of {spec.block_size} tokens whose hashes stand for {hashed}; start without kvengine")
     if vllm_config.speculative_config is not None:
         raise Unsupported("speculative decoding: drafts are not kept yet; start without one of the two")
     parallel = vllm_config.parallel_config

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorWorkerMetadata
 
 from kvengine.copiers.base import JobId
-from kvengine.plan import Job
+from kvengine.jobs import Job
 
 Key = TypeVar("Key", bound=Hashable)
 Number = TypeVar("Number", int, float)
@@ -23,6 +23,8 @@ class Orders(KVConnectorMetadata):
     stores: list[Job] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     """Requests that wait for a load that could not be ordered: the workers report it as failed."""
+    late: list[JobId] = field(default_factory=list)
+    """Loads that take too long: a worker that has not ended one reports it as failed to its request, and goes on."""
 
 
 class Readiness(NamedTuple):

@@ -8,24 +8,24 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from kvengine.admission import Admission
+from kvengine.connector.borrowed import Borrowed
 from kvengine.connector.device_watch import DeviceWatch
 from kvengine.connector.events import Events
-from kvengine.connector.gauges import arena_gauges, state_of, tier_gauges
 from kvengine.connector.geometry import SALT_BYTES, Geometry
 from kvengine.connector.known import Known
-from kvengine.connector.messages import Orders, Readiness, Reports
+from kvengine.connector.messages import Orders, Reports
+from kvengine.connector.page import Page
 from kvengine.connector.statistics import Statistics
-from kvengine.connector.tally import Tally
 from kvengine.copiers.base import Direction, JobId
 from kvengine.index import ChunkIndex, ChunkKey
-from kvengine.plan import Job, Planner
+from kvengine.jobs import LATE_S
+from kvengine.plan import Planner
 from kvengine.policies import POLICIES
 from kvengine.settings import Settings
 
 if TYPE_CHECKING:
     from vllm.distributed.kv_events import KVCacheEvent
     from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
-    from vllm.v1.core.kv_cache_utils import KVCacheBlock
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.request import Request
 
@@ -44,41 +44,34 @@ class Scheduler:
 
     def __init__(self, shape: Geometry, settings: Settings) -> None:
         self._shape = shape
-        self._settings = settings
-        self._block_tokens = shape.block_tokens
-        self._chunk_blocks = shape.chunk_blocks
-        self._chunk_tokens = shape.block_tokens * shape.chunk_blocks
-        self._keeps = settings.local_cpu
+        self._block_tokens, self._chunk_blocks = shape.block_tokens, shape.chunk_blocks
+        self._chunk_tokens = shape.chunk_tokens
+        self._keeps, self._decoded = settings.local_cpu, settings.store_decode
         self.index = ChunkIndex(0, POLICIES[settings.eviction_policy]())
         self.planner = Planner(
-            self.index,
-            chunk_blocks=shape.chunk_blocks,
-            workers=shape.workers,
-            shares_loads=shape.prefix_caching,
-            clock=time.monotonic,
-            admission=Admission(settings.store_after),
-        )
+            self.index, chunk_blocks=shape.chunk_blocks, workers=shape.workers, shares_loads=shape.prefix_caching,
+            clock=time.monotonic, admission=Admission(settings.store_after),
+        )  # fmt: skip
         self.planner.growing = True  # until a worker's report says what it has
+        self.late_s = LATE_S
         self._events = Events(chunk_tokens=self._chunk_tokens, salt_bytes=SALT_BYTES) if shape.events else None
-        self._tally = Tally()
-        self._told: tuple[float, ...] = ()
-        self._start_s = time.time()
+        self._page = Page(shape, settings)
+        self._tally = self._page.tally
         self._requests: dict[str, Known] = {}
         self._storing: dict[str, Known] = {}
         """Those with chunks that are not considered yet: a step costs nothing for the others."""
         self._orders = Orders()
-        self._borrowed: dict[JobId, list[KVCacheBlock]] = {}
-        self._capacity_slots = 0
-        self._readiness = Readiness()
         self.stopped = False
         """Nothing is loaded or stored any more."""
         self._manager: KVCacheManager
         self._watch: DeviceWatch
+        self._borrowed: Borrowed
 
     def bind(self, manager: KVCacheManager) -> None:
         """Whose blocks they are; called once, before the first request."""
         self._manager = manager
         self._watch = DeviceWatch(manager.block_pool)
+        self._borrowed = Borrowed(manager.block_pool)
 
     def added(self, request: Request) -> None:
         """A request has come."""
@@ -90,7 +83,8 @@ class Scheduler:
         if known is None or self.stopped:
             return 0, False
         known.device_tokens = computed_tokens
-        if not (self._keeps and self._shape.loads):
+        loads = self._keeps and self._shape.loads and not known.computes
+        if not loads or request.skip_reading_prefix_cache or self.planner.jobs.stuck:
             return 0, False
         # One token is left to compute, or there would be nothing to sample from.
         usable = (request.num_tokens - 1) // self._block_tokens
@@ -128,11 +122,12 @@ class Scheduler:
 
     def orders(self, output: SchedulerOutput) -> Orders:
         """The jobs of this step."""
+        self._give_up_late()
         for request_id in output.preempted_req_ids or ():
             self.planner.restarted(request_id)
             if request_id in self._requests:
                 self._requests[request_id].considered = 0
-        for request_id, known in list(self._storing.items()):
+        for request_id, known in list(self._storing.items()) if self._may_store() else ():
             if scheduled := output.num_scheduled_tokens.get(request_id):
                 self._store(known, known.request.num_computed_tokens + scheduled)
         return self.queued()
@@ -145,11 +140,11 @@ class Scheduler:
     def reported(self, reports: Reports) -> None:
         """What the workers have finished."""
         if not self.stopped:
-            self._capacity_slots = min(reports.capacity_slots, self._shape.slots)
+            self._page.memory(reports)
             self.index.grow(min(reports.ready_slots, self._shape.slots))
-            self.planner.growing = self.index.slots < self._capacity_slots
-            self._readiness = self._readiness.or_slower(reports.readiness)
+            self.planner.growing = self.index.slots < self._page.capacity_slots
         self._tally.reported(reports)
+        self.planner.jobs.heard()
         with ExitStack() as every:  # an error in one, raised at the end, costs no other its blocks of the device
             for job, ok in reversed(reports.ended()):
                 every.callback(self._finished, job, ok=ok)
@@ -157,7 +152,9 @@ class Scheduler:
     def ended(self, request: Request) -> dict[str, Any] | None:
         """The request has ended; its jobs go on. What its response says of it, where that was asked for."""
         known = self._requests.pop(request.request_id, None)
-        self._storing.pop(request.request_id, None)
+        if (waiting := self._storing.pop(request.request_id, None)) is not None:
+            offered, keys = waiting.considered, self._prompts_chunks(waiting, request.num_computed_tokens)
+            self._tally.add("missed_tokens", sum(key not in self.index for key in keys[offered:]) * self._chunk_tokens)
         self.planner.ended(request.request_id, self._used(known))
         if known is None or not (request.kv_transfer_params or {}).get(REPORT):
             return None
@@ -167,7 +164,7 @@ class Scheduler:
     @property
     def busy(self) -> bool:
         """Whether a job is under way."""
-        return bool(self._borrowed) if self.stopped else self.planner.busy
+        return bool(self._borrowed if self.stopped else self.planner.jobs)
 
     def reset(self) -> bool:
         """Forget all that is kept; what is being copied now is forgotten when that has ended."""
@@ -192,7 +189,7 @@ class Scheduler:
             return
         self.stopped = True
         self._storing.clear()
-        self._capacity_slots = 0
+        self._page.capacity_slots = 0
         try:
             self.reset()
         except Exception:
@@ -204,24 +201,36 @@ class Scheduler:
 
     def statistics(self) -> Statistics:
         """What has changed since the last call."""
-        self._tally.planned(self.planner, self._chunk_tokens)
-        told = self._tally.take()
-        state = (*state_of(self._watch, self.index, self.planner, self._capacity_slots), *self._readiness)
-        if not told and state == self._told:
-            return Statistics()
-        self._told = state
-        gauges = tier_gauges(self._shape, self._settings, self._watch, self.index, self._capacity_slots)
-        open_jobs = {d.value: self.planner.open_jobs(d) for d in Direction}
-        arena = arena_gauges(self._readiness)
-        now = {"gauges": gauges, "open_jobs": open_jobs, "arena": arena, "start_s": self._start_s}
-        return Statistics(data=told | now)
+        return self._page.changes(self.planner, self._watch)
+
+    def _may_store(self) -> bool:  # what does not end soon must not take all blocks of the device from requests
+        return not self.planner.jobs.stuck and len(self._borrowed) <= self._watch.capacity // 2
+
+    def _give_up_late(self) -> None:
+        """Requests compute what takes too long to load, in other blocks: where it is loaded to stays held, as what is
+        stored does, until the copy has ended."""
+        stuck = self.planner.jobs.stuck
+        for job in self.planner.jobs.grown_late(self.late_s):
+            self._tally.late(job)
+            if not stuck:
+                log.error("a %s does not end; until it does, nothing is loaded or stored", job.direction.value)
+            stuck = True
+            if job.direction is Direction.LOAD:
+                self._borrowed.keep(job.id, job.blocks)
+                self._orders.late.append(job.id)
+                if (known := self._requests.get(job.request_id)) is not None:
+                    known.loaded_tokens, known.computes = 0, True
 
     def _used(self, known: Known | None) -> list[ChunkKey]:
         """The chunks of its prompt that a request that ends has used: none before it was admitted."""
         if known is None or not known.admitted or self.stopped:
             return []
-        blocks = min(known.request.num_prompt_tokens // self._block_tokens, len(known.request.block_hashes))
-        return self._chunks(known, blocks // self._chunk_blocks)
+        return self._prompts_chunks(known, known.request.num_prompt_tokens)
+
+    def _prompts_chunks(self, known: Known, tokens: int) -> list[ChunkKey]:
+        """Those of the first ``tokens`` of its prompt."""
+        tokens, hashes = min(tokens, known.request.num_prompt_tokens), known.request.block_hashes
+        return self._chunks(known, min(tokens // self._block_tokens, len(hashes)) // self._chunk_blocks)
 
     def _admitted(self, known: Known, external_tokens: int) -> None:
         known.admitted = True
@@ -236,12 +245,11 @@ class Scheduler:
 
     def _store(self, known: Known, computed_tokens: int) -> None:
         request = known.request
-        decoded = self._settings.store_decode
-        end = computed_tokens if decoded else min(computed_tokens, request.num_prompt_tokens)
+        end = computed_tokens if self._decoded else min(computed_tokens, request.num_prompt_tokens)
         chunks = min(end // self._block_tokens, len(request.block_hashes)) // self._chunk_blocks
         if chunks > known.considered:
             self._store_chunks(known, chunks)
-        if not decoded and known.considered >= request.num_prompt_tokens // self._chunk_tokens:
+        if not self._decoded and known.considered >= request.num_prompt_tokens // self._chunk_tokens:
             del self._storing[request.request_id]
 
     def _store_chunks(self, known: Known, chunks: int) -> None:
@@ -254,10 +262,10 @@ class Scheduler:
         if not jobs:
             return
         for job in jobs:
-            self._borrow(job, blocks)
+            self._borrowed.keep(job.id, job.blocks)
             self._orders.stores.append(job)
             if self._events is not None:
-                self._events.storing(request, keys, self.planner.keys_of(job.id))
+                self._events.storing(request, keys, self.planner.jobs[job.id].keys)
         log.info(
             "Storing KV cache for %d out of %d tokens for request %s",
             sum(len(job.blocks) for job in jobs) * self._block_tokens, request.num_tokens, request.request_id,
@@ -267,11 +275,13 @@ class Scheduler:
         try:
             ended = self.planner.finished(job, ok=ok)
         except BaseException:
-            self._give_back(job)  # should anybody write them while they are stored: nothing is loaded after this
+            self._borrowed.give_back(
+                job
+            )  # should anybody write them while they are stored: nothing is loaded after this
             raise
         if ended is None:
             return
-        self._give_back(job)
+        self._borrowed.give_back(job)
         self._tally.ended(ended)
         if ended.job.direction is Direction.STORE:
             if self._events is not None:
@@ -280,20 +290,9 @@ class Scheduler:
             known.loaded_tokens = 0
         self._forget_gone()
 
-    def _give_back(self, job: JobId) -> None:
-        """The device's blocks that a store has read; does nothing the second time."""
-        self._manager.block_pool.free_blocks(reversed(self._borrowed.pop(job, [])))
-
     def _forget_gone(self) -> None:
         if (gone := self.planner.gone()) and self._events is not None:
             self._events.gone(gone)
-
-    def _borrow(self, job: Job, blocks: list[KVCacheBlock]) -> None:
-        """Keep the device's blocks until they are copied, whatever becomes of the request."""
-        wanted = set(job.blocks)
-        mine = [block for block in blocks if block.block_id in wanted]
-        self._manager.block_pool.touch(mine)
-        self._borrowed[job.id] = mine
 
     def _chunks(self, known: Known, chunks: int) -> list[ChunkKey]:
         return known.chunks(chunks, blocks=self._chunk_blocks, salt=self._shape.salt)

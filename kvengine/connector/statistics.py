@@ -54,6 +54,8 @@ COUNTERS = {
     "evicted_tokens": "Tokens evicted from host memory.",
     "deferred_tokens": "Tokens not stored, for they were not computed often enough yet.",
     "no_slot_tokens": "Tokens not stored, for every slot was in use.",
+    "missed_tokens": "Tokens not stored, for their request ended while host memory was not ready, or while copies that "
+    "had not ended held half of the device's blocks or were late.",
     "internal_errors": "Errors of kvengine's own on the scheduler's side. One in a lookup costs its request what is "
     "kept, any other one ends offloading.",
     "waits": "Requests that waited for another one's load of the same tokens.",
@@ -62,6 +64,8 @@ COUNTERS = {
 JOB_COUNTERS = {
     "jobs": "Copies that ended.",
     "failed_jobs": "Copies that failed; what was to be loaded is computed.",
+    "late_jobs": "Copies that had not ended after a minute; what was to be loaded is computed, and until they end "
+    "nothing else is copied.",
     "copied_bytes": "Bytes copied, of all workers.",
     "copy_seconds": "Seconds from a copy's submission in a worker to its end, of all workers.",
 }

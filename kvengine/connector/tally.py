@@ -8,6 +8,7 @@ from typing import Any
 from kvengine.connector.messages import Reports
 from kvengine.connector.statistics import DIRECTIONS, JOB_COUNTERS
 from kvengine.copiers.base import Direction
+from kvengine.jobs import Job
 from kvengine.plan import Ended, Planner
 
 
@@ -47,6 +48,10 @@ class Tally:
         if not ended.ok:
             self._job("failed_jobs", way, 1)
         self.job_seconds[way].append(ended.seconds)
+
+    def late(self, job: Job) -> None:
+        """A job takes too long."""
+        self._job("late_jobs", job.direction.value, 1)
 
     def reported(self, reports: Reports) -> None:
         """What the workers have copied."""

@@ -14,10 +14,10 @@ from kvengine.copiers import CheckedCopier, Copier
 from kvengine.copiers.base import JobId
 from kvengine.cuda.driver import Driver
 from kvengine.errors import KVEngineError, Unsupported
+from kvengine.jobs import Job
 from kvengine.layout import Layout, Page
 from kvengine.limits import GIB, grant
 from kvengine.numa import cpus_near
-from kvengine.plan import Job
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +37,7 @@ class Worker:
         self._open: set[JobId] = set()
         self._loads: dict[JobId, str] = {}
         self._refused: set[str] = set()
+        """Requests to be told that their loads have failed."""
         self._reports = Reports()
         self._all_ready = False
         """And the scheduler was told so."""
@@ -64,10 +65,12 @@ class Worker:
             near = cpus_near(driver.pci_address) if driver is not None else frozenset()
             self._arena = Arena(granted.size_bytes // layout.slot_bytes, layout.slot_bytes, driver, near)
             self._arena.start()
-            self._copier = self.make_copier(driver, self._arena)
+            copier = self.make_copier(driver, self._arena)
+            self._arena.end_before(copier.close)
             if self._verify:
-                self._copier = CheckedCopier(self._copier, self._arena.address, self._arena.slot_bytes)
-            self._arena.end_before(self._copier.close)
+                copier = CheckedCopier(copier, self._arena.address, self._arena.slot_bytes)
+                self._arena.end_before(copier.close)
+            self._copier = copier
             if self._speaks:
                 log.info("%s", said(shape, self._arena.slots))
         except Unsupported:
@@ -88,6 +91,7 @@ class Worker:
     def load(self, orders: Orders) -> None:
         """Begin this step's loads."""
         self._refused.update(orders.refused)
+        self._refused.update(self._loads.pop(job) for job in orders.late if job in self._loads)
         for job in orders.loads:
             self._loads[job.id] = job.request_id
             self._submit(job)
@@ -130,14 +134,14 @@ class Worker:
     def close(self) -> None:
         """Give everything back; jobs that have not ended fail. Never raises. The second call does nothing."""
         copier, arena, self._copier, self._arena = self._copier, self._arena, None, None
-        if copier is not None:
-            try:
+        try:
+            if copier is not None:
                 copier.close()
                 self._take(copier)
-            except Exception:
-                log.exception("what the copier did at its end is not known")
-        for job in list(self._open):
-            self._report(job, ok=False)
+            for job in list(self._open):
+                self._report(job, ok=False)
+        except Exception:  # what may still run is not said to have ended
+            log.exception("what the copier did at its end is not known")
         if arena is not None:
             arena.close()
         driver, self._driver = self._driver, None
@@ -146,12 +150,12 @@ class Worker:
 
     def _submit(self, job: Job) -> None:
         layout, arena, copier = self._layout, self._arena, self._copier
+        self._open.add(job.id)
         if layout is None or arena is None or copier is None:
             self._report(job.id, ok=False)
             return
         try:
             fragments = layout.fragments(job.blocks, job.slots, job.first, arena.address)
-            self._open.add(job.id)
             copier.submit(job.id, job.direction, fragments)
         except Exception:  # whatever it is, somebody waits for this job
             log.exception("%s %d cannot be done", job.direction.value, job.id)
@@ -166,7 +170,10 @@ class Worker:
             reports.copy_seconds[way] = reports.copy_seconds.get(way, 0.0) + done.seconds
 
     def _report(self, job: JobId, *, ok: bool) -> None:
-        self._open.discard(job)
+        """Once for each job: a second report would be taken for another worker's, which may still copy."""
+        if job not in self._open:
+            return
+        self._open.remove(job)
         counts = self._reports.finished if ok else self._reports.failed
         counts[job] = counts.get(job, 0) + 1
 
@@ -179,7 +186,7 @@ def said(shape: Geometry, slots: int) -> str:
         f"host memory for KV: per worker {each / GIB:.2f} GiB ({each:,} bytes, {blocks:,} blocks); per instance of "
         f"{shape.workers} worker{'s' if shape.workers > 1 else ''} {each * shape.workers / GIB:.2f} GiB "
         f"({each * shape.workers:,} bytes, {blocks:,} blocks of {shape.block_tokens} tokens), in chunks of "
-        f"{shape.chunk_blocks * shape.block_tokens} tokens"
+        f"{shape.chunk_tokens} tokens"
     )
 
 

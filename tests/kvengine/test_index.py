@@ -40,9 +40,11 @@ def test_a_refused_insert_changes_nothing() -> None:
 def test_a_chunk_is_found_when_it_is_written_and_not_before() -> None:
     index = ChunkIndex(2)
     index.insert([A, B])
-    assert index.match([A, B]) == 0
+    assert (index.match([A, B]), index.ready) == (0, 0)
     index.commit([A])
-    assert index.match([A, B]) == 1
+    assert (index.match([A, B]), index.ready) == (1, 1)
+    index.forget(A)
+    assert (index.ready, index.resident) == (0, 2)
 
 
 def test_a_chunk_that_could_not_be_written_leaves_its_slot_free() -> None:
@@ -191,6 +193,7 @@ class AnyHistory(RuleBasedStateMachine):
     def nothing_is_lost_or_shared(self) -> None:
         self.index.check()
         assert (self.index.resident, self.index.pinned) == (len(self.pins), len(self.pins) - len(self.idle))
+        assert self.index.ready == len(self.ready)
         assert all(
             self.index.match([key]) == (key in self.ready) for key in map(ChunkKey, (bytes([n]) for n in range(8)))
         )

@@ -114,9 +114,9 @@ def test_what_gets_no_slot_is_skipped_and_counted(planner: Planner) -> None:
 def test_a_request_that_is_gone_leaves_its_jobs_to_end(planner: Planner) -> None:
     (job,) = planner.store("a", KEYS[:1], range(2))
     planner.ended("a")
-    assert planner.busy
+    assert planner.jobs
     planner.finished(job.id, ok=True)
-    assert not planner.busy
+    assert not planner.jobs
     planner.index.check()
 
 
@@ -164,3 +164,10 @@ def test_a_reset_while_a_request_waits_for_its_first_blocks_does_not_keep_it_fro
     planner.clear()
     planner.begun("a")
     assert len(planner.store("a", KEYS[:2], range(4))) == 1
+
+
+def test_a_lookup_is_remembered_for_the_keys_it_was_made_with(planner: Planner) -> None:
+    stored(planner, 2)
+    assert planner.match("a", KEYS[:2], 0) == 2
+    assert planner.match("a", KEYS[:3], 0) == 2
+    assert planner.match("a", [KEYS[0], KEYS[7]], 0) == 1, "the request has other tokens now"

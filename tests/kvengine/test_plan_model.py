@@ -16,7 +16,8 @@ from kvengine.admission import Admission
 from kvengine.copiers import Direction
 from kvengine.copiers.base import JobId
 from kvengine.index import ChunkIndex, ChunkKey, Slot
-from kvengine.plan import PATIENCE_S, Job, Planner
+from kvengine.jobs import Job
+from kvengine.plan import PATIENCE_S, Planner
 from kvengine.policies import POLICIES
 
 CHUNK_BLOCKS = 2
@@ -109,7 +110,7 @@ class Histories(RuleBasedStateMachine):
         for job in self.planner.store(asked.name, asked.keys[:done], asked.blocks):
             busy = {slot for each in self.moving.values() for slot in each.job.slots}
             assert not busy & set(job.slots), "a slot that somebody reads or writes is given away"
-            keys = self.planner.keys_of(job.id)
+            keys = self.planner.jobs[job.id].keys
             assert job.blocks == [
                 block for key in keys for at in [asked.keys.index(key)] for block in asked.blocks[2 * at : 2 * at + 2]
             ]
@@ -178,7 +179,7 @@ class Histories(RuleBasedStateMachine):
         self.index.check()
         moved = {key for each in self.moving.values() for key in each.keys}
         assert self.index.pinned == len(moved)
-        assert self.planner.busy == bool(self.moving)
+        assert bool(self.planner.jobs) == bool(self.moving)
         for key in list(self.index):
             if self.index.match([key]):
                 (slot,) = self.index.pin([key])
@@ -191,7 +192,7 @@ class Histories(RuleBasedStateMachine):
         for number in sorted(self.moving):
             while number in self.moving:
                 self.one_is_done(number, ok=True)
-        assert not self.planner.busy
+        assert not self.planner.jobs
         assert self.index.pinned == 0
         assert not any(self.borrowed.values())
         for asked in self.requests:

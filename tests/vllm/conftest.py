@@ -5,15 +5,18 @@ Engines are started in processes of their own (``engine.py``): one test cannot l
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from benchmarks.long_text import long_text
-from tests.vllm.engine import engine
+from tests.vllm.engine import ENVIRONMENT, engine
 from tests.vllm.model import VOCABULARY, make_model
 from tests.vllm.scenarios import Expected, run_all
 from tests.vllm.tokenizer import make_tokenizer
+
+os.environ.update(ENVIRONMENT)  # before vLLM is imported
 
 
 @pytest.fixture(scope="session")

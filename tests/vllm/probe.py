@@ -27,8 +27,8 @@ from kvengine.connector.worker import Worker
 from kvengine.copiers import Copier, Direction, Done
 from kvengine.copiers.base import JobId
 from kvengine.cuda.driver import Driver
+from kvengine.jobs import Job
 from kvengine.layout import Fragments
-from kvengine.plan import Job
 
 if TYPE_CHECKING:
     from vllm.v1.core.kv_cache_manager import KVCacheBlocks

@@ -2,138 +2,31 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-
-from tests.vllm.engine import BLOCK_TOKENS, ENVIRONMENT, prompts
-
-os.environ.update(ENVIRONMENT)
-
-from vllm import SamplingParams
-from vllm.config import KVTransferConfig, VllmConfig
-from vllm.engine.arg_utils import EngineArgs
-from vllm.utils.hashing import sha256
-from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
-from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.kv_cache_interface import (
     ChunkedLocalAttentionSpec,
     FullAttentionSpec,
-    KVCacheConfig,
-    KVCacheGroupSpec,
-    KVCacheTensor,
+    MambaSpec,
     MLAAttentionSpec,
     SlidingWindowSpec,
 )
-from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
-from vllm.v1.request import Request
-from vllm.v1.structured_output import StructuredOutputManager
+from vllm.v1.outputs import KVConnectorOutput
 
-from kvengine.connector import KVEngineConnector
 from kvengine.connector.geometry import geometry, salt
-from kvengine.connector.messages import Orders, Reports
+from kvengine.connector.messages import Reports
 from kvengine.connector.worker import page_of
-from kvengine.copiers.base import JobId
 from kvengine.errors import Unsupported
 from kvengine.index import ChunkKey
 from kvengine.settings import Settings
+from tests.vllm.engine import BLOCK_TOKENS, prompts
+from tests.vllm.steps import LAYERS, SPEC, Steps, cache, config
 
-BLOCKS, LAYERS = 64, 3
-SPEC = FullAttentionSpec(block_size=BLOCK_TOKENS, num_kv_heads=2, head_size=32, dtype=torch.float32)
-
-
-def config(model: Path, *, role: str = "kv_both", offload: dict[str, Any] | None = None, **options: Any) -> VllmConfig:
-    transfer = KVTransferConfig(
-        kv_connector="KVEngineConnector", kv_connector_module_path="kvengine.connector", kv_role=role,
-        kv_load_failure_policy="recompute", kv_connector_extra_config={"num_cpu_blocks": 64, **(offload or {})},
-    )  # fmt: skip
-    return EngineArgs(**{
-        "model": str(model), "dtype": "float32", "enforce_eager": True, "skip_tokenizer_init": True,
-        "block_size": BLOCK_TOKENS, "max_model_len": 1024, "max_num_batched_tokens": 1024,
-        "enable_prefix_caching": True, "async_scheduling": False, "kv_transfer_config": transfer, **options,
-    }).create_engine_config()  # fmt: skip
-
-
-def cache(*specs: Any) -> KVCacheConfig:
-    groups, tensors = [], []
-    for number, spec in enumerate(specs or (SPEC,)):
-        layers = [f"group.{number}.layer.{layer}" for layer in range(LAYERS)]
-        page = spec.page_size_bytes
-        tensors.append(
-            KVCacheTensor(
-                size=page * BLOCKS * LAYERS, layers=layers, layer_stride=page * BLOCKS, block_stride=page
-            )
-        )  # fmt: skip
-        groups.append(KVCacheGroupSpec(layers, spec))
-    return KVCacheConfig(num_blocks=BLOCKS, kv_cache_tensors=tensors, kv_cache_groups=groups)
-
-
-class Steps:
-    """vLLM's scheduler; each request gets a token, and each job ends in the next step."""
-
-    def __init__(self, vllm_config: VllmConfig) -> None:
-        vllm_config.cache_config.num_gpu_blocks = BLOCKS
-        manager = StructuredOutputManager(vllm_config)
-        self._scheduler = Scheduler(vllm_config, cache(), manager, BLOCK_TOKENS, log_stats=True)
-        init_none_hash(sha256)
-        self._hasher = get_request_block_hasher(BLOCK_TOKENS, sha256)
-        self._reports = Reports(ready_slots=32, capacity_slots=32)
-        self.loads = self.stores = 0
-        self.unreported: list[JobId] = []
-        self._silent = False
-        self.answer("first", [1] * 5)  # the workers say how much memory they have
-
-    def answer(self, name: str, prompt: list[int]) -> None:
-        """From the first step to the last."""
-        self._add(name, prompt)
-        while self._scheduler.has_requests():
-            self._step()
-
-    def forget_device(self) -> None:
-        assert self._scheduler.reset_prefix_cache()
-
-    @property
-    def connector(self) -> KVEngineConnector:
-        found = self._scheduler.connector
-        assert isinstance(found, KVEngineConnector)
-        return found
-
-    def order(self, name: str, prompt: list[int]) -> None:
-        """To the end, while the workers say nothing of their jobs: those are in ``unreported``."""
-        self._silent = True
-        self._add(name, prompt)
-        while self._scheduler.get_num_unfinished_requests():
-            self._step()
-
-    def _add(self, name: str, prompt: list[int]) -> None:
-        self._scheduler.add_request(
-            Request(name, prompt, SamplingParams(max_tokens=1), None, block_hasher=self._hasher)
-        )  # fmt: skip
-
-    def _step(self) -> None:
-        output = self._scheduler.schedule()
-        orders = output.kv_connector_metadata
-        assert isinstance(orders, Orders)
-        self.loads += len(orders.loads)
-        self.stores += len(orders.stores)
-        ids = list(output.num_scheduled_tokens)
-        told = KVConnectorOutput(
-            kv_connector_worker_meta=self._reports, finished_recving={job.request_id for job in orders.loads}
-        )
-        ran = ModelRunnerOutput(
-            req_ids=ids, req_id_to_index={each: n for n, each in enumerate(ids)}, sampled_token_ids=[[7] for _ in ids],
-            kv_connector_output=told,
-        )  # fmt: skip
-        self._scheduler.update_from_output(output, ran)
-        ended = [job.id for job in (*orders.loads, *orders.stores)]
-        if self._silent:
-            self.unreported += ended
-            ended = []
-        self._reports = Reports(finished=dict.fromkeys(ended, 1), ready_slots=32, capacity_slots=32)
+MAMBA = MambaSpec(block_size=32, shapes=((4, 16), (8, 16)), dtypes=(torch.float32, torch.float32))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +57,7 @@ def test_an_error_over_one_job_costs_no_other_its_blocks_of_the_device(model: Pa
         steps.order(name, prompt)
     stores = steps.unreported
     assert len(stores) == 2
-    connector._of_scheduler.planner._jobs[stores[0]].keys = [ChunkKey(b"a chunk that nobody holds")]
+    connector._of_scheduler.planner.jobs[stores[0]].keys = [ChunkKey(b"a chunk that nobody holds")]
     reports = Reports(finished=dict.fromkeys(stores, 1), ready_slots=32, capacity_slots=32)
     connector.update_connector_output(KVConnectorOutput(kv_connector_worker_meta=reports))
     assert connector._of_scheduler.stopped
@@ -182,7 +75,9 @@ def test_an_error_over_one_job_costs_no_other_its_blocks_of_the_device(model: Pa
         ((MLAAttentionSpec(block_size=32, num_kv_heads=1, head_size=32, dtype=torch.float32),), "MLAAttentionSpec"),
         ((FullAttentionSpec(block_size=32, num_kv_heads=2, head_size=32, dtype=torch.float32, sliding_window=64),),
          "sliding_window 64"),
-        ((SPEC, SPEC), r"2 groups of KV cache \(FullAttentionSpec\)"),
+        ((SPEC, SPEC), r"2 groups of KV cache \(FullAttentionSpec\): only models that are full attention throughout"),
+        ((MAMBA,), "MambaSpec: only full attention is kept yet; start without kvengine"),
+        ((SPEC, MAMBA), r"2 groups of KV cache \(FullAttentionSpec, MambaSpec\): .*; start without kvengine$"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
@@ -198,6 +93,13 @@ def test_other_parallelism_than_of_tensors_is_refused_by_name(model: Path, name:
     asked = config(model)
     setattr(asked.parallel_config, name, 2)
     with pytest.raises(Unsupported, match=f"{name} 2"):
+        geometry(asked, cache(), Settings())
+
+
+def test_blocks_whose_hashes_are_of_another_size_are_refused(model: Path) -> None:
+    asked = config(model)
+    asked.cache_config.block_size = 16
+    with pytest.raises(Unsupported, match="blocks of 32 tokens whose hashes stand for 16"):
         geometry(asked, cache(), Settings())
 
 

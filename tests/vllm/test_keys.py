@@ -59,3 +59,21 @@ def test_salts_adapters_images_and_models_share_no_chunk() -> None:
     ]
     every = [key for several in different for key in several]
     assert len(set(every)) == len(every)
+
+
+def test_a_session_whose_last_token_vllm_takes_back_has_the_keys_of_what_comes_instead() -> None:
+    """As its scheduler does when a streaming request is given more input."""
+    init_none_hash(sha256)
+    request = Request(
+        "r", list(range(64)), SamplingParams(max_tokens=9), None, block_hasher=get_request_block_hasher(16, sha256)
+    )
+    scheduler, known = Scheduler(SHAPE, Settings()), Known(request)
+    before = scheduler._chunks(known, 2)
+    del request._all_token_ids[63:]
+    del request.block_hashes[63 // 16 :]
+    request._all_token_ids.extend([7] * 33)
+    request.update_block_hashes()
+    after = scheduler._chunks(known, 3)
+    assert after == scheduler._chunks(Known(request), 3)
+    assert (after[0], after[1] == before[1]) == (before[0], False)
+    assert scheduler._chunks(known, 3) == after

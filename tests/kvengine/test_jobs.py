@@ -1,0 +1,80 @@
+"""Copies that were ordered, and those that take too long."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvengine.copiers.base import Direction
+from kvengine.index import ChunkKey, Slot
+from kvengine.jobs import Job, Jobs
+
+KEY, SLOT = ChunkKey(b"a"), Slot(3)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def ordered(jobs: Jobs, direction: Direction = Direction.LOAD) -> Job:
+    return jobs.order("r", direction, [KEY], [SLOT], 0, [7])
+
+
+def test_a_job_is_late_once_and_stuck_until_every_worker_has_finished_it(clock: Clock) -> None:
+    jobs = Jobs(2, clock)
+    job = ordered(jobs)
+    jobs.heard()
+    jobs.heard()
+    clock.now = 9.9
+    assert jobs.grown_late(10) == []
+    assert not jobs.stuck
+    clock.now = 10
+    assert jobs.grown_late(10) == [job]
+    assert jobs.grown_late(10) == []
+    assert jobs.finished(job.id, ok=True) is None
+    assert jobs.stuck
+    ended = jobs.finished(job.id, ok=True)
+    assert ended is not None
+    assert ended.keys == [KEY]
+    assert not jobs.stuck
+    assert not jobs
+
+
+def test_time_counts_from_the_second_report_after_the_order(clock: Clock) -> None:
+    """A step may take minutes, and while it does nobody can say that a copy has ended."""
+    jobs = Jobs(1, clock)
+    jobs.heard()
+    job = ordered(jobs)
+    for reports in range(2):
+        clock.now = 1000 * (reports + 1)
+        assert jobs.grown_late(10) == []
+        jobs.heard()
+    assert jobs.grown_late(10) == []
+    clock.now += 10
+    younger = ordered(jobs)
+    jobs.heard()
+    jobs.heard()
+    assert jobs.grown_late(10) == [job]
+    clock.now += 10
+    assert jobs.grown_late(10) == [younger], "the first one was told"
+
+
+def test_those_that_end_in_time_are_never_late(clock: Clock) -> None:
+    jobs = Jobs(1, clock)
+    stores = [ordered(jobs, Direction.STORE) for _ in range(3)]
+    assert (jobs.count(Direction.STORE), jobs.count(Direction.LOAD), len(jobs)) == (3, 0, 3)
+    jobs.heard()
+    jobs.heard()
+    for job in (stores[1], stores[0]):
+        assert jobs.finished(job.id, ok=False) is not None
+    clock.now = 10
+    assert jobs.grown_late(10) == [stores[2]]
+    assert jobs.finished(stores[0].id, ok=True) is None, "ended before"
