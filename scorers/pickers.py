@@ -66,11 +66,12 @@ class MaxScorePicker(DrawingPicker):
         top = max(scores)
         if scores.count(top) == 1:
             return scores.index(top)
-        loads = [c.in_flight if score == top else inf for c, score in zip(candidates, scores, strict=True)]
+        equal = [i for i, score in enumerate(scores) if score == top]
+        loads = [candidates[i].in_flight for i in equal]
         fewest = min(loads)
         if loads.count(fewest) == 1:
-            return loads.index(fewest)
-        return self._random.choice([i for i, load in enumerate(loads) if load == fewest])
+            return equal[loads.index(fewest)]
+        return self._random.choice([i for i, load in zip(equal, loads, strict=True) if load == fewest])
 
 
 class RandomPicker(DrawingPicker):

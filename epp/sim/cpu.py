@@ -97,7 +97,7 @@ class CpuBlocks:
         new = [key for key in keys if key not in idle and key not in pinned and key not in arriving]
         del new[max(0, self.capacity - len(self._pinned) - len(self._arriving) - len(known)) :]
         free = self.capacity - self.stored - len(arriving)
-        self._idle.evict(max(0, len(new) - free))
+        self._idle.evict(len(new) - free)
         arriving.update(new)
         return new
 

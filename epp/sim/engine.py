@@ -118,10 +118,12 @@ class Engine:
 
     def advance(self, now: float) -> list[Started | Finished]:
         """Let everything up to ``now`` happen; returns what began and ended, in order."""
+        transfers = self._transfers
         while (at := self.next_at()) is not None and at <= now:
-            for load in self._transfers.complete(at):
-                self._interrupt(at)
-                self._loaded(load)
+            if transfers.is_due(at):
+                for load in transfers.complete(at):
+                    self._interrupt(at)
+                    self._loaded(load)
             if self._steps is not None and self._steps.ends_at <= at:
                 self._end_steps(self._steps)
             self._begin_steps(at)
@@ -276,12 +278,11 @@ class Engine:
     def _offer(self, sequence: Sequence, computed: int | None = None) -> None:
         """Name the blocks that have become full, so that others can hit them."""
         full = (sequence.computed if computed is None else computed) // self.preset.block_tokens
-        keys = sequence.job.keys
-        for n in range(sequence.offered, min(full, len(keys))):
-            if self.gpu.name(keys[n]):
-                sequence.named.append(keys[n])
-                sequence.private -= 1
-        sequence.offered = max(sequence.offered, full)
+        if full > sequence.offered:
+            named = self.gpu.name(sequence.job.keys[sequence.offered : full])
+            sequence.named += named
+            sequence.private -= len(named)
+            sequence.offered = full
 
     def _release(self, sequence: Sequence, now: float) -> None:
         self.gpu.release(sequence.named, sequence.private, now)

@@ -42,11 +42,12 @@ class TellingGpuBlocks(GpuBlocks):
                 self._tell(GPU, key, False)
 
     @override
-    def name(self, key: BlockKey) -> bool:
-        known = key in self._idle
-        named = super().name(key)
-        if named and not known:
-            self._tell(GPU, key, True)
+    def name(self, keys: Sequence[BlockKey]) -> Sequence[BlockKey]:
+        known = {key for key in keys if key in self._idle}
+        named = super().name(keys)
+        for key in named:
+            if key not in known:
+                self._tell(GPU, key, True)
         return named
 
     @override

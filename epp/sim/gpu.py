@@ -86,28 +86,29 @@ class GpuBlocks:
         self._free -= private
         self._private += private
 
-    def name(self, key: BlockKey) -> bool:
-        """Turn one private block into a pinned one under ``key``; False, and no change, if one in use has that name."""
-        if key in self._pinned:
-            return False
-        if key in self._idle:  # the same content again: the older copy is of no more use
-            self._idle.remove((key,))
-            self._free += 1
-        self._private -= 1
-        self._pinned[key] = 1
-        return True
+    def name(self, keys: Sequence[BlockKey]) -> Sequence[BlockKey]:
+        """Turn a private block into a pinned one under each of ``keys``, but those under which one is in use; returns
+        the others."""
+        pinned, idle = self._pinned, self._idle.uses
+        if not pinned.keys().isdisjoint(keys):
+            keys = [key for key in keys if key not in pinned]
+        if not idle.keys().isdisjoint(keys):  # the same content again: the older copy is of no more use
+            before = len(idle)
+            self._idle.remove(keys)
+            self._free += before - len(idle)
+        self._private -= len(keys)
+        pinned.update(dict.fromkeys(keys, 1))
+        return keys
 
     def release(self, named: Sequence[BlockKey], private: int, now: float = 0.0) -> None:
         """Give back what a sequence holds; ``named`` in prefix order. The last of them will be evicted first."""
         pinned = self._pinned
-        unused: list[BlockKey] = []
-        for key in reversed(named):
-            users = pinned[key] - 1
-            if users:
-                pinned[key] = users
-            else:
-                del pinned[key]
-                unused.append(key)
+        unused = [key for key in reversed(named) if pinned[key] == 1]
+        if len(unused) < len(named):
+            for key in named:
+                pinned[key] -= 1
+        for key in unused:
+            del pinned[key]
         self._idle.add(unused, now)
         self._private -= private
         self._free += private

@@ -36,6 +36,11 @@ class Transfers:
             return store if load is None else load
         return min(load, store)
 
+    def is_due(self, at: float) -> bool:
+        """Whether one is done by ``at``."""
+        loads, stores = self.loads, self._stores
+        return bool((loads and loads[0].done_at <= at) or (stores and stores[0].done_at <= at))
+
     def loading(self, key: BlockKey) -> Load | None:
         """The load that brings ``key``."""
         return self._loading.get(key)

@@ -6,10 +6,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, inf
+from typing import NamedTuple
 
 from epp.seat import EngineMetrics
 from epp.sim.engine import Engine
-from scorers.base import Tier, TierReport
+from epp.simulate.page import Page
 
 SOON = 1 - 1e-6
 """Less than one interval after the last scrape there is no other, however sums of floating-point numbers come out."""
@@ -26,12 +27,16 @@ class Scraping:
     """Whether the engines say what their tiers hold, as kvengine does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scrape:
+class Scrape(NamedTuple):
     """One read of one engine."""
 
     began_at: float
-    metrics: EngineMetrics
+    page: Page
+
+    @property
+    def metrics(self) -> EngineMetrics:
+        """What it says."""
+        return self.page.metrics
 
 
 class ScrapedEngine:
@@ -46,7 +51,7 @@ class ScrapedEngine:
         self._engine = engine
         self._scraping = scraping
         self._phase_s = phase_s
-        self._older = self._last = Scrape(0.0, metrics_of(engine, tells_tiers=scraping.tells_tiers))
+        self._older = self._last = Scrape(0.0, Page(engine, tells_tiers=scraping.tells_tiers))
         self._changed = False  # since the last one
         self._not_before = phase_s * SOON  # the next one begins
 
@@ -71,8 +76,8 @@ class ScrapedEngine:
         last = self._last
         if at > last.began_at:
             scraping = self._scraping
-            metrics = metrics_of(self._engine, tells_tiers=scraping.tells_tiers) if self._changed else last.metrics
-            self._older, self._last, self._changed = last, Scrape(at, metrics), False
+            page = Page(self._engine, tells_tiers=scraping.tells_tiers) if self._changed else last.page
+            self._older, self._last, self._changed = last, Scrape(at, page), False
             self._not_before = at + scraping.interval_s * SOON
 
 
@@ -96,41 +101,3 @@ class Rounds:
         if since % interval_s <= self._until % interval_s:
             return self._order[begin:end]
         return self._order[begin:] + self._order[:end]
-
-
-def metrics_of(engine: Engine, *, tells_tiers: bool) -> EngineMetrics:
-    """What the engine's page says now, as the scraper reads it."""
-    preset = engine.preset
-    return EngineMetrics(
-        waiting=engine.waiting,
-        running=engine.running,
-        kv_usage=engine.gpu.used / engine.gpu.capacity,
-        block_tokens=preset.block_tokens,
-        gpu_blocks=preset.gpu_blocks,
-        tiers=tiers_of(engine) if tells_tiers else {},
-    )
-
-
-def tiers_of(engine: Engine) -> dict[Tier, TierReport]:
-    """What kvengine says of both tiers. Picker and engines have one clock here."""
-    block, gpu, cpu = engine.preset.block_tokens, engine.gpu, engine.cpu
-    return {
-        Tier.GPU: TierReport(
-            gpu.capacity * block,
-            gpu.cached * block,
-            gpu.horizon_s,
-            1,
-            True,
-            block,
-            horizon_tokens=gpu.at_horizon * block,
-        ),
-        Tier.CPU: TierReport(
-            cpu.capacity * block,
-            cpu.stored * block,
-            cpu.horizon_s,
-            int(cpu.capacity > 0),
-            False,
-            block,
-            horizon_tokens=cpu.at_horizon * block,
-        ),
-    }

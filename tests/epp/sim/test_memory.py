@@ -15,8 +15,7 @@ A, B, C, D = "ABCD"
 def idle(blocks: GpuBlocks, *keys: str) -> None:
     """Leave ``keys`` cached, released in prefix order."""
     blocks.take((), len(keys))
-    for key in keys:
-        blocks.name(key)
+    blocks.name(keys)
     blocks.release(keys, 0)
 
 
@@ -57,8 +56,8 @@ def test_a_refused_take_changes_nothing() -> None:
 def test_a_block_computed_twice_is_cached_once() -> None:
     blocks = GpuBlocks(2)
     blocks.take((), 2)
-    assert blocks.name(A)
-    assert not blocks.name(A)
+    assert blocks.name([A]) == [A]
+    assert blocks.name([A]) == []
     assert (blocks.used, blocks.cached) == (2, 1)
 
 
@@ -90,7 +89,7 @@ def test_no_gpu_block_is_lost_or_shared(capacity: int, moves: list[tuple[str, in
         if not blocks.can_take(hits, private):
             continue
         blocks.take(hits, private)
-        named = hits + [key for key in keys[len(hits) :] if blocks.name(key)]
+        named = [*hits, *blocks.name(keys[len(hits) :])]
         held.append((named, private - (len(named) - len(hits))))
         blocks.check()
         assert blocks.used <= capacity
@@ -111,8 +110,7 @@ def test_what_was_used_after_the_horizon_is_still_in_gpu_memory_and_what_is_gone
         keys = [f"{prefix}.{n}" for n in range(min(length, capacity - 1))]
         hits = keys[: blocks.matched(keys)]
         blocks.take(hits, len(keys) - len(hits))
-        for key in keys[len(hits) :]:
-            blocks.name(key)
+        blocks.name(keys[len(hits) :])
         blocks.release(keys, 0, now)
         used_s.update(dict.fromkeys(keys, now))
         there = {key for key in used_s if blocks.matched([key])}
