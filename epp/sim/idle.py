@@ -78,7 +78,7 @@ class IdleBlocks:
         uses, used_s = self.uses, NEVER
         pop = uses.popitem
         for _ in range(count):
-            used_s = pop(False)[1]  # noqa: FBT003 - C, and by name it takes half as long again
+            used_s = pop(False)[1]
         self.evicted += count
         if count <= self.at_horizon:  # the oldest ones
             self.at_horizon -= count

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -45,11 +46,12 @@ ENGINES = {
 def run_simulate(options: SimulateOptions) -> int:
     """Run the command; the process's exit status. Raises: ConfigError for what cannot be run."""
     trials = trials_of(options)
+    totals = requests_of_each(trials)
     output = options.output
     folder.prepare(output)
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     began = time.monotonic()
-    results = simulate(trials, options.jobs, console)
+    results = simulate(trials, totals, options.jobs, console)
     interrupted = len(results) < len(trials)
     results = whole_rounds(trials, results)
     if not results:
@@ -107,14 +109,21 @@ def told_apart(flag: str, names: Sequence[str]) -> None:
             raise ConfigError(f"{flag}: {count} of them are called {name!r} in the report; rename a file")
 
 
-def simulate(trials: Sequence[Trial], jobs: int, console: Console) -> list[Result]:
-    """Run them, ``jobs`` at a time, with progress; results in the order of ``trials``, fewer after Ctrl-C."""
+def requests_of_each(trials: Sequence[Trial]) -> list[int]:
+    """How many requests each of them has. Raises: ConfigError for a trace's faults."""
     counts: dict[tuple[str, int, int], int] = {}
     for trial in trials:
         same = (trial.workload, trial.endpoints, trial.seed)
         if same not in counts:
             counts[same] = requests_of(trial)
-    totals = [counts[trial.workload, trial.endpoints, trial.seed] for trial in trials]
+    return [counts[trial.workload, trial.endpoints, trial.seed] for trial in trials]
+
+
+def simulate(trials: Sequence[Trial], totals: Sequence[int], jobs: int, console: Console) -> list[Result]:
+    """Run them, ``jobs`` at a time, with progress; results in the order of ``trials``, fewer after Ctrl-C.
+
+    Raises: ConfigError when a run's process has died.
+    """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -160,6 +169,8 @@ def _run(trials: Sequence[Trial], jobs: int, progress: Progress, task: TaskID) -
         for result in pool.map(run, trials):
             progress.advance(task, result.whole.requests)
             yield result
+    except BrokenProcessPool as error:
+        raise ConfigError(f"--jobs={jobs}: a run's process was killed, perhaps for its memory; take fewer") from error
     finally:
         pool.shutdown(cancel_futures=True)
 

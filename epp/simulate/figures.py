@@ -20,6 +20,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     requests: int
     refused: int
     """By the engines, as too long, or by the picker; they count in nothing else."""
+    refusal: str = ""
+    """Of the first of them: by whom, and why; empty where there is none."""
     duration_s: float
     """From the first arrival to the last answer's end."""
     mean_ttft_s: float
@@ -63,6 +65,7 @@ def figures_of(records: Sequence[Record]) -> Figures:
     return Figures(
         requests=len(records),
         refused=len(records) - len(good),
+        refusal=next((record.refused for record in records if record.refused), ""),
         duration_s=duration_s,
         mean_ttft_s=mean(ttfts),
         p90_ttft_s=percentile(ttfts, 0.9),

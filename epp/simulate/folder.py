@@ -32,6 +32,8 @@ def prepare(output: Path) -> None:
     """Make the folder, before anything takes time. Raises: ConfigError where nothing can be written there."""
     try:
         output.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise ConfigError(f"--output={output}: is a file; name a folder") from error
     except OSError as error:
         raise ConfigError(f"--output={output}: cannot be made: {error.strerror}") from error
     if not os.access(output, os.W_OK | os.X_OK):

@@ -186,9 +186,9 @@ def plan_of(policy: Policy, preset: Preset, seed: int) -> Plan:
     try:
         plan = build(load_text(text), random=Random(seed), kinds={**known_kinds(), **own})
     except ConfigError as error:
-        raise ConfigError(f"policy {policy.name}: {error}") from error
+        raise ConfigError(f"policy {policy.title}: {error}") from error
     if plan.admission.flow is not None:
         raise ConfigError(
-            f"policy {policy.name}: featureGates: waiting for room is not simulated; take flowControl out"
+            f"policy {policy.title}: featureGates: waiting for room is not simulated; take flowControl out"
         )
     return plan

@@ -39,6 +39,7 @@ COLUMNS = (
     Column("predicted wrong (%)", lambda f: f.prediction_error, 1, 100.0),
 )
 
+UNKNOWN = "–"
 INTRODUCTION = """\
 Simulated: no model ran and no GPU was there. The engines are a model of vLLM's scheduler and caches in virtual time;
 what decides is the real picker. docs/simulator.md says what the model was calibrated on, and how well it does on
@@ -68,8 +69,9 @@ def markdown(
             lines += [f"### {stage.name}", "", *table(group, partial(figures_of_stage, n)), ""]
         refused = sum(result.whole.refused for result in group)
         requests = sum(result.whole.requests for result in group)
-        said = f"{refused:,} of {requests:,} requests were refused, by engines as too long or by the picker"
-        lines += [f"**{said}, and count in nothing.**", ""] if refused else []
+        why = next((result.whole.refusal for result in group if result.whole.refusal), "")
+        said = f"{refused:,} of {requests:,} requests were refused, and count in nothing; the first by {why}"
+        lines += [f"**{said}**", ""] if refused else []
         failed = {name for result in group for name in result.failures}
         lines += [f"**Plugins that failed and were skipped: {', '.join(sorted(failed))}.**", ""] if failed else []
     lines += [line for plot in plots for line in (f"![{plot}]({plot})", "")]
@@ -127,13 +129,15 @@ def table(results: Sequence[Result], of: Callable[[Result], Figures]) -> list[st
 def cell(column: Column, those: Sequence[Figures], base: Sequence[Figures]) -> str:
     """``12.3 ± 0.4 (-5.6 ± 0.7 %)``."""
     text = shown(interval([column.value(figures) * column.scale for figures in those]), column.digits)
-    if column.compared and those != base and len(those) == len(base):
+    if column.compared and text != UNKNOWN and those != base and len(those) == len(base):
         text += f" ({shown(changes(those, base, lambda f: 100.0 * column.value(f)), 1, percent=True)} %)"
     return text
 
 
 def shown(value: Interval, digits: int, *, percent: bool = False) -> str:
-    """A mean and its margin, where one is known."""
+    """A mean and its margin, where one is known; a dash for what nobody was served to know of."""
+    if math.isnan(value.mean):
+        return UNKNOWN
     mean = value.mean * (100.0 if percent else 1.0)
     margin = value.margin * (100.0 if percent else 1.0)
     text = f"{mean:{'+' if percent else ''},.{digits}f}"

@@ -172,7 +172,7 @@ def test_a_folder_that_takes_no_report_is_refused_before_anything_runs(
     out = tmp_path / "out"
     out.write_text("a file")
     assert simulate("--workload", workload, "--output", str(out)) == 2
-    assert f"--output={out}: cannot be made: File exists" in capsys.readouterr().err
+    assert f"--output={out}: is a file; name a folder" in capsys.readouterr().err
     assert out.read_text() == "a file"
 
 
@@ -230,10 +230,18 @@ def test_a_run_in_which_nobody_is_served_has_a_report(tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ["--workload", str(trace), "--policy", f"{config},random", "--seeds", "1", "--plots=false"]
     assert simulate(*words, "--output", str(out)) == 0
-    assert (
-        "**1 of 2 requests were refused, by engines as too long or by the picker, and count in nothing.**"
-        in (out / "report.md").read_text()
-    )
+    report = (out / "report.md").read_text()
+    assert "**1 of 2 requests were refused, and count in nothing; the first by the picker: " in report
+    assert "| nobody | – | – |" in report
+    assert "nan" not in report
+
+
+def test_an_empty_trace_is_refused_before_a_folder_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "none.jsonl"
+    trace.write_text("")
+    assert simulate("--workload", str(trace), "--output", str(tmp_path / "out")) == 2
+    assert f"{trace}: holds no request" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_policy_file_with_a_fault_is_named_before_anything_runs(
@@ -242,7 +250,7 @@ def test_a_policy_file_with_a_fault_is_named_before_anything_runs(
     config = tmp_path / "mine.yaml"
     config.write_text(POLICIES[2].config.replace("active-request-scorer", "active-request-scorr"))
     assert simulate("--policy", f"random,{config}", "--output", str(tmp_path / "out")) == 2
-    assert "unknown plugin type 'active-request-scorr'" in capsys.readouterr().err
+    assert "policy mine.yaml: plugins[0].type: unknown plugin type 'active-request-scorr'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -252,7 +260,10 @@ def test_requests_that_no_engine_can_serve_are_said(
     out = tmp_path / "out"
     words = ["--workload", workload, "--policy", "random", "--gpu-tokens", "2048", "--seeds", "1", "--plots=false"]
     assert simulate(*words, "--output", str(out)) == 0
-    assert "**60 of 60 requests were refused, by engines as too long " in (out / "report.md").read_text()
+    assert (
+        "**60 of 60 requests were refused, and count in nothing; the first by the engine: the prompt has 2050 tokens"
+        in (out / "report.md").read_text()
+    )
 
 
 def test_a_policy_whose_requests_would_wait_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
