@@ -8,7 +8,6 @@ what is predicted too little of another. And they contain what others sent there
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 
 from epp.scrape.error import ScrapeError
@@ -18,6 +17,8 @@ from scorers.base import Candidate, Slot, Tier
 
 EVERY_S = 5.0
 """Between two looks at an endpoint's counters. They take 20 µs of a page of 100 KB, and nobody reads them sooner."""
+MOST = 1e15
+"""More tokens than any engine counts in its life: a larger number is not believed, and would stay in the sums."""
 PROMPT = b"vllm:prefix_cache_queries_total"
 CACHED = {Tier.GPU: b"vllm:prefix_cache_hits_total", Tier.CPU: b"vllm:external_prefix_cache_hits_total"}
 _FASTEST_FIRST = tuple(Tier)
@@ -83,7 +84,7 @@ class Balance:
                 found = [value for _, value in samples(page, name)]
             except ScrapeError:
                 continue
-            if found and 0 <= sum(found) < math.inf:  # neither is NaN
+            if found and 0 <= sum(found) <= MOST:  # neither is NaN
                 account.counters.setdefault(name, _Counter()).see(sum(found))
 
     def readings(self) -> Iterator[Reading]:

@@ -97,7 +97,7 @@ def _cpu_guide() -> Iterator[Figure]:
         f"KV memory of an engine, {blocks:,} blocks",
         ("24.3 GB", 24.3 * GB),
         _gb(blocks * _QWEN_BLOCK),
-        "the block is wrong, the product is right",
+        "from that block: the product is right",
     )
     yield figure(
         "CPU",
@@ -112,14 +112,14 @@ def _cpu_guide() -> Iterator[Figure]:
         "CPU memory of num_cpu_blocks 41000",
         ("100 GB", 100 * GB),
         _gb(41_000 * _QWEN_BLOCK),
-        "the same 160 KiB; the engine takes 172 GB where 100 were meant",
+        "at 160 KiB a token, too; the engine takes 172 GB where 100 were meant",
     )
     yield figure(
         "CPU",
         "lruCapacityPerServer for 100 GB",
         _count(41_000),
         _count(100 * GB // _QWEN_BLOCK),
-        "the same: the picker takes prefixes to be cached that LMCache, with 100 GB, has evicted",
+        "from that number: the picker takes prefixes to be cached that LMCache, with 100 GB, has evicted",
     )
 
 
@@ -131,7 +131,11 @@ def _storage_guide() -> Iterator[Figure]:
         kilobytes = float(token.split()[0])
         name = _short(model)
         yield figure(
-            "storage", f"KV of a token, {name}", (token, kilobytes * 1024), _kib(model.kv_bytes_per_token()), "KiB"
+            "storage",
+            f"KV of a token, {name}",
+            (token, kilobytes * 1024),
+            _kib(model.kv_bytes_per_token()),
+            "KB is written, KiB is meant",
         )
         yield figure(
             "storage",
@@ -145,7 +149,7 @@ def _storage_guide() -> Iterator[Figure]:
             f"KV memory of an engine, {known:,} blocks",
             (f"{memory:g} GB", memory * GB),
             _gb(known * block),
-            "the same",
+            "from that block",
         )
         wrong = ", and 8 × 34, as is written, are 272" if model is _QWEN else ""
         yield figure(
@@ -153,7 +157,7 @@ def _storage_guide() -> Iterator[Figure]:
             f"KV memory of {engines} engines",
             (f"{total:g} GB", total * GB),
             _gb(engines * known * block),
-            f"the same{wrong}",
+            f"from that block{wrong}",
         )
         yield _blocks("storage", model, 4 if model is _LLAMA else 2, 0.65, known)
     yield figure(
@@ -209,7 +213,7 @@ def _storage_workloads() -> Iterator[Figure]:
         "KV of 50 groups of 70,000 tokens, Llama-3.3-70B",
         ("1.3 TiB", 1.3 * TIB),
         (f"{prompts_tokens(70_000) * _LLAMA_TOKEN / TIB:.2f} TiB", prompts_tokens(70_000) * _LLAMA_TOKEN),
-        "the same",
+        "50 questions each counted",
     )
     yield figure("storage", "requests of 50 groups × 50 prompts", _count(2700), _count(2500), "200 prompts come twice")
 

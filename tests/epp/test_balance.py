@@ -62,6 +62,13 @@ def test_a_counter_that_falls_began_again(picker: Picker) -> None:
     assert picker.numbers("engine_prompt_tokens") == {(A,): 350}
 
 
+@pytest.mark.parametrize("absurd", ["1e30", "1e300", "nan", "+Inf", "-5"])
+def test_a_number_that_no_engine_counts_does_not_stay_in_the_sums(picker: Picker, absurd: str) -> None:
+    for value in (1000, 1300, absurd, 1400):
+        picker.read(A, value)
+    assert picker.numbers("engine_prompt_tokens") == {(A,): 400}
+
+
 def test_an_engine_without_a_connector_has_no_cpu_tier_to_speak_of(picker: Picker) -> None:
     picker.read(A, 1000)
     assert picker.numbers("engine_cached_tokens") == {(A, "gpu"): 0}
