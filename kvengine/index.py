@@ -94,8 +94,9 @@ class ChunkIndex:
 
     @property
     def at_horizon(self) -> int:
-        """Chunks that were last used at the horizon and are still there."""
-        return self._idle_since.get(self.horizon_s, 0)
+        """Chunks that were last used at the horizon and are still there, if they are the beginning of what was used
+        then; 0 under a policy that does not say so."""
+        return self._idle_since.get(self.horizon_s, 0) if self._policy.is_in_order_of_use else 0
 
     def room(self, chunks: int) -> bool:
         """Whether ``insert`` of so many would find slots."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 class Policy(ABC, Generic[Key]):
     """The idle chunks, and which of them goes next. O(1) for each call. Owner: the index."""
+
+    is_in_order_of_use: ClassVar[bool] = False
+    """Whether what was used first goes first, so that of chunks used together the beginnings are left."""
 
     @abstractmethod
     def add(self, key: Key) -> None:

@@ -13,6 +13,8 @@ from kvengine.policies.base import Key, Policy
 class Lru(Policy[Key]):
     """Evicts what has been idle longest."""
 
+    is_in_order_of_use = True
+
     def __init__(self) -> None:
         self._idle: OrderedDict[Key, None] = OrderedDict()  # oldest first
 
