@@ -7,7 +7,7 @@ common factor of their weights decide alike, and are one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import gcd
 from random import Random
@@ -24,8 +24,8 @@ apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 plugins:
 """
-_TIERS = """\
-- {type: approx-prefix-cache-producer, name: gpu-prefix-cache-producer}
+_GPU_TIER = "- {type: approx-prefix-cache-producer, name: gpu-prefix-cache-producer}\n"
+_CPU_TIER = """\
 - type: approx-prefix-cache-producer
   name: cpu-prefix-cache-producer
   parameters: {autoTune: false, lruCapacityPerServer: CPU_BLOCKS}
@@ -60,13 +60,13 @@ class Weights:
         common = gcd(*self.all) or 1
         return Weights(*(weight // common for weight in self.all))
 
-    def policy(self) -> Policy:
-        """As a configuration; scorers without weight are left out."""
+    def policy(self, *, has_cpu_tier: bool = True) -> Policy:
+        """As a configuration; scorers without weight, or of a tier that is not there, are left out."""
         scorers = (
             ("queue-scorer", "", self.queue),
             ("kv-cache-utilization-scorer", "", self.kv_utilization),
             ("prefix-cache-scorer", "gpu-prefix", self.gpu_prefix),
-            ("prefix-cache-scorer", "cpu-prefix", self.cpu_prefix),
+            ("prefix-cache-scorer", "cpu-prefix", self.cpu_prefix if has_cpu_tier else 0),
             ("token-load-scorer", "", self.token_load),
             ("no-hit-lru-scorer", "", self.no_hit),
         )
@@ -82,7 +82,11 @@ class Weights:
             else:
                 plugins += f"- type: {kind}\n"
             profile += f"  - {{pluginRef: {name or kind}, weight: {weight}}}\n"
-        return Policy(self.name, f"weights {self.name}", _HEAD + _TIERS + plugins + _profile(profile))
+        return Policy(self.name, f"weights {self.name}", _tiers(has_cpu_tier) + plugins + _profile(profile))
+
+
+def _tiers(has_cpu_tier: bool) -> str:
+    return _HEAD + _GPU_TIER + (_CPU_TIER if has_cpu_tier else "")
 
 
 USUAL = Weights(2, 2, 1, 1)
@@ -103,34 +107,44 @@ def candidates(count: int, engine: EngineKind, kinds: Collection[str], seed: int
 
     ``kinds``: types of plugins that there are.
     """
-    return [USUAL.policy(), *islice(_others(engine, kinds, Random(f"candidates {seed}")), count)]
+    return [
+        USUAL.policy(has_cpu_tier=engine.cpu_tokens > 0),
+        *islice(_others(engine, kinds, Random(f"candidates {seed}")), count),
+    ]
 
 
 def _others(engine: EngineKind, kinds: Collection[str], random: Random) -> Iterator[Policy]:
-    yield from _costs(engine, kinds)
+    has_cpu = engine.cpu_tokens > 0
+    tiers = _tiers(has_cpu)
+
+    def without_idle(weights: Weights) -> Weights:
+        return (weights if has_cpu else replace(weights, cpu_prefix=0)).reduced()
+
+    yield from _costs(engine, kinds, tiers)
     peak = round(1 / engine.preset().timing.token_s)
-    seen = {USUAL.reduced()}
+    seen = {without_idle(USUAL)}
     affinities = [(threshold, penalty) for threshold in THRESHOLDS for penalty in PENALTIES_MS]
     first = affinities.pop(affinities.index((0.8, 18_000)))
     random.shuffle(affinities)
-    yield _affinity(*first, peak)
+    yield _affinity(*first, peak, tiers)
     for weights in BY_HAND:
-        seen.add(weights.reduced())
-        yield weights.policy()
+        if (point := without_idle(weights)) not in seen:
+            seen.add(point)
+            yield (weights if has_cpu else point).policy(has_cpu_tier=has_cpu)
     misses = 0
     while misses < 1000:
         if affinities and random.random() < 0.25:
-            yield _affinity(*affinities.pop(), peak)
+            yield _affinity(*affinities.pop(), peak, tiers)
         drawn = [random.choice(WEIGHTS) for _ in range(5)]
-        point = Weights(*[*drawn, random.choice((0, 0, 1, 2))]).reduced()
+        point = without_idle(Weights(*[*drawn, random.choice((0, 0, 1, 2))]))
         if point in seen or not (point.gpu_prefix or point.cpu_prefix):
             misses += 1
             continue
         seen.add(point)
-        yield point.policy()
+        yield point.policy(has_cpu_tier=has_cpu)
 
 
-def _affinity(threshold: float, penalty_ms: int, peak: int) -> Policy:
+def _affinity(threshold: float, penalty_ms: int, peak: int, tiers: str) -> Policy:
     name = f"affinity {threshold:g}, {penalty_ms:,} ms"
     plugins = f"""\
 - type: prefix-cache-affinity-filter
@@ -138,10 +152,10 @@ def _affinity(threshold: float, penalty_ms: int, peak: int) -> Policy:
 - type: token-load-scorer
 """
     profile = _profile("  - {pluginRef: prefix-cache-affinity-filter}\n  - {pluginRef: token-load-scorer}\n")
-    return Policy(name, f"affinity filter, {name.removeprefix('affinity ')}", _HEAD + _TIERS + plugins + profile)
+    return Policy(name, f"affinity filter, {name.removeprefix('affinity ')}", tiers + plugins + profile)
 
 
-def _costs(engine: EngineKind, kinds: Collection[str]) -> Iterator[Policy]:
+def _costs(engine: EngineKind, kinds: Collection[str], tiers: str) -> Iterator[Policy]:
     """Seconds instead of weights, where there is such a scorer."""
     if "tier-cost-scorer" not in kinds:
         return
@@ -149,13 +163,13 @@ def _costs(engine: EngineKind, kinds: Collection[str]) -> Iterator[Policy]:
     producer = f"- {{type: tier-cost-producer, parameters: {started}}}\n" if "tier-cost-producer" in kinds else ""
     scorer = producer + "- type: tier-cost-scorer\n"
     profile = _profile("  - {pluginRef: tier-cost-scorer, weight: 1}\n")
-    yield Policy("cost", "seconds, tier-cost-scorer", _HEAD + _TIERS + scorer + profile)
+    yield Policy("cost", "seconds, tier-cost-scorer", tiers + scorer + profile)
     if "tier-cost-picker" in kinds:
         for few in (2, 8):
             picker = producer + f"- {{type: tier-cost-picker, parameters: {{randomEndpoints: {few}}}}}\n"
             profile = _profile("  - {pluginRef: tier-cost-picker}\n")
             yield Policy(f"cost of holders and {few}", f"seconds, tier-cost-picker with {few} by lot",
-                         _HEAD + _TIERS + picker + profile)  # fmt: skip
+                         tiers + picker + profile)  # fmt: skip
 
 
 def _profile(plugins: str) -> str:

@@ -106,13 +106,19 @@ class Learner:
         self._storage = _lane(start.storage, LEAST.storage, MOST.storage)
         self._stay = Median(start.stay_s)
 
-    def load_begins_with(self, token_s: float) -> None:
-        """Engines say what their loads from CPU memory took: until one was observed, that is where learning starts."""
-        if self._cpu.observations or not LEAST.cpu.token_s <= token_s <= MOST.cpu.token_s:
-            return
+    def load_begins_with(self, token_s: float) -> bool:
+        """Engines say what their loads from CPU memory took: until one was observed, that is where learning starts.
+
+        Returns whether it is time to stop listening; False for what no load can take.
+        """
+        if self._cpu.observations:
+            return True
+        if not LEAST.cpu.token_s <= token_s <= MOST.cpu.token_s:
+            return False
         lane = Lane(self.constants.cpu.fixed_s, token_s)
         self._cpu = _lane(lane, LEAST.cpu, MOST.cpu)
         self.constants = structs.replace(self.constants, cpu=lane)
+        return True
 
     def observe(self, sample: Sample) -> tuple[float, bool] | None:
         """Learn. Returns the seconds taken over those expected of the kind, and whether most of it was loading; None

@@ -51,10 +51,9 @@ class Kind:
         report = candidate.tiers.get(Tier.CPU)
         if report is None or report.load_token_s is None:
             return False
-        self.has_heard = True
-        self.learner.load_begins_with(report.load_token_s)
+        self.has_heard = self.learner.load_begins_with(report.load_token_s)
         self.publish()
-        return True
+        return self.has_heard
 
 
 class Place:

@@ -66,6 +66,18 @@ def test_weights_that_differ_by_a_factor_are_one() -> None:
     assert "4:4:2:2" not in found
 
 
+def test_without_a_cpu_tier_nothing_speaks_of_one(preset: Preset) -> None:
+    engine = engines.choose(engines.DEFAULT, None, 0)
+    found = candidates(80, engine, set(known_kinds()), seed=1)
+    assert found[0].name == BASELINE
+    assert len({policy.name for policy in found}) == len({policy.config for policy in found}) == 81
+    for policy in found:
+        text = configuration(policy, engine, "")
+        assert "cpu" not in text
+        assert "lruCapacityPerServer" not in text
+        assert plan_of(policy, preset, 0).warnings == ()
+
+
 def test_costs_are_tried_where_there_is_such_a_scorer() -> None:
     kinds = {"tier-cost-scorer", "tier-cost-producer", "tier-cost-picker"}
     with_them = [p.name for p in candidates(3, ENGINE, kinds, seed=1)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from typing import Any
 
 import pytest
@@ -187,6 +187,14 @@ def test_what_an_engine_says_of_its_loads_is_where_learning_begins() -> None:
     assert price(model, endpoint(1), warm) == price(model, saying, warm), "they are of a kind"
     for deaf in (selfish(hears=False), selfish(learns=False)):
         assert price(deaf, saying, warm) == pytest.approx(0.01009)
+
+
+@pytest.mark.parametrize("absurd", [0.0, -1.0, 5.0, inf, nan])
+def test_an_engine_that_says_what_no_load_takes_is_not_the_one_that_is_heard(absurd: float) -> None:
+    model, warm = selfish(), asked(cpu={0: 999})
+    lying, saying = (endpoint(tiers={Tier.CPU: TierReport(load_token_s=s)}) for s in (absurd, 4e-5))
+    assert price(model, lying, warm) == pytest.approx(0.01009)
+    assert price(model, saying, warm) == pytest.approx(999 * 4e-5 + 1e-4)
 
 
 def test_prefill_costs_those_who_run_wait_and_have_cached_something() -> None:
