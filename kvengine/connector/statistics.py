@@ -32,7 +32,7 @@ TIER_GAUGES = {
     "eviction_horizon_timestamp_seconds": "Unix time at which the most recently used of all evicted blocks had last "
     "been used; never decreases, 0 before the first eviction. What entered and was used later is still there.",
     "horizon_resident_tokens": "Tokens that were last used just then and are still there: the beginning of what is "
-    "being evicted.",
+    "being evicted. 0 with `eviction_policy: arc`, under which it need not be the beginning.",
 }
 MOMENTS = {
     "clock_timestamp_seconds": "Unix time of the page, by the clock that horizons are told in; whoever compares them "
