@@ -148,16 +148,17 @@ def test_a_cache_that_is_lost_behind_the_pickers_back_shows(loop: Background) ->
         assert metric(running, "tierwise_prediction_accuracy") == {("approximate", "total"): 1 - 1024 / 2560}
 
 
-def test_a_restarted_picker_sends_prompts_where_they_were(loop: Background, tmp_path: Path) -> None:
+@pytest.mark.parametrize("interval_s", [0.0, 60.0])
+def test_a_restarted_picker_sends_prompts_where_they_were(loop: Background, tmp_path: Path, interval_s: float) -> None:
     file = tmp_path / "index"
-    options: dict[str, Any] = {"config_text": CONFIG, "index_snapshot": file}
+    options: dict[str, Any] = {"config_text": CONFIG, "index_snapshot": file, "index_snapshot_interval_s": interval_s}
     with simulated(loop, 4, PRESET) as engines:
         with router(loop, engines, **options) as running:
             assert [ask(running, prompt) for prompt in PROMPTS] == [0] * len(PROMPTS)
             running.settle()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         with router(loop, engines, **options) as running:
-            loop.until(lambda: not file.exists(), "what was read is old from now on")
+            loop.until(lambda: file.exists() == bool(interval_s), "what is not written again is old from now on")
             loop.until(
                 lambda: metric_now(running, "tierwise_index_snapshot_endpoints")["restored",] == 4,
                 "all endpoints are restored",
