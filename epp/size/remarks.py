@@ -65,7 +65,7 @@ def remarks_on(fleet: Fleet, choices: Sequence[ChoicePart] = ()) -> list[str]:
 
 def _about_gpu(fleet: Fleet, choices: Sequence[ChoicePart]) -> list[str]:
     """What is missing, or cannot be, of the GPU."""
-    remark = _without_gpu(fleet, choices) if fleet.gpu is None else _too_many_blocks(fleet)
+    remark = _without_gpu(fleet, choices) if fleet.gpu is None else _unlikely_blocks(fleet)
     return [remark] if remark else []
 
 
@@ -84,7 +84,7 @@ def _without_gpu(fleet: Fleet, choices: Sequence[ChoicePart]) -> str:
     )
 
 
-def _too_many_blocks(fleet: Fleet) -> str:
+def _unlikely_blocks(fleet: Fleet) -> str:
     gpu, share, layout, blocks = fleet.gpu, fleet.share, fleet.layout, fleet.blocks
     if gpu is None or share is None or layout is None or blocks is None or not blocks.exact:
         return ""
@@ -100,6 +100,12 @@ def _too_many_blocks(fleet: Fleet) -> str:
             f"{blocks.best:,} blocks are {taken / GIB:,.1f} GiB on each GPU, and --gpu-memory-utilization="
             f"{fleet.utilization:g} leaves about {share.kv.best / GIB:,.1f}, {share.kv.high / GIB:,.1f} at most: an "
             "engine that is told to have so many may run out of memory."
+        )
+    if taken < share.kv.low / 2:
+        return (
+            f"{blocks.best:,} blocks are {taken / GIB:,.1f} GiB on each GPU, and --gpu-memory-utilization="
+            f"{fleet.utilization:g} leaves about {share.kv.best / GIB:,.1f}: are model, --gpu and utilization those of "
+            "the engine? Then most of the memory is idle."
         )
     return ""
 

@@ -274,6 +274,12 @@ def test_more_blocks_than_the_utilization_leaves_are_remarked_on() -> None:
     assert "--gpu-memory-utilization=0.65 leaves about 16.9" in said
 
 
+def test_far_fewer_blocks_than_the_utilization_leaves_are_remarked_on() -> None:
+    said = remark(report(replace(SEEDS, gpu_blocks=927)), "927 blocks are 1.8 GiB on each GPU")
+    assert "--gpu-memory-utilization=0.65 leaves about 16.9" in said
+    assert "most of the memory is idle" in said
+
+
 def test_an_endpoint_that_has_more_than_the_gpu_is_on_another_gpu() -> None:
     sized = report(replace(SEEDS, gpu_blocks=None), said=Said(gpu_blocks=40_000))
     assert "is --gpu right, and --tensor-parallel-size=2?" in remark(sized, "The endpoint says that it has 40,000")
