@@ -5,6 +5,7 @@ from __future__ import annotations
 from epp import messages
 from epp.decision import MODEL_SERVER_ERROR, Cause, Outcome
 from epp.pb.ext_proc_pb2 import ProcessingRequest
+from epp.preamble import Preamble
 from epp.telemetry.histogram import Histogram
 from epp.telemetry.tables import ITL
 from epp.usage import DocumentUsage, EventUsage, UsageReader
@@ -23,10 +24,11 @@ class Observer:
         self._began = self._last_piece = began
         self._outcome = Outcome(Cause.DISCONNECTED, streaming=streaming)
         self._usage: UsageReader | None = None
+        self._preamble: Preamble | None = None
 
     @property
     def answering(self) -> bool:
-        """Whether any byte of the body was seen."""
+        """Whether any of the answer was seen."""
         return self._outcome.ttft_s is not None
 
     @property
@@ -49,6 +51,7 @@ class Observer:
             outcome.served_by = messages.served_in(message.metadata_context)
         if seen.get(CONTENT_ENCODING, "identity") == "identity" and not content_type.startswith(GRPC):
             self._usage = EventUsage() if events else DocumentUsage()
+            self._preamble = Preamble() if events else None
 
     def body(self, part: bytes, now: float) -> None:
         """Note the next piece of the body."""
@@ -56,7 +59,8 @@ class Observer:
         outcome.response_bytes = (outcome.response_bytes or 0) + len(part)
         if part:
             if outcome.ttft_s is None:
-                outcome.ttft_s = now - self._began
+                if self._preamble is None or self._preamble.ends_with(part):
+                    outcome.ttft_s = now - self._began
             elif outcome.streaming:
                 if outcome.gaps is None:
                     outcome.gaps = Histogram(ITL.bounds)

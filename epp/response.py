@@ -71,9 +71,10 @@ class Response:
         part = message.response_body.body
         ends = message.response_body.end_of_stream
         if self._pick is not None:
-            if part and not self._pick.answering:
-                self._director.answering(self._pick.pick_id)
+            answering = self._pick.answering
             self._pick.body(part, now)
+            if self._pick.answering and not answering:
+                self._director.answering(self._pick.pick_id)
         outcome = self._complete(now) if ends else None
         if self._reply is not None:
             return self._told(self._reply.answer_body(part, self.mode, ends=ends), outcome)

@@ -54,7 +54,7 @@ class Observation(msgspec.Struct, frozen=True):
     streaming: bool = False
     """Whether the response was streamed: else ``ttft_s`` is the time to the whole answer."""
     ttft_s: float | None = None
-    """From the pick to the first byte of the response's body."""
+    """From the pick to the first byte of the answer; events before it, which some APIs send at once, do not count."""
     duration_s: float | None = None
     """From the pick to the end."""
     prompt_tokens: int | None = None

@@ -307,6 +307,21 @@ def test_what_was_seen_of_a_response_is_reported(world: World) -> None:
     assert outcome.response_bytes == len(usage) + 24 + 14
 
 
+def test_events_before_the_prompt_is_computed_are_no_answer(world: World) -> None:
+    exchange = placed(world)
+    exchange.received(response_headers(content_type="text/event-stream"), 10.1)
+    for name, at in ((b"response.created", 10.2), (b"response.in_progress", 10.3)):
+        event = b"event: " + name + b'\ndata: {"type":"' + name + b'"}\n\n'
+        exchange.received(response_body(event, end_of_stream=False), at)
+    assert [c.in_flight_tokens > 0 for c in world.pool.candidates()] == [True, False]
+    event = b'event: response.output_item.added\ndata: {"type":"response.output_item.added"}\n\n'
+    exchange.received(response_body(event, end_of_stream=False), 12.5)
+    assert [c.in_flight_tokens for c in world.pool.candidates()] == [0, 0]
+    exchange.received(response_body(b"data: [DONE]\n\n"), 13.0)
+    (outcome,) = world.telemetry.outcomes
+    assert outcome.ttft_s == 2.5
+
+
 def test_a_request_counts_where_it_is_answered(world: World) -> None:
     exchange = placed(world)
     headers = response_headers()

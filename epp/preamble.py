@@ -1,0 +1,49 @@
+"""What a stream of events says before its answer begins: it is there before the prompt is computed, so it is no token.
+
+Source: OpenAI's Responses API, as vLLM speaks it: ``response.created`` and ``response.in_progress`` come at once.
+Comments of server-sent events keep connections alive.
+"""
+
+from __future__ import annotations
+
+EVENTS = frozenset({b"response.created", b"response.in_progress", b"response.queued"})
+LONGEST = max(len(b"event: " + name) for name in EVENTS)
+"""A line that goes on beyond that without an end names none of them."""
+
+
+class Preamble:
+    """Is fed a stream's body in order, in pieces of any size, until its answer begins. Keeps no more than a name."""
+
+    def __init__(self) -> None:
+        self._line = bytearray()
+        self._named = False
+        """Whether the event that is being read is one of ``EVENTS``."""
+        self._skipping = False
+        """Whether the rest of a line that says nothing is still to come."""
+
+    def ends_with(self, part: bytes) -> bool:
+        """Whether the answer begins in ``part``."""
+        for line in part.splitlines(keepends=True):
+            whole = line.endswith(b"\n")
+            if self._skipping:
+                self._skipping = not whole
+                continue
+            self._line += line[: LONGEST + 2]
+            if not whole and len(self._line) <= LONGEST and not self._says_nothing():
+                return False  # it may become anything
+            if not self._says_nothing(whole=whole):
+                return True
+            self._skipping = not whole
+            self._line.clear()
+        return False
+
+    def _says_nothing(self, *, whole: bool = False) -> bool:
+        line = bytes(self._line).rstrip(b"\r\n")
+        if not line:
+            if whole:
+                self._named = False
+            return whole
+        if line.startswith(b"event:") and whole:
+            self._named = line[6:].strip() in EVENTS
+            return self._named
+        return line.startswith(b":") or (self._named and line.startswith((b"data:", b"id:", b"retry:")))
