@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import re
 import ssl
+import time
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -18,23 +19,26 @@ import msgspec
 
 from epp.errors import BadRequest, ConfigError
 from epp.parsers.rewrite import with_model
+from epp.tokens.media import begins_with_media, goes_on_with_media
 from epp.tokens.packing import packed
 from epp.tokens.plan import Candidates, RemotePlan
+from epp.tokens.resting import Resting
 from epp.tokens.source import Answer, Asked, Done, Untold
 
 log = logging.getLogger(__name__)
 
 RENDERED = ("/chat/completions", "/completions", "/messages", "/responses")
 """How the paths end of requests that can be rendered; the first that fits."""
-MEDIA = re.compile(
-    rb'"(?:image_url|input_image|image_embeds|input_audio|audio_url|audio_embeds|video_url|video_embeds|prompt_embeds)"'
-    rb'|"type"\s*:\s*"(?:image|document|audio|video)"'
-)
 MAX_ANSWER_BYTES = 16 << 20
 """Some two million token ids. Guess: more than any model takes."""
 LARGE_ANSWER_BYTES = 32 << 10
 """From here on an answer is read in a thread. Source: 0.2 ms of the event loop."""
 CONNECTIONS = 64
+AWAY = (502, 503, 504)
+"""What is answered for a server that is not there. Other errors may be the request's, and must not cost others their
+tokens."""
+PATIENT = 0.9
+"""The share of its time after which a request that nobody waits for any more speaks against the server."""
 NOT_THERE = "; is the model's name right? Servers without that path may have the other: see vllm.api"
 
 
@@ -66,7 +70,7 @@ REASONING = b'"reasoning_content"'
 
 
 class Failed(Exception):
-    """The server has not answered as it should."""
+    """The server has not answered as it should; with an empty sentence it was not asked."""
 
     def __init__(self, why: Untold, sentence: str) -> None:
         super().__init__(sentence)
@@ -96,11 +100,13 @@ class RemoteJob:
 class RemoteSource:
     """Owner: the event loop that it is first asked on."""
 
-    def __init__(self, plan: RemotePlan, candidates: Candidates) -> None:
+    def __init__(self, plan: RemotePlan, candidates: Candidates, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises: ConfigError for certificates that cannot be read."""
         self._plan = plan
         self._candidates = candidates
         self._turns = itertools.count()
+        self._clock = clock
+        self._resting = Resting(clock)
         self._tls = _tls(plan)
         self._session: aiohttp.ClientSession | None = None
         self._jobs: dict[asyncio.Task[None], RemoteJob] = {}
@@ -111,7 +117,7 @@ class RemoteSource:
             return Untold.UNSUPPORTED
         if len(asked.body) > self._plan.max_bytes:
             return Untold.TOO_LONG
-        if MEDIA.search(asked.body):
+        if begins_with_media(asked.body):
             return Untold.MEDIA
         return None
 
@@ -133,10 +139,13 @@ class RemoteSource:
 
     async def _run(self, asked: Asked, job: RemoteJob) -> None:
         try:
+            if await goes_on_with_media(asked.body):
+                job.finish(Untold.MEDIA)
+                return
             ids = await (self._render(asked) if self._plan.renders else self._tokenize(asked))
             job.finish(_enough(ids, asked.prompts))
         except Failed as failure:
-            if failure.why is Untold.FAILED:
+            if failure.why is Untold.FAILED and str(failure):
                 log.warning("tokens: %s", failure)
             job.finish(failure.why)
         except Exception:
@@ -187,11 +196,16 @@ class RemoteSource:
                 headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
                 auto_decompress=False,
             )
-        url = self._base() + path
+        base = self._base()
+        url, began = base + path, self._clock()
         try:
             async with self._session.post(url, data=body, allow_redirects=False) as response:
                 if response.status != 200:
                     why = Untold.REFUSED if response.status in (400, 413, 422) else Untold.FAILED
+                    if response.status in AWAY:
+                        self._resting.failed(base)
+                    else:
+                        self._resting.answered(base)
                     hint = NOT_THERE if response.status == 404 else ""
                     raise Failed(why, f"{url} answers with status {response.status}{hint}")
                 parts, size = [], 0
@@ -200,19 +214,34 @@ class RemoteSource:
                     if size > MAX_ANSWER_BYTES:
                         raise Failed(Untold.TOO_LONG, f"{url} sends more than {MAX_ANSWER_BYTES >> 20} MiB")
                     parts.append(part)
+                self._resting.answered(base)
                 return b"".join(parts)
+        except asyncio.CancelledError:
+            if self._clock() - began >= PATIENT * self._plan.timeout_s:  # nobody waits that long
+                self._resting.failed(base)
+            raise
         except TimeoutError as error:
+            self._resting.failed(base)
             raise Failed(Untold.TIMEOUT, f"{url} takes more than {self._plan.timeout_s:g} s") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
+            self._resting.failed(base)
             raise Failed(Untold.FAILED, f"{url}: {str(error) or type(error).__name__}") from error
 
     def _base(self) -> str:
+        """Raises: Failed when there is nobody to ask now."""
         if self._plan.url:
-            return self._plan.url
-        candidates = [candidate for candidate in self._candidates() if candidate.fresh] or self._candidates()
-        if not candidates:
+            servers = [self._plan.url]
+        else:
+            candidates = [candidate for candidate in self._candidates() if candidate.fresh] or self._candidates()
+            servers = [f"{self._plan.scheme}://{candidate.address}" for candidate in candidates]
+        if not servers:
             raise Failed(Untold.FAILED, "the pool has no endpoint to ask")
-        return f"{self._plan.scheme}://{candidates[next(self._turns) % len(candidates)].address}"
+        awake = self._resting.awake(servers)
+        if not awake:
+            raise Failed(Untold.FAILED, "")
+        base = awake[next(self._turns) % len(awake)]
+        self._resting.asked(base)
+        return base
 
     async def _decoded(self, body: bytes, kind: Any) -> Any:
         def decode() -> Any:

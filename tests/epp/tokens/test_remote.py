@@ -16,6 +16,7 @@ from epp.errors import ConfigError
 from epp.tokens.model import ModelTokenizer
 from epp.tokens.plan import RemotePlan
 from epp.tokens.remote import RemoteSource
+from epp.tokens.resting import FAILURES, LONGEST_S
 from epp.tokens.source import Answer, Asked, Untold
 from scorers.base import Candidate, Slot
 from tests.epp.tokens.rendering import Renderer
@@ -100,6 +101,68 @@ def test_a_server_that_is_not_there_is_a_failure_that_the_log_names(caplog: pyte
         assert await told(source, asked()) is Untold.FAILED
         await source.close()
         assert f"http://127.0.0.1:{port}/v1/completions/render" in caplog.text
+
+    asyncio.run(run())
+
+
+def test_a_server_that_is_away_is_not_waited_for_by_every_request(trained: Callable[[str], Path]) -> None:
+    async def run(server: Renderer) -> None:
+        now_s = [0.0]
+        source = RemoteSource(RemotePlan(url=server.url), tuple, lambda: now_s[0])
+        server.instead = answers(b"", 503)
+        for _ in range(20):
+            assert await told(source, asked()) is Untold.FAILED
+        assert len(server.asked) == FAILURES
+        server.instead = None
+        now_s[0] += LONGEST_S
+        for _ in range(3):
+            assert isinstance(await told(source, asked()), tuple)
+        await source.close()
+
+    scene(trained, run)
+
+
+def test_a_server_that_lets_requests_wait_in_vain_is_away_too(trained: Callable[[str], Path]) -> None:
+    async def run(server: Renderer) -> None:
+        now_s = [0.0]
+        source = RemoteSource(RemotePlan(url=server.url), tuple, lambda: now_s[0])
+        server.instead = hangs
+        jobs = [source.later(asked(), lambda _: None) for _ in range(FAILURES)]
+        async with asyncio.timeout(20):
+            while len(server.asked) < FAILURES:  # noqa: ASYNC110 - over a real socket
+                await asyncio.sleep(0.001)
+        now_s[0] += 5.0
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*[job.task for job in jobs if job.task is not None], return_exceptions=True)
+        assert await told(source, asked()) is Untold.FAILED
+        assert len(server.asked) == FAILURES
+        await source.close()
+
+    scene(trained, run)
+
+
+@pytest.mark.parametrize("status", [400, 404, 500])
+def test_what_may_be_one_clients_fault_costs_the_others_nothing(status: int, trained: Callable[[str], Path]) -> None:
+    async def run(server: Renderer) -> None:
+        source = RemoteSource(RemotePlan(url=server.url), tuple)
+        server.instead = answers(b"", status)
+        for _ in range(2 * FAILURES):
+            await told(source, asked())
+        server.instead = None
+        assert isinstance(await told(source, asked()), tuple)
+        await source.close()
+
+    scene(trained, run)
+
+
+@pytest.mark.parametrize("before", [0, 65_530, 200_000])
+def test_media_are_seen_wherever_they_stand(before: int) -> None:
+    async def run() -> None:
+        source = RemoteSource(RemotePlan(url="http://127.0.0.1:1"), tuple)
+        content = [{"type": "text", "text": "x" * before}, {"type": "image_url", "image_url": {"url": "y"}}]
+        assert await told(source, asked(CHAT, messages=[{"role": "user", "content": content}])) is Untold.MEDIA
+        await source.close()
 
     asyncio.run(run())
 
