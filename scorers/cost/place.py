@@ -112,6 +112,7 @@ class Place:
             self.seen_at, self.seen = now, observations
             self.computing.doubt()
             self.loading.doubt()
+            self.version = -1
 
     def follow(self, candidate: Candidate, version: int, mean_prefill_s: float, others_weight: float) -> None:
         """Compute what holds for every request while the candidate and the constants (``version``) stay as they are."""
