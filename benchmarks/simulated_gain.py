@@ -25,11 +25,43 @@ class Part(NamedTuple):
     words: str
 
 
+WEIGHTS = "tiered,gpu-only,tiered-approximate,tiered-oversized"
 PARTS = {
     "guides": Part(
-        "All ways to choose, on the guides' workloads and agents",
-        "--workload high-cache,low-cache,agents --seeds 10 --policy gpu-only,tiered,tiered-approximate,"
-        "tiered-oversized,guide,affinity,lmetric,cost,cost-picker",
+        "Where the CPU tier holds nearly all: the guide to CPU offloading, and agents",
+        f"--workload high-cache,low-cache,agents --seeds 10 --policy {WEIGHTS},guide,affinity,lmetric,cost,cost-picker",
+    ),
+    "ladder": Part(
+        "The same under growing load",
+        "--workload ladder-16k --seeds 3 --policy tiered,gpu-only,tiered-approximate,cost",
+    ),
+    "documents": Part(
+        "Where GPU and CPU memory together are too small: documents",
+        f"--workload documents --seeds 10 --policy {WEIGHTS},tiered-default,guide,cost,cost-approximate",
+    ),
+    "storage": Part(
+        "Where they are too small: the guide to shared storage, without its storage",
+        f"--workload storage-50k,storage-70k,storage-30k --seeds 5 --policy {WEIGHTS},cost",
+    ),
+    "pickers": Part(
+        "Documents, with four pickers",
+        f"--workload documents --pickers 4 --seeds 5 --policy {WEIGHTS},cost,cost-approximate,cost-picker",
+    ),
+    "past": Part(
+        "Documents, with clients that go past the picker",
+        "--workload documents --past-pickers 0.25 --seeds 5 --policy tiered,tiered-approximate,cost,cost-approximate",
+    ),
+    "high64": Part(
+        "64 endpoints",
+        f"--workload high-cache --endpoints 64 --seeds 5 --policy {WEIGHTS},guide,cost,cost-picker",
+    ),
+    "docs64": Part(
+        "64 endpoints, documents",
+        "--workload documents --endpoints 64 --seeds 5 --policy tiered,tiered-oversized,cost",
+    ),
+    "high1000": Part(
+        "1,000 endpoints",
+        "--workload high-cache --endpoints 1000 --seeds 3 --policy tiered,gpu-only,cost",
     ),
 }
 

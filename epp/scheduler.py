@@ -279,6 +279,9 @@ def weighted_sum(scores: Iterable[tuple[float, list[float]]], count: int) -> lis
             if column.count(column[0]) == count:
                 level += weight * column[0]
                 continue
+            if 2 * column.count(0.0) < count:
+                totals = [level + weight * score for score in column]
+                continue
             totals = [level] * count
         if 2 * column.count(0.0) < count:
             totals = [total + weight * score for total, score in zip(totals, column, strict=True)]

@@ -66,12 +66,7 @@ class Engine:
 
     def submit(self, job: Job, now: float) -> None:
         """Queue ``job``. Raises: RefusedError when it can never be served."""
-        total, limit = job.prompt_tokens + job.output_tokens, self.preset.max_model_len
-        if job.prompt_tokens < 1 or job.output_tokens < 1 or total > limit:
-            raise RefusedError(
-                f"the prompt has {job.prompt_tokens} tokens and {job.output_tokens} are to be generated: "
-                f"both must be at least 1 and their sum at most {limit}, the maximum context length"
-            )
+        job.check(self.preset.max_model_len)
         if job.id in self._sequences:
             raise RefusedError(f"request id {job.id!r} is in use")
         self._interrupt(now)

@@ -21,6 +21,15 @@ class Job:
     prompt_tokens: int
     output_tokens: int
 
+    def check(self, limit: int) -> None:
+        """Raises: RefusedError when an engine whose context is ``limit`` tokens can never serve it."""
+        prompt, output = self.prompt_tokens, self.output_tokens
+        if prompt < 1 or output < 1 or prompt + output > limit:
+            raise RefusedError(
+                f"the prompt has {prompt} tokens and {output} are to be generated: "
+                f"both must be at least 1 and their sum at most {limit}, the maximum context length"
+            )
+
 
 class Hits(NamedTuple):
     """Prompt tokens that a sequence did not have to compute, by the tier they were in when it was admitted."""
