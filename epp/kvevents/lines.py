@@ -38,6 +38,8 @@ class Line:
         """Replays in a row."""
         self.again_at = 0.0
         """When one is tried again."""
+        self.vain = 0
+        """How often all was asked for again since it was last known."""
 
 
 Deal: TypeAlias = Callable[[Line], None]

@@ -17,6 +17,8 @@ IDLE_S = 5.0
 BUDGET_S = 120.0
 AGAIN_S = 30.0
 """After one that failed; the first times sooner, after 2, 4, 8 ... seconds."""
+RARELY_S = 1800.0
+"""After several that ended, and left the publisher as unknown as before: what cannot be read stays in its buffer."""
 MOST = 8
 """At a time. Source, with the two before: the Go picker's."""
 END = (-1).to_bytes(8, "big", signed=True)
@@ -78,8 +80,9 @@ class Replays:
         for line in lines:
             if now >= line.again_at and not line.stream.replaying:
                 replay = line.source.do(line.stream, line.stream.retry())
-                if replay is not None:
-                    line.again_at = now + AGAIN_S
+                if replay is not None:  # each time costs as much as its buffer has batches
+                    line.again_at = now + min(RARELY_S, AGAIN_S * 2.0 ** min(10, line.vain))
+                    line.vain += 1
                     self._begin_or_wait(line, replay, now)
 
     def _begin_or_wait(self, line: Line, replay: Replay, now: float) -> None:
@@ -114,6 +117,8 @@ class Replays:
                 self.end(line)
                 line.failures = 0
                 self.ask(line, line.source.do(line.stream, line.stream.replay_ended()))
+                if line.stream.why is None:
+                    line.vain = 0
             else:
                 number = int.from_bytes(frames[-2], "big")
                 self.ask(line, line.source.do(line.stream, line.stream.replayed(number, frames[-1])))

@@ -21,7 +21,7 @@ FIRST = 1
 just let go of its very first batch, that one is missed."""
 MOST_HELD = 10_000
 """Live batches that may wait for a replay."""
-MOST_HELD_BYTES = 64 << 20
+MOST_HELD_BYTES = 16 << 20
 
 
 class Why(Enum):

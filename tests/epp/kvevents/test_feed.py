@@ -16,6 +16,7 @@ import pytest
 
 from epp.kvevents.feed import SILENT_S, Feed
 from epp.kvevents.orders import Follow, Start, Wire
+from epp.kvevents.stream import Why
 from epp.kvevents.subscriber import Subscriber
 from epp.pool import Endpoint, Pool
 from epp.sim.publisher import EventPublisher
@@ -328,6 +329,32 @@ def test_a_follower_that_hangs_is_taken_for_dead() -> None:
             await until(lambda: fleet.feed.pid not in (pid, None), "another one follows")
             await fleet.known()
             assert fleet.held([1, 2]) == {0: 2}
+
+    run(body)
+
+
+def test_what_cannot_be_read_is_asked_for_more_and_more_rarely() -> None:
+    async def body() -> None:
+        publisher, now_s = publishing(), [1000.0]
+        publisher.send(b"poison")
+        subscriber = Subscriber(Start(bytes(32), ""), lambda _: None, lambda: now_s[0])
+        wire = Wire(f"tcp://{LOOPBACK}:{publisher.port}", f"tcp://{LOOPBACK}:{publisher.replay_port}")
+        subscriber.command(Follow(0, f"{LOOPBACK}:8000", (wire,)))
+        stream = subscriber._sources[0].streams[0]
+
+        async def settled() -> None:
+            async with asyncio.timeout(20):
+                while stream.why is not Why.UNREADABLE:
+                    subscriber.step(0.01)
+                    await asyncio.sleep(0)  # for the publisher's answer
+
+        await settled()
+        for _ in range(7200):
+            now_s[0] += 1.0
+            subscriber.step(0.0)
+            await settled()
+        assert 5 <= subscriber._tally.replays <= 12, "in two hours; every 30 s were 240"
+        subscriber.close()
 
     run(body)
 
