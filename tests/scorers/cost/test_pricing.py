@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf, isfinite, nan
+from random import Random
 from typing import Any
 
 import pytest
@@ -314,6 +315,18 @@ def test_one_slow_endpoint_is_told_from_its_kind() -> None:
     seconds = Pricing(model, asked(at=1e6)).seconds(fleet)
     assert seconds[0] == seconds[1] == seconds[2]
     assert seconds[3] / seconds[0] == pytest.approx(4.0, rel=0.25)
+
+
+@pytest.mark.parametrize("off", [0.02, 60.0])
+def test_equal_endpoints_stay_equal_while_a_start_that_is_far_off_is_left(off: float) -> None:
+    model, random = CostModel(KNOWN, others_weight=0.0), Random(3)
+    for n in range(800):
+        one, tokens = endpoint(n % 4), random.choice([500, 2000, 9000])
+        send(model, one, asked(tokens, at=100.0 * n))
+        model.observed(observation(one, off * 1e-4 * tokens * random.gauss(1.0, 0.1) + 0.01, tokens))
+        seconds = Pricing(model, asked(5000, at=100.0 * n + 50)).seconds([endpoint(slot) for slot in range(4)])
+        assert len(set(seconds)) == 1, f"after {n + 1} requests"
+    assert seconds[0] == pytest.approx(off * 0.5 + 0.01, rel=0.15)
 
 
 def test_a_slow_endpoint_is_tried_again_after_a_while_and_forgiven_if_it_has_recovered() -> None:
