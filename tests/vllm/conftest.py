@@ -6,14 +6,17 @@ Engines are started in processes of their own (``engine.py``): one test cannot l
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from benchmarks.long_text import long_text
-from tests.vllm.engine import ENVIRONMENT, engine
+from tests.vllm.ahead import Ahead
+from tests.vllm.apart import Apart
+from tests.vllm.engine import ENVIRONMENT
 from tests.vllm.model import VOCABULARY, make_model
-from tests.vllm.scenarios import Expected, run_all
+from tests.vllm.scenarios import Expected
 from tests.vllm.tokenizer import make_tokenizer
 
 os.environ.update(ENVIRONMENT)  # before vLLM is imported
@@ -27,7 +30,24 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def expected(model: Path) -> Expected:
+def ahead(model: Path, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ahead]:
+    """What the modules that run name in their ``AHEAD``, and the control run, which comes first."""
+    modules = dict.fromkeys(getattr(item, "module", None) for item in request.session.items)
+    makes = [each for module in modules for each in getattr(module, "AHEAD", {}).items()]
+    if any("expected" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        makes.insert(0, ("expected", lambda model, _: Apart(model, enable_prefix_caching=True)))
+    started = Ahead(model, tmp_path_factory.mktemp("ahead"), makes)
+    yield started
+    started.end_all()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def begin(ahead: Ahead) -> None:
+    """At once."""
+
+
+@pytest.fixture(scope="session")
+def expected(ahead: Ahead) -> Expected:
     """What an engine without the connector says to every scenario."""
-    with engine(model, enable_prefix_caching=True) as plain:
-        return run_all(plain)
+    (found,) = ahead["expected"].said().rounds
+    return found

@@ -114,7 +114,6 @@ def engine(
         )
     if probed:
         options["worker_extension_cls"] = "tests.vllm.probe.Probing"
-    before = set(psutil.Process().children(recursive=True))
     with heard(log):
         llm = LLM(
             model=str(model),
@@ -129,11 +128,14 @@ def engine(
                 **options,
             },
         )
-    started = set(psutil.Process().children(recursive=True)) - before
+    core = llm.llm_engine.engine_core
+    managed = core.resources.engine_manager.processes if hasattr(core, "resources") else ()
+    started = [psutil.Process(process.pid) for process in managed]
+    started += [child for process in started for child in process.children(recursive=True)]
     try:
         yield Engine(llm)
     finally:
-        llm.llm_engine.engine_core.shutdown()
+        core.shutdown(timeout=1)  # it never ends by itself on a CPU, with or without a connector, and is killed then
     own = [process for process in started if not of_python(process)]
     _, left = psutil.wait_procs(own, PATIENCE_S)
     assert not left, "processes outlive their engine"

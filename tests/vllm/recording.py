@@ -11,13 +11,16 @@ import sys
 import tempfile
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import zmq
 
-from tests.vllm.engine import Tokens, engine, prompts
+from tests.vllm.engine import Engine, Tokens, engine, prompts
 from tests.vllm.model import make_model
+
+if TYPE_CHECKING:
+    from vllm.config import KVEventsConfig
 
 CHUNK = 64
 GPU_BLOCKS = 64
@@ -50,15 +53,24 @@ class Addresses(NamedTuple):
     replay: str
 
 
-def record(model: Path, folder: Path) -> Recording:
-    """Ask for random prompts, some of them again, with both tiers too small for them."""
-    from vllm import SamplingParams
+def addresses(folder: Path) -> Addresses:
+    """Within a folder: nobody else's."""
+    return Addresses(f"ipc://{folder}/events", f"ipc://{folder}/replay")
+
+
+def published(where: Addresses) -> KVEventsConfig:
+    """What an engine is to be told."""
     from vllm.config import KVEventsConfig
 
-    where = Addresses(f"ipc://{folder}/events", f"ipc://{folder}/replay")
-    published = KVEventsConfig(
+    return KVEventsConfig(
         enable_kv_cache_events=True, publisher="zmq", endpoint=where.events, replay_endpoint=where.replay
     )
+
+
+def record(tested: Engine, replay: str) -> Recording:
+    """Ask for random prompts, some of them again; both tiers should be too small for them."""
+    from vllm import SamplingParams
+
     random = Random(3)
     pool = [prompts(1, tokens, seed=tokens)[0] for tokens in (130, 300, 420, 610, 700)]
     pool += [each[:cut] + prompts(1, 150, seed=cut)[0] for each, cut in zip(pool[1:], (96, 200, 448, 512), strict=True)]
@@ -66,24 +78,20 @@ def record(model: Path, folder: Path) -> Recording:
     sampling = SamplingParams(
         temperature=0, max_tokens=2, detokenize=False, extra_args={"kv_transfer_params": {"kvengine_report": True}}
     )
-    with engine(
-        model, {"num_cpu_blocks": CPU_BLOCKS, "chunk_size": CHUNK}, enable_prefix_caching=True,
-        kv_events_config=published, num_gpu_blocks_override=GPU_BLOCKS, max_model_len=1024,
-    ) as tested:  # fmt: skip
-        found: list[Found] = []
-        for number in range(ASKED):
-            if number == ASKED // 2:
-                tested.forget_gpu()
-            if number == 5:
-                tested.llm.generate([{"prompt_token_ids": salted[0], "cache_salt": "pepper"}], use_tqdm=False)
-            tested.settle()
-            prompt = random.choice(pool)
-            before = len(said(where.replay))
-            (answer,) = tested.llm.generate([{"prompt_token_ids": prompt}], sampling, use_tqdm=False)
-            by_tier: dict[str, int] = answer.kv_transfer_params["cached_tokens_by_tier"]
-            found.append(Found(before, prompt, by_tier["gpu"], by_tier["cpu"]))
+    found: list[Found] = []
+    for number in range(ASKED):
+        if number == ASKED // 2:
+            tested.forget_gpu()
+        if number == 5:
+            tested.llm.generate([{"prompt_token_ids": salted[0], "cache_salt": "pepper"}], use_tqdm=False)
         tested.settle()
-        return Recording(said(where.replay), found, salted)
+        prompt = random.choice(pool)
+        before = len(said(replay))
+        (answer,) = tested.llm.generate([{"prompt_token_ids": prompt}], sampling, use_tqdm=False)
+        by_tier: dict[str, int] = answer.kv_transfer_params["cached_tokens_by_tier"]
+        found.append(Found(before, prompt, by_tier["gpu"], by_tier["cpu"]))
+    tested.settle()
+    return Recording(said(replay), found, salted)
 
 
 def said(replay: str) -> list[bytes]:
@@ -104,8 +112,13 @@ def said(replay: str) -> list[bytes]:
 def main() -> int:
     """Write a recording."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        Path(sys.argv[1]).write_bytes(msgspec.msgpack.encode(record(make_model(folder), folder)))
+        where = addresses(Path(name))
+        with engine(
+            make_model(Path(name)), {"num_cpu_blocks": CPU_BLOCKS, "chunk_size": CHUNK}, enable_prefix_caching=True,
+            kv_events_config=published(where), num_gpu_blocks_override=GPU_BLOCKS, max_model_len=1024,
+        ) as tested:  # fmt: skip
+            recording = record(tested, where.replay)
+        Path(sys.argv[1]).write_bytes(msgspec.msgpack.encode(recording))
     return 0
 
 

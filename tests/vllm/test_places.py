@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.vllm.engine import Engine, engine, series
+from tests.vllm.ahead import Ahead, Make
+from tests.vllm.apart import Apart
+from tests.vllm.engine import Engine, engine
 from tests.vllm.probe import NO_MEMORY
-from tests.vllm.scenarios import Expected, kept, tokens
+from tests.vllm.scenarios import SCENARIOS, Expected, kept, tokens
 
 ROOT = Path(__file__).parents[2]
 
@@ -82,41 +84,34 @@ def by_source(tested: Engine) -> tuple[float, float]:
     return tested.metric(name, source="host"), tested.metric(name, source="external_unspecified")
 
 
-def test_keys_and_values_of_one_byte(model: Path) -> None:
-    options = {"kv_cache_dtype": "fp8", "enable_prefix_caching": True}
-    with engine(model, **options) as plain:
-        expected = {name: tokens(plain, name) for name in ("few", "lengths")}
-    with engine(model, {"max_local_cpu_size": 0.05, "verify": True}, probed=True, **options) as tested:
-        for name, answers in expected.items():
-            assert tokens(tested, name) == answers, f"{name}, cold"
-            tested.settle()
-            tested.forget_gpu()
-            assert tokens(tested, name) == answers, f"{name}, from host memory"
-        ((compared, different),) = tested.ask("kv_bytes")
-        assert compared > 0
-        assert different == 0
+def test_keys_and_values_of_one_byte(ahead: Ahead) -> None:
+    """Beside an engine without the connector."""
+    plain, tested = ahead["one byte, plain"].said(), ahead["one byte"].said()
+    assert tested.rounds == plain.rounds * 2, "cold, and from host memory"
+    assert tested.hits == sum(kept(len(prompt), 256) for name in ONE_BYTE for prompt in SCENARIOS[name].prompts)
+    assert tested.compared > 0
+    assert tested.different == 0
 
 
-def test_without_any_host_memory_it_serves_and_says_so_once(
-    model: Path, expected: Expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(NO_MEMORY, "1")
-    log = tmp_path / "log"
-    transfer = {"kv_load_failure_policy": "fail"}
-    with engine(
-        model, {"max_local_cpu_size": 0.25}, probed=True, transfer=transfer, log=log, enable_prefix_caching=True
-    ) as tested:
-        for _ in range(2):
-            for name in ("few", "lengths", "single"):
-                assert tokens(tested, name) == expected[name], name
-            tested.settle()
-            tested.forget_gpu()
-        assert tested.metric("vllm:external_prefix_cache_hits") == 0
-        for what in ("tier_capacity_tokens", "tier_resident_tokens", "tier_pinned_tokens"):
-            assert series(f"kvengine:{what}", tier="cpu") == 0, what
-        assert series("kvengine:failed_jobs_total", direction="store") == 0, "none was begun"
-        assert series("kvengine:internal_errors_total") == 0
-        assert series("kvengine:tier_pinned_tokens", tier="gpu") == 0
-    errors = [line for line in log.read_text().splitlines() if "ERROR" in line or "Traceback" in line]
+def test_without_any_host_memory_it_serves_and_says_so_once(ahead: Ahead, expected: Expected) -> None:
+    tested = ahead["no memory"].said()
+    assert tested.rounds == [{name: expected[name] for name in NO_MEMORYS}] * 2
+    assert tested.hits == 0
+    assert set(tested.series.values()) == {0}, f"no tier, no store, no error, nothing held: {tested.series}"
+    errors = [line for line in tested.log.splitlines() if " ERROR " in line]
     assert len(errors) == 1, errors
-    assert "nothing is kept in host memory: 268,173,312 bytes of host memory cannot be had" in errors[0]
+    assert "kvengine: nothing is kept in host memory: 268,173,312 bytes of host memory cannot be had" in errors[0]
+
+
+ONE_BYTE, NO_MEMORYS = ["few", "lengths"], ["few", "lengths", "single"]
+BYTES = {"kv_cache_dtype": "fp8", "enable_prefix_caching": True}
+AHEAD: dict[str, Make] = {
+    "one byte, plain": lambda model, _: Apart(model, ONE_BYTE, **BYTES),
+    "one byte": lambda model, _: Apart(
+        model, ONE_BYTE, rounds=2, offload={"max_local_cpu_size": 0.05, "verify": True}, probed=True, **BYTES
+    ),
+    "no memory": lambda model, _: Apart(
+        model, NO_MEMORYS, rounds=2, offload={"max_local_cpu_size": 0.25}, probed=True, enable_prefix_caching=True,
+        transfer={"kv_load_failure_policy": "fail"}, environment={NO_MEMORY: "1"},
+    ),
+}  # fmt: skip

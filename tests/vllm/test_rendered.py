@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from epp.tokens.chat import Unrendered
 from epp.tokens.model import ModelTokenizer
 from tests.epp.tokens.trained import CHATML, HEADERS, chatml, headers, text
+from tests.vllm.ahead import Ahead, Make
 from tests.vllm.rendering import Server, rendering
 
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
@@ -132,17 +133,28 @@ HARMLESS = ("no tools",)
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+def servers(ahead: Ahead) -> Iterator[Servers]:
+    found: Servers = ahead["rendering"]
+    yield found
+    ahead.end("rendering")
+
+
+@contextmanager
+def render_both(_: Path, place: Path) -> Iterator[Servers]:
     """One for a template that takes texts, one for one that takes parts; started at once."""
     with ExitStack() as stack:
         found = {}
         for kind, (make, template) in KINDS.items():
-            folder = make(tmp_path_factory.mktemp(kind))
+            (place / kind).mkdir()
+            folder = make(place / kind)
             (folder / "chat_template.jinja").write_text(SHOWN + template)
             found[kind] = stack.enter_context(rendering(folder)), ModelTokenizer(folder, 1 << 20), folder
         for server, _, _ in found.values():
             server.wait()
         yield found
+
+
+AHEAD: dict[str, Make] = {"rendering": render_both}
 
 
 def ours(model: ModelTokenizer, path: str, body: dict[str, Any]) -> list[list[int]] | str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -16,6 +16,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from benchmarks.long_text import long_text
+from tests.vllm.ahead import Ahead, Make
 from tests.vllm.engine import BLOCK_TOKENS, PATIENCE_S, Tokens
 from tests.vllm.router import Router, router, tierwise
 from tests.vllm.serving import Server, free_port, server
@@ -118,8 +119,15 @@ def prompts() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def fleet(model: Path) -> Iterator[Fleet]:
-    tierwise()  # skips before anything is started
+def fleet(ahead: Ahead) -> Iterator[Fleet]:
+    tierwise()  # skips where there is none
+    found: Fleet = ahead["fleet"]
+    yield found
+    ahead.end("fleet")
+
+
+@contextmanager
+def fleet_of_two(model: Path, _: Path) -> Iterator[Fleet]:
     with ExitStack() as stack, ThreadPoolExecutor() as threads:
 
         def start() -> Server:
@@ -138,6 +146,9 @@ def fleet(model: Path) -> Iterator[Fleet]:
             )
 
         yield Fleet([each.result() for each in [threads.submit(start) for _ in range(2)]])
+
+
+AHEAD: dict[str, Make] = {"fleet": fleet_of_two}
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,14 @@ import re
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from http.client import HTTPException
 from pathlib import Path
 
 import pytest
 
 from tests.vllm.adapter import make_adapter
+from tests.vllm.ahead import Ahead, Make
 from tests.vllm.engine import BLOCK_TOKENS, PATIENCE_S
 from tests.vllm.scenarios import SCENARIOS, Expected, kept
 from tests.vllm.serving import Server, server
@@ -48,13 +49,18 @@ def unanswered(asked: Server) -> None:
 
 
 @pytest.fixture(scope="module")
-def before() -> set[str]:
-    return named_memory()
+def before(ahead: Ahead) -> set[str]:
+    return ahead.shared_memory
 
 
 @pytest.fixture(scope="module")
-def served(model: Path, before: set[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("served")
+def served(ahead: Ahead) -> Iterator[Server]:
+    found: Server = ahead["served"]
+    yield found
+    ahead.end("served")
+
+
+def serve(model: Path, folder: Path) -> AbstractContextManager[Server]:
     (folder / "cpu-offload.yaml").write_text(
         f"chunk_size: 64\nlocal_cpu: true\nmax_local_cpu_size: {MEBIBYTES / 1024}\n"
     )
@@ -65,8 +71,10 @@ def served(model: Path, before: set[str], tmp_path_factory: pytest.TempPathFacto
         "LMCACHE_CONFIG_FILE": str(folder / "cpu-offload.yaml"),
     }
     options = ("--max-num-batched-tokens", str(STEP), "--enable-lora", "--max-loras", "3", "--max-lora-rank", "8")
-    with server(model, {}, environment, *options, "--lora-modules", *adapters) as started:
-        yield started
+    return server(model, {}, environment, *options, "--lora-modules", *adapters)
+
+
+AHEAD: dict[str, Make] = {"served": serve}
 
 
 def test_it_says_how_much_memory_there_is_in_three_units(served: Server) -> None:

@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from epp.shapes.hugging_face import read_model
 from epp.shapes.model import Model
 from epp.shapes.models import MODELS
 from epp.size.layout import layout_of
-from tests.vllm.engine import BLOCK_TOKENS, engine, prompts, series
-
-GIB = 2**30
-"""What the engines of these tests have for KV."""
-
-
-def test_an_engine_has_as_many_blocks_as_its_memory_holds(model: Path) -> None:
-    block_bytes = layout_of(read_model(model), BLOCK_TOKENS).block_bytes
-    with engine(model, {"num_cpu_blocks": 64, "chunk_size": 64}, enable_prefix_caching=True) as tested:
-        tested.generate(prompts(1, 100))
-        (info,) = [metric for metric in tested.llm.get_metrics() if metric.name == "vllm:cache_config_info"]
-        blocks = int(info.labels["num_gpu_blocks"])
-        for tier, usable in (("gpu", blocks - 1), ("cpu", 64)):  # one GPU block stands for none
-            assert series("kvengine:tier_capacity_tokens", tier=tier) == usable * BLOCK_TOKENS
-            assert series("kvengine:tier_capacity_bytes", tier=tier) == usable * block_bytes
-    assert blocks == GIB // block_bytes
-    assert block_bytes == BLOCK_TOKENS * read_model(model).kv_bytes_per_token()
-
 
 SHARED = [(name, ranks) for name, model in sorted(MODELS.items()) for ranks in (1, 2, 8, 16)
           if not model.heads % ranks and not (model.kv_heads % ranks and ranks % model.kv_heads)]  # fmt: skip

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from epp.kvevents.decoding import Batch, BlockRemoved, BlockStored, decode, hash_of
 from tests.vllm.engine import BLOCK_TOKENS, Engine, engine, prompts, series
-
-CHUNK = 64
+from tests.vllm.recording import CHUNK, GPU_BLOCKS, Addresses, addresses, published, record
 
 
 @pytest.fixture(scope="module")
-def events(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def where(tmp_path_factory: pytest.TempPathFactory) -> Addresses:
+    return addresses(tmp_path_factory.mktemp("told"))
+
+
+@pytest.fixture(scope="module")
+def events(where: Addresses) -> Iterator[Any]:
     import zmq
 
     socket = zmq.Context.instance().socket(zmq.SUB)
-    socket.connect(f"ipc://{tmp_path_factory.mktemp('told')}/events")
+    socket.connect(where.events)
     socket.subscribe(b"")
     yield socket
     socket.close(0)
@@ -31,16 +37,11 @@ def before() -> float:
 
 
 @pytest.fixture(scope="module")
-def tested(model: Path, before: float, events: Any) -> Iterator[Engine]:
-    import zmq
-    from vllm.config import KVEventsConfig
-
-    address = events.getsockopt(zmq.LAST_ENDPOINT).decode()
-    published = KVEventsConfig(enable_kv_cache_events=True, publisher="zmq", endpoint=address)
+def tested(model: Path, before: float, where: Addresses, events: Any) -> Iterator[Engine]:
     small = {"num_cpu_blocks": 64, "chunk_size": CHUNK}  # 32 chunks of 64 tokens
     with engine(
-        model, small, enable_prefix_caching=True, num_gpu_blocks_override=100, max_model_len=2048,
-        kv_events_config=published,
+        model, small, enable_prefix_caching=True, num_gpu_blocks_override=GPU_BLOCKS, max_model_len=1024,
+        kv_events_config=published(where),
     ) as started:  # fmt: skip
         for seed in range(1000, 1100):  # a subscriber needs a moment; host memory keeps nothing so short
             started.generate(prompts(1, 40, seed=seed), 1)
@@ -50,7 +51,7 @@ def tested(model: Path, before: float, events: Any) -> Iterator[Engine]:
 
 
 def test_gauges_counters_and_horizons_say_what_happened(tested: Engine, before: float) -> None:
-    for tier, tokens in (("gpu", 99 * BLOCK_TOKENS), ("cpu", 64 * BLOCK_TOKENS)):
+    for tier, tokens in (("gpu", (GPU_BLOCKS - 1) * BLOCK_TOKENS), ("cpu", 64 * BLOCK_TOKENS)):
         tested.generate(prompts(1, 200, seed=99))
         assert series("kvengine:tier_capacity_tokens", tier=tier) == tokens
         assert series("kvengine:tier_eviction_horizon_timestamp_seconds", tier=tier) == 0
@@ -132,6 +133,53 @@ def test_events_tell_what_can_be_loaded_and_the_response_what_was(tested: Engine
     assert [event["type"] for event in removed] == ["BlockRemoved"]
     stored = [event["block_hashes"][0] for event in told]
     assert removed[0]["block_hashes"] == stored[::-1], "what builds upon others goes first"
+
+
+def test_what_events_say_is_held_is_what_the_engine_finds(tested: Engine, where: Addresses) -> None:
+    """Read by the picker's decoder, for a working set that neither tier holds."""
+    recording = record(tested, where.replay)
+    told, applied = Told(), 0
+    tiers = [0, 0]
+    for found in recording.found:
+        for payload in recording.batches[applied : found.batches]:
+            told.apply(decode(payload))
+        applied = found.batches
+        gpu, cpu = told.held("GPU", BLOCK_TOKENS, found.prompt), told.held("CPU", CHUNK, found.prompt)
+        assert (found.gpu, found.cpu) == (gpu, max(0, cpu - gpu))
+        tiers = [tiers[0] + found.gpu, tiers[1] + found.cpu]
+    assert min(tiers) > 0, "both tiers were found to hold something"
+    assert told.held("GPU", BLOCK_TOKENS, recording.salted[0]) == 0
+
+
+class Told:
+    """Prefixes by medium, taken from events in the simplest way."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str | None, int]] = Counter()
+        self.tokens: dict[tuple[int, int], tuple[int, ...]] = {}
+
+    def apply(self, batch: Batch) -> None:
+        for event in batch.events:
+            if isinstance(event, BlockStored):
+                size, before = event.block_size, event.parent_block_hash
+                prefix = self.tokens[size, hash_of(before)] if before is not None else ()
+                salt = (-1,) if before is None and event.extra_keys and event.extra_keys[0] else ()
+                for n, name in enumerate(event.block_hashes):
+                    prefix = (*prefix, *salt, *event.token_ids[n * size : (n + 1) * size])
+                    salt = ()
+                    self.tokens[size, hash_of(name)] = prefix
+                    self.counts[event.medium, hash_of(name)] += 1
+            elif isinstance(event, BlockRemoved):
+                self.counts.subtract((event.medium, hash_of(name)) for name in event.block_hashes)
+            else:
+                self.counts = Counter({key: n for key, n in self.counts.items() if key[0] != "GPU"})
+
+    def held(self, medium: str, size: int, prompt: list[int]) -> int:
+        here = {self.tokens[size, name] for (of, name), n in self.counts.items() if of == medium and n > 0}
+        end = 0
+        while end + size < len(prompt) and tuple(prompt[: end + size]) in here:
+            end += size
+        return end
 
 
 def cpu_events(socket: Any, until: int) -> list[dict[str, Any]]:

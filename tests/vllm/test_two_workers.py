@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.vllm.engine import engine, series
+from epp.shapes.hugging_face import read_model
+from epp.size.layout import layout_of
+from tests.vllm.engine import BLOCK_TOKENS, Engine, engine, series
 from tests.vllm.scenarios import SCENARIOS, Expected, kept, tokens
 
 CHUNK = 128
+GIB = 2**30
+"""What each worker of these tests has for KV."""
 
 
 def test_two_workers_give_the_tokens_of_one(model: Path, expected: Expected, tmp_path: Path) -> None:
@@ -19,6 +23,8 @@ def test_two_workers_give_the_tokens_of_one(model: Path, expected: Expected, tmp
             "host memory for KV: per worker 0.02 GiB (20,938,752 bytes, 852 blocks); "
             "per instance of 2 workers 0.04 GiB (41,877,504 bytes, 852 blocks of 32 tokens), in chunks of 128 tokens"
         ) in log.read_text()
+        tested.settle()
+        has_as_many_blocks_as_its_memory_holds(tested, model)
         for name in ("few", "lengths", "single"):
             assert tokens(tested, name) == expected[name], f"{name}, cold"
             tested.settle()
@@ -49,3 +55,16 @@ def test_two_workers_give_the_tokens_of_one(model: Path, expected: Expected, tmp
             "what one of them could not store is not found"
         )
         assert series("kvengine:tier_pinned_tokens", tier="gpu") == 0
+
+
+def has_as_many_blocks_as_its_memory_holds(tested: Engine, model: Path) -> None:
+    """As ``tierwise size`` says it, to the byte."""
+    shape = read_model(model)
+    block_bytes = layout_of(shape, BLOCK_TOKENS, 2).block_bytes
+    (info,) = [metric for metric in tested.llm.get_metrics() if metric.name == "vllm:cache_config_info"]
+    blocks = int(info.labels["num_gpu_blocks"])
+    assert blocks == GIB // block_bytes
+    assert 2 * block_bytes == BLOCK_TOKENS * shape.kv_bytes_per_token() == layout_of(shape, BLOCK_TOKENS).block_bytes
+    for tier, usable in (("gpu", blocks - 1), ("cpu", 852)):  # one GPU block stands for none
+        assert series("kvengine:tier_capacity_tokens", tier=tier) == usable * BLOCK_TOKENS
+        assert series("kvengine:tier_capacity_bytes", tier=tier) == usable * 2 * block_bytes
