@@ -22,7 +22,7 @@ from epp.kvevents.tips import Tips
 from scorers.identity import PrefixHasher, digests
 
 LONGEST_RUN = 4096
-"""Blocks: a run grows by copying."""
+"""Blocks: a run grows by copying, and a hole in it is closed by looking at all behind."""
 
 
 class Runs:
@@ -72,8 +72,10 @@ class Runs:
             if at == run.blocks:
                 child = (run.children or {}).get(data[:step])
                 if child is None:
-                    places.append(self._append(run, depth, data))
-                    break
+                    places.append(self._append(run, depth, data[: LONGEST_RUN * step]))
+                    run, data = places[-1].run, data[LONGEST_RUN * step :]
+                    at, depth = run.blocks, depth + places[-1].blocks
+                    continue
                 run, at = child, 0
             known = common(run.data, at * step, data, step)
             if known:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from epp.kvevents import runs
 from epp.kvevents.decoding import AllBlocksCleared, BlockRemoved, BlockStored
+from epp.kvevents.runs import LONGEST_RUN
 from tests.epp.kvevents.fleet import Fleet, Naive
 
 SIZES = (2, 4)
@@ -76,6 +79,31 @@ def test_whatever_is_announced_in_whatever_order_the_index_says_what_the_model_s
     assert not fleet.runs.distinct_blocks
     assert not len(fleet.runs)
     assert not len(fleet.index)
+
+
+def test_a_long_prompt_is_several_runs() -> None:
+    fleet, tokens = Fleet(), [n % 1000 for n in range(2 * LONGEST_RUN + 100)]
+    fleet.say(0, BlockStored(list(range(len(tokens))), None, tokens, 1))
+    fleet.say(0, BlockStored([9_999_999], len(tokens) - 1, [7], 1))
+    fleet.check()
+    assert len(fleet.runs) == 3
+    assert fleet.held([*tokens, 7])[0] == {0: len(tokens) + 1}
+    fleet.say(0, BlockRemoved([LONGEST_RUN]))
+    assert fleet.held(tokens)[0] == {0: LONGEST_RUN}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), EVENTS), max_size=20))
+def test_how_long_runs_may_be_changes_nothing(said: list[tuple[int, Any]]) -> None:
+    fleets = [Fleet(3), Fleet(3)]
+    for source, event in said:
+        for fleet, longest in zip(fleets, (1, runs.LONGEST_RUN), strict=True):
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(runs, "LONGEST_RUN", longest)
+                fleet.say(source, event)
+            fleet.check()
+    for prompt in PROMPTS:
+        assert fleets[0].held(prompt) == fleets[1].held(prompt)
 
 
 def test_what_a_branch_cuts_off_is_dropped_where_nobody_holds_it() -> None:
