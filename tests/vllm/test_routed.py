@@ -120,7 +120,6 @@ def prompts() -> list[str]:
 
 @pytest.fixture(scope="module")
 def fleet(ahead: Ahead) -> Iterator[Fleet]:
-    tierwise()  # skips where there is none
     found: Fleet = ahead["fleet"]
     yield found
     ahead.end("fleet")
@@ -128,6 +127,7 @@ def fleet(ahead: Ahead) -> Iterator[Fleet]:
 
 @contextmanager
 def fleet_of_two(model: Path, _: Path) -> Iterator[Fleet]:
+    tierwise()  # skips before anything is started; whoever asks for the fleet is told
     with ExitStack() as stack, ThreadPoolExecutor() as threads:
 
         def start() -> Server:
