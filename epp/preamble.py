@@ -7,7 +7,7 @@ Comments of server-sent events keep connections alive.
 from __future__ import annotations
 
 EVENTS = frozenset({b"response.created", b"response.in_progress", b"response.queued"})
-LONGEST = max(len(b"event: " + name) for name in EVENTS)
+LONGEST = max(len(b"event: " + name + b"\r") for name in EVENTS)
 """A line that goes on beyond that without an end names none of them."""
 
 
@@ -28,10 +28,11 @@ class Preamble:
             if self._skipping:
                 self._skipping = not whole
                 continue
-            self._line += line[: LONGEST + 2]
+            self._line += line[: LONGEST + 1]
             if not whole and len(self._line) <= LONGEST and not self._says_nothing():
                 return False  # it may become anything
             if not self._says_nothing(whole=whole):
+                self._line.clear()
                 return True
             self._skipping = not whole
             self._line.clear()

@@ -48,6 +48,16 @@ def test_however_it_is_cut_it_begins_with_the_answers_first_line_or_in_the_piece
     assert found > len(first)
 
 
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+def test_wherever_it_is_cut_once_what_comes_at_once_is_no_answer(ending: bytes) -> None:
+    first = (CREATED + PING + PROGRESS.replace(b"\r\n", b"\n") + CREATED).replace(b"\n", ending)
+    for cut in range(len(first) + 1):
+        preamble = Preamble()
+        assert not preamble.ends_with(first[:cut])
+        assert not preamble.ends_with(first[cut:])
+        assert preamble.ends_with(ADDED)
+
+
 def test_a_stream_that_says_nothing_else_never_begins_and_nothing_is_kept() -> None:
     preamble = Preamble()
     endless = b"event: response.created\ndata: " + b"x" * 10_000
