@@ -3,7 +3,7 @@
 Each part is one ``tierwise simulate``; its tables replace those of the same part in ``results/simulate.md``. In virtual
 time, so a busy machine is fine, but for the last two columns. All of it takes most of an hour of one core.
 
-Run: ``python -m benchmarks.simulated_gain [PART ...]``.
+Run in the repository's root: ``python -m benchmarks.simulated_gain [PART ...]``.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ PARTS = {
     ),
     "storage": Part(
         "Where they are too small: the guide to shared storage, without its storage",
-        f"--workload storage-50k,storage-70k,storage-30k --seeds 5 --policy {WEIGHTS},cost",
+        f"--workload storage-50k,storage-70k,storage-30k --seeds 10 --policy {WEIGHTS},cost",
     ),
     "pickers": Part(
         "Documents, with four pickers",
-        f"--workload documents --pickers 4 --seeds 5 --policy {WEIGHTS},cost,cost-approximate,cost-picker",
+        f"--workload documents --pickers 4 --seeds 10 --policy {WEIGHTS},cost,cost-approximate,cost-picker",
     ),
     "past": Part(
         "Documents, with clients that go past the picker",
-        "--workload documents --past-pickers 0.25 --seeds 5 --policy tiered,tiered-approximate,cost,cost-approximate",
+        "--workload documents --past-pickers 0.25 --seeds 10 --policy tiered,tiered-approximate,cost,cost-approximate",
     ),
     "high64": Part(
         "64 endpoints",
@@ -57,11 +57,11 @@ PARTS = {
     ),
     "docs64": Part(
         "64 endpoints, documents",
-        "--workload documents --endpoints 64 --seeds 5 --policy tiered,tiered-oversized,cost",
+        "--workload documents --endpoints 64 --seeds 3 --policy tiered,tiered-oversized,cost",
     ),
     "high1000": Part(
         "1,000 endpoints",
-        "--workload high-cache --endpoints 1000 --seeds 3 --policy tiered,gpu-only,cost",
+        "--workload benchmarks/high-cache-half.yaml --endpoints 1000 --seeds 3 --policy tiered,gpu-only,cost",
     ),
 }
 

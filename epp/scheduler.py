@@ -255,7 +255,7 @@ def clamped(scores: list[float], wanted: int) -> list[float]:
     """``scores``, each within [0, 1]. Raises: ValueError for a wrong number of them, or one that is not a number."""
     if len(scores) != wanted:
         raise ValueError(f"{len(scores)} scores for {wanted} candidates")
-    if 0.0 <= scores[0] <= 1.0 and scores.count(scores[0]) == wanted:
+    if 0.0 <= scores[0] <= 1.0 and are_equal(scores):
         return scores
     total = sum(scores)
     if total != total:  # only NaN differs from itself
@@ -263,6 +263,11 @@ def clamped(scores: list[float], wanted: int) -> list[float]:
     if min(scores) >= 0.0 and max(scores) <= 1.0:
         return scores
     return [min(1.0, max(0.0, score)) for score in scores]
+
+
+def are_equal(column: Sequence[float]) -> bool:
+    """Whether all of them are one number. Most that are not differ at their ends, too."""
+    return column[0] == column[-1] and column.count(column[0]) == len(column)
 
 
 def weighted_sum(scores: Iterable[tuple[float, list[float]]], count: int) -> list[float]:
@@ -276,16 +281,17 @@ def weighted_sum(scores: Iterable[tuple[float, list[float]]], count: int) -> lis
     totals: list[float] | None = None
     for weight, column in scores:
         if totals is None:
-            if column.count(column[0]) == count:
+            if are_equal(column):
                 level += weight * column[0]
                 continue
             if 2 * column.count(0.0) < count:
                 totals = [level + weight * score for score in column]
                 continue
             totals = [level] * count
-        if 2 * column.count(0.0) < count:
+        zeros = column.count(0.0)
+        if 2 * zeros < count:
             totals = [total + weight * score for total, score in zip(totals, column, strict=True)]
-        else:
+        elif zeros < count:
             for position in compress(range(count), column):
                 totals[position] += weight * column[position]
     return [level] * count if totals is None else totals
