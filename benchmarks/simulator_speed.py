@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 POLICIES = ("tiered", "cost")
-REQUESTS = {8: 1800, 64: 3600, 1000: 12_000}
+REQUESTS = {8: 1800, 64: 3600, 1000: 6000}
 """By number of endpoints; they are at work 5 or 6 at a time for each of them."""
 HERE = Path(__file__).resolve().parents[1]
 
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
     requests_per_s: float
     """Of CPU time, all that is in the process once it is loaded."""
-    figures: object
+    figures: dict[str, object]
     """What it came to."""
 
 
@@ -84,7 +84,7 @@ def main() -> None:
             rates = [statistics.median(rows[n].requests_per_s for rows in rounds) for n in range(len(checkouts))]
             line = f"{endpoints:>9,} {requests:>9,}  {policy:<8}" + "".join(f"{rate:>12,.0f}" for rate in rates)
             if len(rates) > 1:
-                same = all(rows[0].figures == rows[1].figures for rows in rounds)
+                same = all(before.figures.items() <= after.figures.items() for before, after in rounds)
                 line += f"{rates[1] / rates[0]:>12.2f}{'the same' if same else 'differ':>12}"
             print(line, flush=True)
 
