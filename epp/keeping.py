@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from epp import snapshot_file
@@ -122,8 +123,10 @@ class Keeping:
             return
         taking, slots, write = begun
         for address, slot in slots.items():
-            await sliced(taking.steps(address, slot))
-        await asyncio.to_thread(write, logging.DEBUG)
+            candidate = self._pool.candidate(address)
+            if candidate is not None and candidate.slot == slot:  # or another endpoint may have its slot by now
+                await sliced(taking.steps(address, slot))
+        await beside(partial(write, logging.DEBUG))
 
     def give_up(self) -> None:
         """Wait for no engine any more, and say what became of what was kept."""
@@ -171,6 +174,7 @@ class Keeping:
                     log.warning("index snapshot %s is not written: it %s", path, error)
                 return
             self._writes["written"] += 1
+            self._told = ""
             log.log(
                 level,
                 "index snapshot %s: %s of %s written, %d bytes%s",
@@ -259,18 +263,33 @@ def check_fits(kept: Kept, cache: PrefixCache) -> None:
         )
 
 
-async def finished(write: Callable[[], None]) -> None:
-    """``write`` in a thread that keeps nobody from leaving: not for longer than ``WRITE_S``."""
+async def beside(work: Callable[[], None]) -> None:
+    """Return once ``work`` is done, in a thread that keeps nobody from leaving: a disk may not answer."""
     loop = asyncio.get_running_loop()
-    done = asyncio.Event()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def settle(error: Exception | None) -> None:
+        if not done.done():  # nobody has given up
+            done.set_result(None) if error is None else done.set_exception(error)
 
     def run() -> None:
-        write()
+        failure: Exception | None = None
+        try:
+            work()
+        except Exception as error:  # whoever waits gets it
+            failure = error
         with suppress(RuntimeError):  # the loop is closed: nobody waited that long
-            loop.call_soon_threadsafe(done.set)
+            loop.call_soon_threadsafe(settle, failure)
 
     threading.Thread(target=run, name="index-snapshot", daemon=True).start()
+    await done
+
+
+async def finished(write: Callable[[], None]) -> None:
+    """``write``, as long as that takes no longer than ``WRITE_S``."""
     try:
-        await asyncio.wait_for(done.wait(), WRITE_S)
+        await asyncio.wait_for(beside(write), WRITE_S)
     except TimeoutError:
         log.warning("the index snapshot is not written after %g s, and is left", WRITE_S)
+    except Exception:  # what else is to be closed is closed
+        log.exception("the index snapshot is not written")

@@ -1,7 +1,8 @@
 """An index as plain data, taken a little at a time: what goes on meanwhile does not wait.
 
-Of an endpoint that is what it held when its turn began, and has not lost since. Runs that are cut in two or grow behind
-their end while others are taken are told again as they are then, so that each endpoint's part is true in itself.
+Of an endpoint that is what each tier held when its turn began, and still held when the run was looked at. Runs that are
+cut in two or grow behind their end while others are taken are told again as they are then, so that each endpoint's part
+is true in itself.
 """
 
 from __future__ import annotations
@@ -91,6 +92,8 @@ class _Runs:
         self._now = now
         self._base = recency.slot * tiers
         self._gated = recency.gated >> self._base
+        self._open = recency.whole >> self._base  # the tiers whose end was not seen yet
+        self._used = [0] * tiers
         self._holders = {ROOT: self._gated}  # by place: the gated tiers that hold it
         self._payers: list[int] = []
         self._ages: list[float] = []
@@ -104,17 +107,23 @@ class _Runs:
         self.blocks += node.blocks
         age = max(0.0, self._now - recency.used_s(node))
         self._ages.append(max(age, self._ages[-1]) if self._ages else age)
+        full = node.full >> self._base & self._open
+        some = full | node.partial >> self._base & self._open
         if self._gated:
-            holders = self._holders[place] = node.holders >> self._base & self._holders[parent]
+            some &= ~self._gated | self._holders[parent]
+            holders = self._holders[place] = some & self._gated
             self._held_by.append(holders)
+        for tier, cut in enumerate(recency.cuts):
+            if some >> tier & 1:
+                self._used[tier] += node.blocks if full >> tier & 1 else cut.kept
+        self._open &= full | (self._gated & ~some)  # behind its end a tier holds what it was given since, at most
         if isinstance(recency, FlowRecency):
             flow = recency.flow_of(node)
             self._payers.append(NOBODY if flow is None else flows.setdefault(flow, len(flows)))
 
     def saved(self) -> SavedRuns:
         """All of it."""
-        used = tuple([min(cut.used, self.blocks) for cut in self._recency.cuts])
-        return SavedRuns(used, self.runs, self._payers, self._ages, self._gated, self._held_by)
+        return SavedRuns(tuple(self._used), self.runs, self._payers, self._ages, self._gated, self._held_by)
 
 
 def taken(

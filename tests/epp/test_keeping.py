@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from scorers.base import Candidate, Prompt, Request, Slot, Tier, TierReport
 from scorers.prefix import ApproxPrefixParameters, ApproxPrefixProducer
 from scorers.prefix_cache import PrefixCache
 
-A, B = "10.0.0.1:8000", "10.0.0.2:8000"
+A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"
 ENGINE = EngineMetrics(block_tokens=16, gpu_blocks=1000, started_s=1e9)
 
 
@@ -166,6 +167,47 @@ def test_a_snapshot_that_is_written_while_requests_are_served_outlives_a_crash(p
     crashed = Picker(path)
     crashed.read(A)
     assert crashed.held(TEXT + "z" * 1024) == {A: 1280}
+
+
+def test_what_comes_into_the_slot_of_an_endpoint_that_goes_meanwhile_is_not_kept_as_its_own(tmp_path: Path) -> None:
+    picker = Picker(tmp_path / "index")
+    picker.read(A)
+    picker.read(B)
+    for n in range(2000):  # which take more than a slice
+        picker.send(f"{n:4}" * 64, A)
+    picker.send(TEXT, B)
+
+    async def body() -> None:
+        saving = asyncio.create_task(picker.keeping.save_beside())
+        await asyncio.sleep(0)
+        assert not saving.done()
+        picker.pool.replace([Endpoint(A), Endpoint(C)])
+        picker.send(OTHER, C)
+        await saving
+
+    asyncio.run(body())
+    again = Picker(tmp_path / "index")
+    again.read(B)
+    assert (again.held(TEXT), again.held(OTHER)) == ({}, {})
+
+
+def test_a_write_that_does_not_end_keeps_nobody_from_leaving(tmp_path: Path) -> None:
+    picker = Picker(tmp_path / "index")
+    picker.read(A)
+    picker.send(TEXT, A)
+    before = set(threading.enumerate())
+    picker.keeping._writing.acquire()
+
+    async def body() -> list[bool]:
+        saving = asyncio.create_task(picker.keeping.save_beside())
+        async with asyncio.timeout(20):
+            while not (writers := set(threading.enumerate()) - before):  # noqa: ASYNC110 - a thread begins
+                await asyncio.sleep(0.001)
+        saving.cancel()
+        picker.keeping._writing.release()
+        return [writer.daemon for writer in writers]
+
+    assert asyncio.run(body()) == [True], "nobody waits for it"
 
 
 def test_a_slow_write_does_not_replace_a_later_one(tmp_path: Path) -> None:

@@ -101,3 +101,39 @@ def test_an_endpoint_that_goes_while_it_is_taken_is_left_out() -> None:
     index.remove_endpoint(A)
     assert list(steps) == []
     assert stored(taking.snapshot()).endpoints == {}
+
+
+def test_what_a_tier_lost_before_it_was_looked_at_is_not_told() -> None:
+    index = made((), gated=False)
+    index.set_capacity(A, 0, BLOCK * 5)
+    index.record(index.match(prompt("aaaaa")), A)
+    taking = Taking(index, 0.0)
+    steps = taking.steps("a", A)
+    next(steps)
+    index.record(index.match(prompt("bbb")), A)
+    assert held(index, "aaaaa") == [2, 5]
+    list(steps)
+    again = made((), gated=False)
+    restore(again, A, stored(taking.snapshot()), "a")
+    assert held(again, "aaaaa") == [2, 5]
+
+
+def test_what_is_used_again_meanwhile_takes_nothing_else_along() -> None:
+    index = made((), gated=False)
+    index.set_capacity(A, 0, BLOCK * 3)
+    for sent in ("aaa", "bbb", "ccc"):
+        index.record(index.match(prompt(sent)), A)
+    taking = Taking(index, 0.0)
+    steps = taking.steps("a", A)
+    next(steps), next(steps)  # c is taken
+    index.record(index.match(prompt("aaa")), A)
+    assert held(index, "bbb") == [0, 3]
+    list(steps)
+    again = made((), gated=False)
+    restore(again, A, stored(taking.snapshot()), "a")
+    assert held(again, "bbb") == [0, 3]
+
+
+def held(index: PrefixIndex, sent: str) -> list[int]:
+    """Blocks of ``sent`` that ``A`` holds, by tier."""
+    return [tokens.get(A, 0) // BLOCK for tokens in index.match(prompt(sent)).held]
