@@ -85,6 +85,7 @@ class Keeping:
     def load(self) -> None:
         """Read the file, if there is one that can be used. Before the first endpoint is known."""
         cache = self._in_use()
+        snapshot_file.tidy(self._path, self._now_s())
         try:
             kept = snapshot_file.read(self._path, self._now_s())
             if kept is None or cache is None:

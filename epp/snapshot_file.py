@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
@@ -20,6 +21,7 @@ MAGIC = b"tierwise index\n\0"
 VERSION = 2
 _VERSION_BYTES, _DIGEST_BYTES = 2, 16
 _HEAD_BYTES = len(MAGIC) + _VERSION_BYTES + _DIGEST_BYTES
+_UNFINISHED = ".unfinished"
 MAX_FILE_BYTES = 256 << 20
 """Larger ones are neither written nor read: a million blocks take 9 MB."""
 MAX_AGE_S = 3600.0
@@ -58,7 +60,7 @@ def write(path: Path, kept: Kept, most_bytes: int = MAX_FILE_BYTES) -> int:
     if size > most_bytes:
         raise SnapshotError(f"would have {size} bytes, and {most_bytes} are the limit")
     check_ours(path)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = unfinished(path, os.uname().nodename, os.getpid())
     beside.unlink(missing_ok=True)
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -95,6 +97,20 @@ def read(path: Path, now_s: float) -> Kept | None:
     for fault in faults(kept.index):
         raise SnapshotError(f"is damaged: {fault}")
     return kept
+
+
+def unfinished(path: Path, node: str, pid: int) -> Path:
+    """Where a process writes first what is to be at ``path``: in containers all may have one id."""
+    return path.with_name(f".{path.name}.{node}.{pid}{_UNFINISHED}")
+
+
+def tidy(path: Path, now_s: float) -> None:
+    """Remove what crashes have left of writes to ``path``, as far as nobody can be writing it still."""
+    with suppress(OSError):
+        for entry in os.scandir(path.parent):
+            ours = entry.name.startswith(f".{path.name}.") and entry.name.endswith(_UNFINISHED)
+            if ours and entry.stat(follow_symlinks=False).st_mtime < now_s - MAX_AGE_S:
+                Path(entry.path).unlink()
 
 
 def check_ours(path: Path) -> None:

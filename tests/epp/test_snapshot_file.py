@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epp.snapshot_file import MAX_AGE_S, Foreign, Kept, SnapshotError, read, write
+from epp.snapshot_file import MAX_AGE_S, Foreign, Kept, SnapshotError, read, tidy, unfinished, write
 from scorers.base import Prompt, Slot
 from scorers.index import PrefixIndex
 from scorers.snapshot import Snapshot
@@ -148,3 +148,24 @@ def test_one_that_is_too_large_is_not_written(path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         write(tmp_path / "missing" / "index", kept())
+
+
+def test_what_a_crash_left_of_a_write_is_removed_once_nobody_can_be_writing_it(path: Path) -> None:
+    old, new, other = [path.with_name(f".index.{name}") for name in ("node.7.unfinished", "node.8.unfinished", "7")]
+    for each in (old, new, other):
+        each.write_bytes(b"half")
+    os.utime(old, (NOW - 7200, NOW - 7200))
+    os.utime(new, (NOW - 10, NOW - 10))
+    os.utime(other, (NOW - 7200, NOW - 7200))
+    tidy(path, NOW)
+    assert set(path.parent.iterdir()) == {new, other}
+    tidy(path.parent / "missing" / "index", NOW)
+
+
+def test_pickers_in_several_containers_do_not_write_one_file(path: Path) -> None:
+    assert unfinished(path, "a", 1) != unfinished(path, "b", 1)
+    write(path, kept())
+    beside = unfinished(path, os.uname().nodename, os.getpid())
+    beside.write_bytes(b"half")
+    write(path, kept())
+    assert list(path.parent.iterdir()) == [path]
