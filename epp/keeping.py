@@ -118,7 +118,8 @@ class Keeping:
                 await self.save_beside()
 
     async def save_beside(self) -> None:
-        """Write the file while requests are served: they wait for no more than a slice of it."""
+        """Write the file while requests are served: they wait for slices of it, for each endpoint's list, and for its
+        encoding."""
         begun = self._begin()
         if begun is None:
             return

@@ -48,6 +48,17 @@ def test_it_is_tried_by_one_request_and_rests_longer_each_time() -> None:
     assert rests == [1, 2, 4, 8, 16, LONGEST_S, LONGEST_S, LONGEST_S]
 
 
+def test_requests_that_were_under_way_together_fail_once() -> None:
+    stage = Stage()
+    stage.fail(FAILURES + 20)
+    stage.now_s += 1.0
+    assert stage.is_awake(), "nobody has tried it since"
+    stage.resting.asked("a")
+    stage.fail(5)
+    stage.now_s += 2.0
+    assert stage.is_awake()
+
+
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resting, "MOST", 10)
     stage = Stage()
