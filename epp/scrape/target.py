@@ -46,11 +46,16 @@ class Target:
         self.errors: Counter[str] = Counter()
         self.doubted: set[str] = set()
         """Metrics that the last page had with values that are not believed."""
+        self._doubts: Counter[str] = Counter()
+        """How often each of them began to be so."""
 
     def doubts(self, readings: Sequence[str]) -> None:
-        """Count ``readings`` that are not believed; the log has each once, until it is believed again."""
+        """Count ``readings`` that are not believed. The log has each once, until it is believed again, and then the
+        2nd, 4th, 8th ... time: pages are read often."""
         names = {reading.partition(" ")[0] for reading in readings}
-        if names - self.doubted:
+        new = names - self.doubted
+        self._doubts.update(new)
+        if any(self._doubts[name] & (self._doubts[name] - 1) == 0 for name in new):
             log.warning("endpoint %s: its page says %s: taken as not said", self.address, " and ".join(readings))
         self.errors["doubted"] += bool(names)
         self.doubted = names

@@ -83,7 +83,7 @@ class CostModel:
         """A request goes to ``candidate``, of which ``priced`` is expected."""
         place = self.place(candidate)
         place.silent_tokens += silent_tokens
-        if self.learns:
+        if self.learns or silent_tokens:
             self._sent[id(candidate)] = Sent(candidate, priced, lane_s, full, silent_tokens)
             if len(self._sent) > OPEN:
                 self._sent.popitem(last=False)
@@ -106,7 +106,7 @@ class CostModel:
         place = self._places[candidate.slot]
         if place is None or place.address != candidate.address:
             return  # another endpoint has its slot
-        sample = sample_of(observation, sent)
+        sample = sample_of(observation, sent) if self.learns else None
         place.silent_tokens = max(0, place.silent_tokens - sent.silent_tokens)
         place.candidate = None
         if sample is None:

@@ -21,8 +21,9 @@ from epp.errors import ConfigError
 from epp.ledger import Ledger
 from epp.pool import Endpoint, Pool
 from epp.scrape import Pace, Scraper
+from epp.scrape.target import Target
 from epp.tls import write_self_signed
-from scorers.base import Candidate
+from scorers.base import Candidate, Slot
 from tests.epp.scrape.engines import Reports, endless, engine, mute, page
 from tests.epp.scrape.servers import server
 
@@ -455,6 +456,15 @@ def test_a_number_that_no_engine_has_is_one_warning_and_counted_each_time(caplog
     asyncio.run(scenario())
     (warning,) = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert "its page says vllm:num_requests_running 1e+30: taken as not said" in warning
+
+
+def test_a_number_that_is_absurd_now_and_then_is_ever_rarer_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    target = Target(Slot(0), "10.0.0.1:8000", 0.0, 1.0)
+    for _ in range(100):
+        target.doubts(("vllm:num_requests_running 1e+30",))
+        target.doubts(())
+    assert target.errors["doubted"] == 100
+    assert len(caplog.records) == 7, "the 1st, 2nd, 4th ... 64th time"
 
 
 def test_picks_are_not_given_back_when_the_engine_does_not_say_how_many_run() -> None:

@@ -128,6 +128,17 @@ def test_once_it_has_ended_the_next_one_may_be_late() -> None:
     assert price(model, frozen, asked(at=90.0)) > 19.0
 
 
+@pytest.mark.parametrize("learns", [True, False])
+def test_what_was_sent_before_it_may_be_late_then_too(learns: bool) -> None:
+    model = selfish(learns=learns)
+    answered(model)
+    streamed = send(model, endpoint(), asked(at=50.0))
+    send(model, streamed, asked(at=50.0, streaming=False))
+    model.observed(observation(streamed, 1.0, streaming=False))
+    frozen = endpoint(in_flight=1, in_flight_tokens=1000)
+    assert price(model, frozen, asked(at=90.0)) > 19.0
+
+
 def test_where_answers_are_not_seen_none_is_late() -> None:
     model = selfish()
     decoding = send(model, endpoint())
