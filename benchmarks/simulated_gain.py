@@ -41,23 +41,23 @@ PARTS = {
     ),
     "storage": Part(
         "Where they are too small: the guide to shared storage, without its storage",
-        f"--workload storage-50k,storage-70k,storage-30k --seeds 10 --policy {WEIGHTS},cost",
+        f"--workload storage-50k,storage-70k,storage-30k --seeds 5 --policy {WEIGHTS},cost",
     ),
     "pickers": Part(
         "Documents, with four pickers",
-        f"--workload documents --pickers 4 --seeds 10 --policy {WEIGHTS},cost,cost-approximate,cost-picker",
+        f"--workload documents --pickers 4 --seeds 5 --policy {WEIGHTS},cost,cost-approximate,cost-picker",
     ),
     "past": Part(
         "Documents, with clients that go past the picker",
-        "--workload documents --past-pickers 0.25 --seeds 10 --policy tiered,tiered-approximate,cost,cost-approximate",
+        "--workload documents --past-pickers 0.25 --seeds 5 --policy tiered,tiered-approximate,cost,cost-approximate",
     ),
     "high64": Part(
         "64 endpoints",
         f"--workload high-cache --endpoints 64 --seeds 5 --policy {WEIGHTS},guide,cost,cost-picker",
     ),
-    "docs64": Part(
-        "64 endpoints, documents",
-        "--workload documents --endpoints 64 --seeds 3 --policy tiered,tiered-oversized,cost",
+    "half": Part(
+        "Half as many requests, to compare with 1,000 endpoints",
+        "--workload benchmarks/high-cache-half.yaml --endpoints 8,64 --seeds 5 --policy tiered,gpu-only,cost",
     ),
     "high1000": Part(
         "1,000 endpoints",
