@@ -48,6 +48,8 @@ def take_back(recency: Recency, last: Node, blocks: int, before: int, until_s: f
     other prompt goes on from there; whether anything has changed."""
     path, depth = held_path(recency, last, blocks)
     changed = False
+    if depth > blocks:
+        return False  # another prompt goes on within its last run
     for node in path:
         begin = depth - node.blocks
         if depth <= before or recency.used_s(node) > until_s or _is_followed(recency, node):

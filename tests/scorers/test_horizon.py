@@ -334,6 +334,25 @@ def test_what_somebody_else_was_sent_meanwhile_is_not_lost_with_a_request_that_f
     assert picker.held("abxy") == 4
 
 
+def test_the_same_prompt_that_somebody_else_was_sent_is_not_lost_with_a_request_that_failed() -> None:
+    picker = Picker()
+    failing = picker.begin("abcd", 1.0)
+    picker.begin("abcd", 2.0)
+    picker.cache.unused(failing)
+    assert picker.held("abcd") == 4
+
+
+@pytest.mark.parametrize("longer", [("abxy",), ("abxy", "abuv")])
+def test_what_goes_on_behind_a_request_that_failed_is_not_lost_with_it(longer: tuple[str, ...]) -> None:
+    picker = Picker()
+    failing = picker.begin("ab", 1.0)
+    for prompt in longer:
+        picker.begin(prompt, 1.0)  # at the same time, as all seem that were noted together
+    picker.cache.unused(failing)
+    picker.cache.index.check_integrity()
+    assert [picker.held(prompt) for prompt in longer] == [4] * len(longer)
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(st.lists(st.text("ab", min_size=1, max_size=6), min_size=1, max_size=3), st.booleans())),
