@@ -240,11 +240,12 @@ class _Mapping:
         )  # fmt: skip
 
 
-_KEPT: list[_Mapping] = []
-"""Never unmapped: a copy may still write there."""
+_KEPT: set[_Mapping] = set()
+"""Not unmapped, for a copy may still write there: for ever, unless all is known to have ended."""
 
 
 def _give_back(mapping: _Mapping, threads: list[threading.Thread]) -> None:
+    _KEPT.add(mapping)  # whatever interrupts this, a signal above all
     mapping.stop()
     if threading.current_thread().daemon:  # the garbage collector may run in any thread, also in one that is waited for
         args = (mapping, threads)
@@ -255,10 +256,10 @@ def _give_back(mapping: _Mapping, threads: list[threading.Thread]) -> None:
             end()
         except Exception:
             log.exception("whether a copy still uses host memory is not known: it is kept until the process ends")
-            _KEPT.append(mapping)
             return
     mapping.users.clear()
     for thread in threads:
         if thread.is_alive():
             thread.join()
     mapping.give_back()
+    _KEPT.discard(mapping)

@@ -133,9 +133,9 @@ class CudaCopier(Copier):
 
     @override
     def close(self) -> None:
-        if self._closed:
+        if self._drained:
             return
-        self._closed = True
+        self._closed = True  # a signal may interrupt what follows: it is gone through again by the next call
         for lane in self._lanes.values():
             lane.jobs.put(None)
         for lane in self._lanes.values():

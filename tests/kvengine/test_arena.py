@@ -153,6 +153,26 @@ def test_memory_of_which_it_is_not_known_whether_a_copy_uses_it_is_never_given_b
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_memory_whose_end_is_interrupted_is_not_given_back() -> None:
+    def end() -> None:
+        raise SystemExit  # as a worker's signal handler does, wherever it is
+
+    pinned = Pinned()
+    arena = Arena(8, MIB, pinned)
+    arena.start()
+    assert arena.wait(PATIENCE_S)
+    address, now = arena.address, dict(pinned.now)
+    arena.end_before(end)
+    with pytest.raises(SystemExit):
+        arena.close()
+    del arena
+    gc.collect()
+    ranges = [line.split()[0].split("-") for line in Path("/proc/self/maps").read_text().splitlines()]
+    assert any(int(low, 16) <= address < int(high, 16) for low, high in ranges), "a copy may still write there"
+    assert pinned.now == now
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_core_dump_is_not_as_large_as_the_arena() -> None:
     arena = Arena(8, MIB)
     flags: list[str] = []

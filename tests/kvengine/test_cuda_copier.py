@@ -134,6 +134,32 @@ def test_jobs_after_the_end_fail(place: MemorySite) -> None:
     assert [(each.job, each.ok) for each in place.cuda.poll()] == [(1, False)]
 
 
+def test_an_end_that_was_interrupted_is_gone_through_again(place: MemorySite) -> None:
+    """As by the signal that ends a worker: whoever gives the memory back asks for the end once more."""
+    device, host = place.device(1 << 16), place.host(1 << 16)
+    go_on = place.launch(device, np.full(1 << 16, 7, dtype=np.uint8))
+    place.copier.submit(JobId(1), Direction.STORE, pieces(device, host, 100, 50))
+    asked = []
+
+    def interrupt(call: str) -> bool:
+        if call == "synchronize":
+            asked.append(call)
+            if len(asked) == 1:
+                raise KeyboardInterrupt
+            go_on()
+        return False
+
+    place.memory.refuse = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        place.copier.close()
+    try:
+        place.copier.close()
+        assert (memory(host, 5000) == 7).all(), "it has ended"
+        assert [(each.job, each.ok) for each in place.cuda.poll()] == [(1, True)]
+    finally:
+        go_on()
+
+
 # The choice.
 
 
