@@ -21,17 +21,21 @@ class Borrowed:
     def __init__(self, pool: BlockPool) -> None:
         self._pool = pool
         self._blocks: dict[JobId, list[KVCacheBlock]] = {}
+        self._count = 0
 
     def keep(self, job: JobId, blocks: Sequence[int]) -> None:
         """Until ``give_back``. They are in use now."""
         mine = [self._pool.blocks[block] for block in blocks]
         self._pool.touch(mine)
         self._blocks[job] = mine
+        self._count += len(mine)
 
     def give_back(self, job: JobId) -> None:
         """Its copy has ended; does nothing for one that has kept nothing."""
-        self._pool.free_blocks(reversed(self._blocks.pop(job, [])))
+        mine = self._blocks.pop(job, [])
+        self._count -= len(mine)
+        self._pool.free_blocks(reversed(mine))
 
     def __len__(self) -> int:
         """How many blocks, one that two jobs keep counted twice."""
-        return sum(map(len, self._blocks.values()))
+        return self._count

@@ -127,7 +127,9 @@ class Scheduler:
             self.planner.restarted(request_id)
             if request_id in self._requests:
                 self._requests[request_id].considered = 0
-        for request_id, known in list(self._storing.items()) if self._may_store() else ():
+        for request_id, known in list(self._storing.items()):
+            if not self._may_store():
+                break
             if scheduled := output.num_scheduled_tokens.get(request_id):
                 self._store(known, known.request.num_computed_tokens + scheduled)
         return self.queued()
@@ -274,10 +276,8 @@ class Scheduler:
     def _finished(self, job: JobId, *, ok: bool) -> None:
         try:
             ended = self.planner.finished(job, ok=ok)
-        except BaseException:
-            self._borrowed.give_back(
-                job
-            )  # should anybody write them while they are stored: nothing is loaded after this
+        except BaseException:  # should anybody write them while they are stored: nothing is loaded after this
+            self._borrowed.give_back(job)
             raise
         if ended is None:
             return

@@ -125,7 +125,7 @@ def test_a_store_that_does_not_end_keeps_its_blocks_and_costs_no_request_anythin
     assert steps.loads == 1, "it was stored after all"
 
 
-def test_stores_that_pile_up_take_no_more_than_half_of_the_device(make: Make) -> None:
+def test_no_store_is_ordered_while_others_hold_half_of_the_device(make: Make) -> None:
     steps = make(1)
     (worker,) = steps.workers
     worker.copier.faults = {"store": "hold"}
@@ -139,6 +139,21 @@ def test_stores_that_pile_up_take_no_more_than_half_of_the_device(make: Make) ->
     steps.step_until(lambda: not held(steps))
     steps.forget_device()
     stored(steps, prompts(1, 600, seed=12)[0])
+
+
+def test_stores_of_one_step_stop_there_too(make: Make) -> None:
+    steps = make(1)
+    (worker,) = steps.workers
+    worker.copier.faults = {"store": "hold"}
+    steps.answer_without_waiting("long", prompts(1, 800, seed=20)[0])
+    chunk = 8
+    assert held(steps) == 3 * chunk
+    for number in range(3):
+        steps.add(f"short {number}", prompts(1, 300, seed=21 + number)[0])
+    steps.step_until(lambda: not steps.scheduler.get_num_unfinished_requests())
+    assert held(steps) == 4 * chunk, "the first one had come to half"
+    steps.step()
+    assert steps.statistics.data["counters"]["missed_tokens"] == 2 * 256
 
 
 def test_whoever_asks_for_logprobs_of_the_prompt_loads_nothing_and_waits_for_nobody(make: Make) -> None:
