@@ -155,8 +155,9 @@ class Scheduler:
         """The request has ended; its jobs go on. What its response says of it, where that was asked for."""
         known = self._requests.pop(request.request_id, None)
         if (waiting := self._storing.pop(request.request_id, None)) is not None:
-            offered, keys = waiting.considered, self._prompts_chunks(waiting, request.num_computed_tokens)
-            self._tally.add("missed_tokens", sum(key not in self.index for key in keys[offered:]) * self._chunk_tokens)
+            computed = request.num_computed_tokens - request.num_output_placeholders  # the last one may be in flight
+            keys = self._chunks(waiting, self._storable(request, computed))[waiting.considered :]
+            self._tally.add("missed_tokens", sum(key not in self.index for key in keys) * self._chunk_tokens)
         self.planner.ended(request.request_id, self._used(known))
         if known is None or not (request.kv_transfer_params or {}).get(REPORT):
             return None
@@ -227,12 +228,8 @@ class Scheduler:
         """The chunks of its prompt that a request that ends has used: none before it was admitted."""
         if known is None or not known.admitted or self.stopped:
             return []
-        return self._prompts_chunks(known, known.request.num_prompt_tokens)
-
-    def _prompts_chunks(self, known: Known, tokens: int) -> list[ChunkKey]:
-        """Those of the first ``tokens`` of its prompt."""
-        tokens, hashes = min(tokens, known.request.num_prompt_tokens), known.request.block_hashes
-        return self._chunks(known, min(tokens // self._block_tokens, len(hashes)) // self._chunk_blocks)
+        blocks = min(known.request.num_prompt_tokens // self._block_tokens, len(known.request.block_hashes))
+        return self._chunks(known, blocks // self._chunk_blocks)
 
     def _admitted(self, known: Known, external_tokens: int) -> None:
         known.admitted = True
@@ -245,11 +242,14 @@ class Scheduler:
             request.request_id, request.num_tokens, device + external_tokens, external_tokens,
         )  # fmt: skip
 
+    def _storable(self, request: Request, computed_tokens: int) -> int:
+        """How many chunks of what is computed are to be stored."""
+        end = computed_tokens if self._decoded else min(computed_tokens, request.num_prompt_tokens)
+        return min(end // self._block_tokens, len(request.block_hashes)) // self._chunk_blocks
+
     def _store(self, known: Known, computed_tokens: int) -> None:
         request = known.request
-        end = computed_tokens if self._decoded else min(computed_tokens, request.num_prompt_tokens)
-        chunks = min(end // self._block_tokens, len(request.block_hashes)) // self._chunk_blocks
-        if chunks > known.considered:
+        if (chunks := self._storable(request, computed_tokens)) > known.considered:
             self._store_chunks(known, chunks)
         if not self._decoded and known.considered >= request.num_prompt_tokens // self._chunk_tokens:
             del self._storing[request.request_id]

@@ -81,9 +81,9 @@ class Steps:
         self.add(name, prompt, **sampling)
         self.step_until(lambda: not self.scheduler.has_requests())
 
-    def answer_without_waiting(self, name: str, prompt: list[int]) -> None:
+    def answer_without_waiting(self, name: str, prompt: list[int], **sampling: Any) -> None:
         """To its last step; copies may go on."""
-        self.add(name, prompt)
+        self.add(name, prompt, **sampling)
         self.step_until(lambda: not self.scheduler.get_num_unfinished_requests())
 
     def order(self, name: str, prompt: list[int]) -> None:
@@ -106,7 +106,7 @@ class Steps:
 
     def add(self, name: str, prompt: list[int], **sampling: Any) -> Request:
         request = Request(
-            name, prompt, SamplingParams(max_tokens=1, **sampling), None, block_hasher=self._hasher
+            name, prompt, SamplingParams(**{"max_tokens": 1, **sampling}), None, block_hasher=self._hasher
         )  # fmt: skip
         self.scheduler.add_request(request)
         return request

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kvengine.jobs import LATE_S
-from tests.vllm.engine import prompts
-from tests.vllm.steps import BLOCKS, StepsOfWorkers, config
+from tests.vllm.engine import BLOCK_TOKENS, prompts
+from tests.vllm.steps import BLOCKS, Steps, StepsOfWorkers, config
 
 CHUNKS = 2  # of 256 tokens, of 600
 BLOCKS_OF_CHUNKS = CHUNKS * 8
@@ -154,6 +154,19 @@ def test_stores_of_one_step_stop_there_too(make: Make) -> None:
     assert held(steps) == 4 * chunk, "the first one had come to half"
     steps.step()
     assert steps.statistics.data["counters"]["missed_tokens"] == 2 * 256
+
+
+def test_generated_tokens_that_were_to_be_stored_and_were_not_count_too(model: Path) -> None:
+    steps = Steps(config(model, offload={"store_decode": True, "chunk_size": BLOCK_TOKENS}))
+    scheduler = steps.connector._of_scheduler
+    scheduler.late_s = 0
+    steps.order("never ends", PROMPT)
+    steps.step_until(lambda: scheduler.planner.jobs.stuck)
+    before = steps.statistics.data["counters"].get("missed_tokens", 0)
+    steps.answer_without_waiting("talk", OTHER[:60], max_tokens=69)
+    steps.step()
+    missed = steps.statistics.data["counters"]["missed_tokens"] - before
+    assert missed == 128, "of 60 that were asked and 68 that were computed after them"
 
 
 def test_whoever_asks_for_logprobs_of_the_prompt_loads_nothing_and_waits_for_nobody(make: Make) -> None:
