@@ -31,6 +31,7 @@ class Held(msgspec.Struct, frozen=True):
 
     capacity_tokens: int
     used_tokens: int
+    """Of a tier that is known precisely, what the engine's KV events say; of others, what the index remembers."""
     mode: str = Mode.APPROXIMATE.value
     """How that is known: precise, horizon or approximate."""
 
@@ -97,7 +98,7 @@ def _endpoint(pool: Pool, candidate: Candidate, plan: Plan, scrape: ScrapeState 
         in_flight_tokens=candidate.in_flight_tokens,
         decision=Load(candidate.waiting, candidate.running, candidate.kv_usage),
         engine=pool.engine(candidate.address) or EngineMetrics(),
-        index={} if cache is None else _held(cache, candidate),
+        index={} if cache is None else _held(cache, candidate, told),
         kv_events=None if told is None else _from_events(told),
         scrape=scrape,
     )
@@ -108,13 +109,13 @@ def _from_events(told: Told) -> FromEvents:
     return FromEvents(told.why or "known", tokens, told.gaps, told.restarts)
 
 
-def _held(cache: PrefixCache, candidate: Candidate) -> dict[str, Held]:
+def _held(cache: PrefixCache, candidate: Candidate, told: Told | None) -> dict[str, Held]:
     slot = candidate.slot
-    return {
-        f"{producer.name} ({producer.tier.value})": Held(
-            cache.capacity_tokens(slot, producer.name),
-            cache.used_tokens(slot, producer.name),
-            cache.mode(slot, producer.name).value,
-        )
-        for producer in cache.producers
-    }
+    held: dict[str, Held] = {}
+    for producer in cache.producers:
+        mode, used_tokens = cache.mode(slot, producer.name), cache.used_tokens(slot, producer.name)
+        if mode is Mode.PRECISE and told is not None:
+            used_tokens = told.tokens[TIERS.index(producer.tier)]
+        capacity_tokens = cache.capacity_tokens(slot, producer.name)
+        held[f"{producer.name} ({producer.tier.value})"] = Held(capacity_tokens, used_tokens, mode.value)
+    return held

@@ -1,0 +1,61 @@
+"""What is said of endpoints whose engines tell what they hold."""
+
+from __future__ import annotations
+
+from epp.config.build import build
+from epp.config.load import load_text
+from epp.core import Core
+from epp.decision import RequestHead
+from epp.explain import table
+from epp.explain.endpoints import EndpointState, pool_state
+from epp.pool import Endpoint, EngineMetrics
+from epp.settings import Settings
+from scorers.base import Slot
+from tests.epp.explain.test_table import printed
+
+CONFIG = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+  - type: precise-prefix-cache-producer
+    name: precise
+    parameters: {kvEventsConfig: {podDiscoveryConfig: {socketPortOffset: 1500}}}
+  - {type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: precise}}
+"""
+ALL_TIERS = 7
+
+
+class Told:
+    """A picker without sockets, one endpoint, and what its engine tells."""
+
+    def __init__(self) -> None:
+        self.core = Core(build(load_text(CONFIG)), Settings())
+        self.core.pool.replace([Endpoint("127.0.0.1:8630")])
+        self.core.pool.observe(Slot(0), EngineMetrics(gpu_blocks=1000, block_tokens=16), 1.0)
+        body = b'{"model": "m", "prompt": "%s"}' % (b"sphinx of black quartz " * 100)
+        self.core.director.decide(RequestHead({":path": "/v1/completions"}), body)
+
+    def fares(self, why: str, known: int) -> None:
+        assert self.core.precise is not None
+        self.core.precise.fares(0, why, known, (14_816, 28_336, 0))
+
+    @property
+    def shown(self) -> EndpointState:
+        core = self.core
+        return pool_state(core.pool, core.ledger, core.plan, None).endpoints[0]
+
+    @property
+    def page(self) -> str:
+        core = self.core
+        return " ".join(printed(table.of_pool(pool_state(core.pool, core.ledger, core.plan, None)), 400).split())
+
+
+def test_what_is_shown_as_precise_is_what_the_engine_tells_and_the_rest_is_the_index_s_guess() -> None:
+    told = Told()
+    told.fares("joined late", 0b010)
+    gpu, cpu = (told.shown.index[f"precise/{tier} ({tier})"] for tier in ("gpu", "cpu"))
+    assert (gpu.mode, gpu.used_tokens) == ("approximate", 512)
+    assert (cpu.mode, cpu.used_tokens) == ("precise", 28_336)
+    told.fares("", ALL_TIERS)
+    assert told.shown.index["precise/gpu (gpu)"].used_tokens == 14_816
+    assert "14,816 of 16,000 (precise)" in told.page
