@@ -41,7 +41,7 @@ PARTS = {
     ),
     "storage": Part(
         "Where they are too small: the guide to shared storage, without its storage",
-        f"--workload storage-50k,storage-70k,storage-30k --seeds 5 --policy {WEIGHTS},cost",
+        f"--workload storage-50k,storage-70k,storage-30k --seeds 10 --policy {WEIGHTS},cost",
     ),
     "pickers": Part(
         "Documents, with four pickers",
@@ -54,6 +54,10 @@ PARTS = {
     "high64": Part(
         "64 endpoints",
         f"--workload high-cache --endpoints 64 --seeds 5 --policy {WEIGHTS},guide,cost,cost-picker",
+    ),
+    "agents64": Part(
+        "64 endpoints, agents",
+        "--workload agents --endpoints 64 --seeds 3 --policy tiered,gpu-only,cost",
     ),
     "half": Part(
         "Half as many requests, to compare with 1,000 endpoints",
