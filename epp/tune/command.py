@@ -57,7 +57,7 @@ def run_tune(options: TuneOptions) -> int:
     began = time.monotonic()
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     template = trial_template(options)
-    written.prepare(options.output)
+    earlier = written.prepare(options.output)
     every = candidates(MOST_CANDIDATES, template.engine, set(known_kinds()), options.seed)
     by_name = {policy.name: policy for policy in every}
     if len(by_name) < len(every):
@@ -82,8 +82,9 @@ def run_tune(options: TuneOptions) -> int:
     chosen = by_name[found.best.name if proven else BASELINE]
     trace = template.config.data.trace is not None
     told = sentence(options.objective, by_name[found.best.name].title, found.runs, gain, trace=trace)
-    about = f"Made by tierwise tune for {template.workload} on {template.endpoints} x {template.engine.name}:\n{told}"
-    written.write(options.output, written.configuration(chosen, template.engine, about), tried)
+    about = f"{written.MADE_BY} for {template.workload} on {template.endpoints} x {template.engine.name}:\n{told}"
+    if proven or not earlier:
+        written.write(options.output, written.configuration(chosen, template.engine, about), tried)
     for part in (*race(found, by_name, options.objective), *gains(gain, options.objective, trace=trace)):
         console.print(part)
     console.print(told, style="bold")
@@ -93,10 +94,14 @@ def run_tune(options: TuneOptions) -> int:
         )
     again = f"--candidates={len(found.standings) - 1} --seed={options.seed}"
     repeat = f"repeat it with {again}" if found.whole else f"the time ended it early, all of it is {again}"
-    console.print(
-        f"Written, with {chosen.title}: {options.output / written.CONFIG} for tierwise serve --config-file, "
-        f"{options.output / written.VALUES} for helm upgrade -f."
-    )
+    config, values = options.output / written.CONFIG, options.output / written.VALUES
+    if earlier and not proven:
+        console.print(f"Nothing is written: {config} and the files beside it stay as an earlier search has made them.")
+    else:
+        done = "Replaced an earlier search's result" if earlier else "Written"
+        console.print(
+            f"{done}, with {chosen.title}: {config} for tierwise serve --config-file, {values} for helm upgrade -f."
+        )
     console.print(f"The search took {tried.seconds:.0f} s; {repeat}.")
     return 0 if proven else NOT_BETTER
 

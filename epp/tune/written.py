@@ -11,6 +11,8 @@ from epp.simulate.engines import EngineKind
 from epp.simulate.policies import CONFIG_BLOCK_TOKENS, Policy
 
 CONFIG, VALUES, OLDER_VALUES, TRIED = "picker.yaml", "values.yaml", "values-inferencepool.yaml", "tuning.json"
+MADE_BY = "Made by tierwise tune"
+"""In the first line of what was written."""
 _WHAT_CAPACITY = "CPU_BLOCKS"
 
 
@@ -38,12 +40,20 @@ def values(config: str, *, older: bool = False) -> str:
     return keys + "".join(f"  {line}\n" if line else "\n" for line in inner.splitlines())
 
 
-def prepare(folder: Path) -> None:
-    """Make ``folder``, before there is anything to write. Raises: ConfigError where it cannot be made."""
+def prepare(folder: Path) -> bool:
+    """Make ``folder``, before there is anything to write; whether an earlier result is there.
+
+    Raises: ConfigError where it cannot be made, or holds a file of that name which is somebody else's.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        there = [path for name in (CONFIG, VALUES, OLDER_VALUES) if (path := folder / name).exists()]
+        foreign = [path.name for path in there if MADE_BY.encode() not in path.read_bytes()]
     except OSError as error:
-        raise ConfigError(f"--output={folder}: cannot be made: {error.strerror}") from error
+        raise ConfigError(f"--output={folder}: cannot be made, or read: {error.strerror}") from error
+    if foreign:
+        raise ConfigError(f"--output={folder}: {foreign[0]} there is none of tierwise tune's; name another folder")
+    return bool(there)
 
 
 def write(folder: Path, config: str, tried: object) -> None:

@@ -179,9 +179,8 @@ def test_a_search_repeats_itself_and_writes_what_it_found(tmp_path: Path, capsys
         assert min(tried["gain"]["seeds"]) >= 1_000_000, "seeds that the search has not seen"
 
 
-def test_what_a_trace_finds_starts_the_picker_through_the_charts_values(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def of_a_trace(tmp_path: Path) -> tuple[int, Path]:
+    """A search that finds something."""
     random, lines = Random(1), []
     for n in range(120):
         group = random.randrange(12)
@@ -198,6 +197,13 @@ def test_what_a_trace_finds_starts_the_picker_through_the_charts_values(
         ["tune", f"--workload={tmp_path / 'trace.jsonl'}", "--endpoints=3", "--gpu-tokens=32768", "--cpu-tokens=65536",
          "--candidates=5", "--held-out=3", f"--output={output}"]
     )  # fmt: skip
+    return code, output
+
+
+def test_what_a_trace_finds_starts_the_picker_through_the_charts_values(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, output = of_a_trace(tmp_path)
     printed = " ".join(capsys.readouterr().out.split())
     tried = json.loads((output / "tuning.json").read_text())
     assert code == 0
@@ -214,6 +220,55 @@ def test_what_a_trace_finds_starts_the_picker_through_the_charts_values(
         weights = [(scorer.name, weight) for scorer, weight in plan.profile.scorers]
         assert weights == [(scorer.name, weight) for scorer, weight in found.profile.scorers]
         assert weights or plan.profile.picker.name == "tier-cost-picker"
+
+
+NOTHING_TO_CHOOSE = """\
+load: {type: concurrent, stages: [{num_requests: 6, concurrency_level: 1}]}
+data:
+  type: shared_prefix
+  shared_prefix: {num_groups: 6, num_prompts_per_group: 1, system_prompt_len: 600, question_len: 64, output_len: 8}
+"""
+
+
+def in_vain(tmp_path: Path) -> int:
+    (tmp_path / "alone.yaml").write_text(NOTHING_TO_CHOOSE)
+    workload = f"--workload={tmp_path / 'alone.yaml'}"
+    return cli.main(["tune", workload, "--candidates=3", "--held-out=3", f"--output={tmp_path / 'tuned'}"])
+
+
+def test_a_search_that_finds_nothing_leaves_an_earlier_result_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert in_vain(tmp_path) == 1
+    assert "Written, with weights 2:2:1:1: " in capsys.readouterr().out
+    output = tmp_path / "tuned"
+    (output / "picker.yaml").write_text("# Made by tierwise tune for another workload\n")
+    before = {path.name: path.read_bytes() for path in output.iterdir()}
+    assert in_vain(tmp_path) == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert {path.name: path.read_bytes() for path in output.iterdir()} == before
+    assert f"Nothing is written: {output / 'picker.yaml'} and the files beside it stay as an earlier search" in printed
+
+
+def test_a_search_that_finds_something_says_that_it_replaces_an_earlier_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for word in ("Written, with ", "Replaced an earlier search's result, with "):
+        code, output = of_a_trace(tmp_path)
+        assert code == 0
+        assert word in capsys.readouterr().out
+        assert "Made by tierwise tune" in (output / "picker.yaml").read_text()
+
+
+@pytest.mark.parametrize("name", ["picker.yaml", "values.yaml", "values-inferencepool.yaml"])
+def test_a_file_that_no_search_has_made_is_not_replaced(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tuned").mkdir()
+    (tmp_path / "tuned" / name).write_text("of: mine\n")
+    assert in_vain(tmp_path) == cli.USAGE_ERROR
+    assert f"{name} there is none of tierwise tune's; name another folder" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "tuned").iterdir()] == [name]
 
 
 def test_several_processes_find_the_same(tmp_path: Path) -> None:
