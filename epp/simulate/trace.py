@@ -7,7 +7,8 @@ Source: kvcache-ai/Mooncake, ``FAST25-release/traces``; AIPerf and GuideLLM read
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,10 @@ from epp.simulate.lengths import MOST_TOKENS
 from epp.simulate.prompts import Ask, Part
 
 BLOCK_TOKENS = 512
+MOST_SHOWN = 60
+"""Characters of a value that an error repeats."""
 FORMATS = ("MooncakeTrace",)
+MOST_MS = 10**12
 _UNIQUE = 1 << 32
 """Contents that only one request has: above all hash ids."""
 
@@ -27,10 +31,20 @@ _UNIQUE = 1 << 32
 class Line(msgspec.Struct, frozen=True):
     """One request. Other keys, as some traces have, say nothing of caches."""
 
-    timestamp: Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+    timestamp: Annotated[float, msgspec.Meta(ge=0, le=MOST_MS)]
     input_length: Annotated[int, msgspec.Meta(ge=1, le=MOST_TOKENS)]
-    output_length: Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)] = 1
-    hash_ids: list[Annotated[int, msgspec.Meta(ge=0, lt=_UNIQUE)]] = []
+    output_length: Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)]
+    hash_ids: list[Annotated[int, msgspec.Meta(ge=0, lt=_UNIQUE)]] | msgspec.UnsetType = msgspec.UNSET
+    """Left out where the prompt has nothing in common with another one."""
+
+
+_RIGHT = {
+    "timestamp": f"a number of milliseconds from 0 to {MOST_MS:,}",
+    "input_length": f"a whole number of tokens from 1 to {MOST_TOKENS:,}",
+    "output_length": f"a whole number of tokens from 0 to {MOST_TOKENS:,}",
+    "hash_ids": f"a list of whole numbers from 0 to {_UNIQUE - 1:,}",
+}
+"""What the values of keys are."""
 
 
 def read(path: Path, format_name: str = FORMATS[0]) -> Timed:
@@ -52,9 +66,7 @@ def read(path: Path, format_name: str = FORMATS[0]) -> Timed:
 def ask_of(line: Line, number: int) -> Ask:
     """The request of a line; what its hash ids do not name is its own."""
     parts, left = [], line.input_length
-    for hash_id in line.hash_ids:
-        if left <= 0:
-            break
+    for hash_id in line.hash_ids or ():
         parts.append(Part(hash_id, min(BLOCK_TOKENS, left)))
         left -= BLOCK_TOKENS
     if left > 0:
@@ -65,8 +77,63 @@ def ask_of(line: Line, number: int) -> Ask:
 def _lines(path: Path, file: Iterator[bytes]) -> Iterator[tuple[int, Line]]:
     decoder = msgspec.json.Decoder(Line)
     for n, raw in enumerate(file, 1):
-        if raw.strip():
+        if not raw.strip():
+            continue
+        try:
+            yield n, _line(decoder, raw)
+        except ValueError as error:
+            raise ConfigError(f"{path}: line {n}: {error}") from error
+
+
+def _line(decoder: msgspec.json.Decoder[Line], raw: bytes) -> Line:
+    """Raises: ValueError with what is wrong."""
+    try:
+        line = decoder.decode(raw)
+    except msgspec.ValidationError as error:
+        raise ValueError(_faults_in(msgspec.json.decode(raw))) from error
+    if fault := _fault_of(line, raw):
+        raise ValueError(fault)
+    return line
+
+
+def _fault_of(line: Line, raw: bytes) -> str:
+    """What is wrong with hash ids that are numbers; empty where nothing is."""
+    if line.hash_ids is msgspec.UNSET:
+        near = _near("hash_ids", msgspec.json.decode(raw))
+        return f"{near} is not known; is hash_ids meant?" if near else ""
+    wanted = -(-line.input_length // BLOCK_TOKENS)
+    if len(line.hash_ids) == wanted:
+        return ""
+    return (
+        f"hash_ids: {len(line.hash_ids)} of them, and input_length {line.input_length:,} takes {wanted}, one for each "
+        f"{BLOCK_TOKENS} tokens; leave the key out where the prompt has nothing in common with another"
+    )
+
+
+def _faults_in(data: object) -> str:
+    """Every key that is missing or has a wrong value, with what is right."""
+    if not isinstance(data, dict):
+        return f"{_shortened(data)} is no JSON object"
+    faults = []
+    for field in msgspec.structs.fields(Line):
+        key, right = field.name, _RIGHT[field.name]
+        if key in data:
             try:
-                yield n, decoder.decode(raw)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise ConfigError(f"{path}: line {n}: {error}") from error
+                msgspec.convert(data[key], field.type)
+            except msgspec.ValidationError:
+                faults.append(f"{key}: {_shortened(data[key])} is not {right}")
+        elif field.required:
+            near = _near(key, data)
+            faults.append(f"{key} is missing ({right}{f'; is {near} meant?' if near else ''})")
+    return "; ".join(faults)
+
+
+def _near(key: str, data: Mapping[str, object]) -> str:
+    """The key of ``data`` that is probably a slip of ``key``; empty where none is."""
+    others = {name.lower(): name for name in data if name not in _RIGHT}
+    return next((others[name] for name in get_close_matches(key, others, n=1, cutoff=0.7)), "")
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."

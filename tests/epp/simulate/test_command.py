@@ -226,7 +226,7 @@ def test_a_run_in_which_nobody_is_served_has_a_report(tmp_path: Path) -> None:
         "plugins:\n- {type: label-selector-filter, parameters: {matchLabels: {gpu: none}}}\n"
     )
     trace = tmp_path / "one.jsonl"
-    trace.write_text('{"timestamp": 0, "input_length": 10}')
+    trace.write_text('{"timestamp": 0, "input_length": 10, "output_length": 1}')
     out = tmp_path / "out"
     words = ["--workload", str(trace), "--policy", f"{config},random", "--seeds", "1", "--plots=false"]
     assert simulate(*words, "--output", str(out)) == 0

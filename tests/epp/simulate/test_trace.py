@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -45,24 +46,41 @@ def test_a_trace_runs_and_its_shared_blocks_are_hits(tmp_path: Path) -> None:
     assert records[2].hits.gpu == 1024
 
 
+GOOD = '{"timestamp": 1, "input_length": 1000, "output_length": 5, "hash_ids": [1, 2]}'
+
+
 @pytest.mark.parametrize(
-    ("lines", "sentence"),
+    ("line", "sentence"),
     [
-        (["{"], "trace.jsonl: line 1: "),
-        ([LINES[0], '{"timestamp": 1}'], "line 2: .*input_length"),
-        (['{"timestamp": 1, "input_length": 0}'], "line 1: .*>= 1"),
-        (['{"timestamp": -1, "input_length": 1}'], "line 1: .*>= 0"),
-        (['{"timestamp": 1, "input_length": 1000000000000}'], "line 1: .*<= 16777216"),
-        (['{"timestamp": 1, "input_length": 1, "output_length": 1000000000000}'], "line 1: .*<= 16777216"),
-        (['{"timestamp": 1e300, "input_length": 1}'], "line 1: .*<= 1000000000000"),
-        (['{"timestamp": 1, "input_length": 1, "hash_ids": ["a"]}'], "line 1: .*hash_ids"),
-        (["[1, 2]"], "line 1: "),
-        ([], "holds no request"),
-        (["", "  "], "holds no request"),
+        ("{", "trace.jsonl: line 2: "),
+        ("[1, 2]", "line 2: [1, 2] is no JSON object"),
+        ("{}", "line 2: timestamp is missing (a number of milliseconds from 0 to 1,000,000,000,000); input_length is "),
+        (GOOD.replace(', "output_length": 5', ""), "line 2: output_length is missing (a whole number "),
+        (GOOD.replace("output_length", "output_len"), "to 16,777,216; is output_len meant?)"),
+        (GOOD.replace("1000", "0"), "line 2: input_length: 0 is not a whole number of tokens from 1 to 16,777,216"),
+        (GOOD.replace("1000", '"1000"'), "line 2: input_length: '1000' is not a whole number of tokens"),
+        (GOOD.replace("1000", "1e12"), "line 2: input_length: 1000000000000.0 is not"),
+        (GOOD.replace(": 5", ": 1000000000000"), "line 2: output_length: 1000000000000 is not"),
+        (GOOD.replace(": 5", ": -1").replace('p": 1', 'p": -1'), "1,000,000,000,000; output_length: -1 is not"),
+        (GOOD.replace('p": 1', 'p": -1'), "line 2: timestamp: -1 is not a number of milliseconds from 0 to "),
+        (GOOD.replace('p": 1', 'p": 1e300'), "line 2: timestamp: 1e+300 is not"),
+        (GOOD.replace('p": 1', 'p": null'), "line 2: timestamp: None is not"),
+        (GOOD.replace("[1, 2]", '["a"]'), "line 2: hash_ids: ['a'] is not a list of whole numbers from 0 to "),
+        (GOOD.replace("[1, 2]", "[1]"), "line 2: hash_ids: 1 of them, and input_length 1,000 takes 2, one for"),
+        (GOOD.replace("[1, 2]", "[1, 2, 3]"), "line 2: hash_ids: 3 of them"),
+        (GOOD.replace("[1, 2]", "[]"), "line 2: hash_ids: 0 of them"),
+        (GOOD.replace("hash_ids", "hash_id"), "line 2: hash_id is not known; is hash_ids meant?"),
+        (GOOD.replace("hash_ids", "hashIds"), "line 2: hashIds is not known; is hash_ids meant?"),
     ],
-)
-def test_a_fault_is_named_with_its_line(tmp_path: Path, lines: list[str], sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
+)  # fmt: skip
+def test_a_fault_is_named_with_its_line_and_key(tmp_path: Path, line: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        stages_of(workload.choose(str(written(tmp_path, GOOD, line))), 1)
+
+
+@pytest.mark.parametrize("lines", [[], ["", "  "]])
+def test_a_trace_without_requests_is_refused(tmp_path: Path, lines: list[str]) -> None:
+    with pytest.raises(ConfigError, match="holds no request"):
         stages_of(workload.choose(str(written(tmp_path, *lines))), 1)
 
 

@@ -188,7 +188,7 @@ def of_a_trace(tmp_path: Path) -> tuple[int, Path]:
             "timestamp": 40 * n,
             "input_length": 6300,
             "output_length": 16,
-            "hash_ids": [100 * group + i for i in range(12)],
+            "hash_ids": [*(100 * group + i for i in range(12)), 10_000 + n],
         }
         lines.append(json.dumps(line))
     (tmp_path / "trace.jsonl").write_text("\n".join(lines))
