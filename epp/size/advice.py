@@ -111,6 +111,14 @@ def _offload(fleet: Fleet, needed_tokens: int | None) -> list[AdvicePart]:
 
 def _index(tiers: dict[str, TierPart], needed_tokens: int | None) -> list[AdvicePart]:
     cpu = tiers.get("cpu")
+    if cpu is not None and needed_tokens == 0:
+        return [
+            AdvicePart(
+                setting="lruCapacityPerServer",
+                value="none",
+                why="of the CPU tier: with the setting above there is none",
+            )
+        ]
     if cpu is not None:
         tokens, of_what = cpu.tokens_per_endpoint, "of what the CPU tier holds"
     elif needed_tokens:

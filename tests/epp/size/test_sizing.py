@@ -133,6 +133,13 @@ def test_the_advised_cpu_memory_is_enough_and_in_both_units() -> None:
     assert with_it.lives_in == "cpu"
 
 
+@pytest.mark.parametrize("cpu", [{}, {"ram_bytes": 1024 * GIB}, {"cpu_bytes": 100 * GIB}])
+def test_where_no_cpu_tier_is_advised_the_picker_is_not_told_to_count_one(cpu: dict[str, Any]) -> None:
+    found = advised(report(replace(SEEDS, gpu_blocks=None, utilization=0.9, **cpu), LOW))
+    assert found["max_local_cpu_size"] == "none"
+    assert found.get("lruCapacityPerServer", "none") == "none"
+
+
 def test_cpu_memory_is_not_advised_where_the_gpu_has_it_all() -> None:
     assert advised(report(SEEDS, LOW))["max_local_cpu_size"] == "none"
 
