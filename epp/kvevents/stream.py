@@ -76,6 +76,7 @@ class Stream:
         self._held: deque[tuple[int, bytes]] = deque()
         self._held_bytes = 0
         self._compare = False  # the replay's first batch must be `_last`
+        self._reached: tuple[int, bytes] | None = None  # the last batch of a life that may be over
         self._replayed = False  # the replay has sent something
 
     @property
@@ -112,10 +113,11 @@ class Stream:
             self._compare = False
             if self._next is not None and number == self._next - 1 and payload == self._last:
                 self._replayed = True
+                self._recognise(number, payload)
             else:
-                self.restarts += number < (self._next or 0)
                 yield from self._ask_for_everything()
             return
+        self._recognise(number, payload)
         if not self._replayed:
             self._replayed = True
             yield Forget()
@@ -132,6 +134,7 @@ class Stream:
             yield from self._ask_for_everything()
             return
         self.replaying = self._doubtful = False
+        self._begins_anew(self._reached is not None)  # it has not come as far as it had before
         if not self._replayed:
             yield Forget()
             self._next, self._lacks = 0, None
@@ -146,9 +149,12 @@ class Stream:
             return
         self.replaying = self._compare = self._doubtful = False
         yield Forget()
+        self._remember()
         self._next, self._lacks = None, Why.REPLAY_FAILED
         for number, payload in self._held:
             if self._next is None or number == self._next:
+                if number <= self._live:
+                    self._begins_anew(self._reached is not None)
                 self._live = number
                 yield from self._apply(number, payload)
         self._held.clear()
@@ -174,6 +180,8 @@ class Stream:
         seen, self._live = self._live, number
         asks = self._replays and self._lacks is not Why.REPLAY_FAILED
         if self._next is None:
+            if number <= seen:
+                self._begins_anew(self._reached is not None)
             if not number:
                 self._lacks = None
             elif asks:
@@ -186,7 +194,7 @@ class Stream:
         elif number < self._next:
             if number > seen:
                 return  # replayed before
-            self.restarts += 1
+            self._begins_anew(True)
             self._next, self._live, self._lacks = None, -1, Why.CATCHING_UP
             yield Forget()
             yield from self._take(number, payload)
@@ -203,6 +211,20 @@ class Stream:
         self._doubtful = False
         yield from self._apply(number, payload)
 
+    def _remember(self) -> None:
+        """Where it had come, until it is known whether it still lives."""
+        if self._reached is None and self._next:
+            self._reached = (self._next - 1, self._last)
+
+    def _recognise(self, number: int, payload: bytes) -> None:
+        """Whether it still lives, by a batch that it has had sent again."""
+        if self._reached is not None and number >= self._reached[0]:
+            self._begins_anew(number == self._reached[0] and payload != self._reached[1])
+
+    def _begins_anew(self, anew: bool) -> None:
+        self.restarts += anew
+        self._reached = None
+
     def _apply(self, number: int, payload: bytes) -> Iterator[Act]:
         self._next, self._last = number + 1, payload
         yield Apply(payload)
@@ -216,6 +238,7 @@ class Stream:
         yield Replay(self._next - 1)
 
     def _ask_for_everything(self) -> Iterator[Act]:
+        self._remember()
         self.replaying, self._compare, self._replayed = True, False, False
         yield Replay(0)
 

@@ -185,6 +185,7 @@ def test_a_publisher_that_restarts_is_followed_from_its_new_start() -> None:
             second.publish([stored(7, [5, 6])])
             await fleet.known()
             assert (fleet.held([1, 2]), fleet.held([5, 6])) == ({}, {0: 2})
+            await until(lambda: fleet.cache.everyone()[0].restarts == 1, "the restart is counted")
 
     run(body)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,6 +133,46 @@ def test_a_restart_whose_numbers_have_gone_past_ours_is_noticed() -> None:
     assert (publisher.believed, publisher.stream.why) == (publisher.said, None)
 
 
+@pytest.mark.parametrize("said", [0, 1, 2, 5])
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_restart_is_counted_once_however_much_was_published_since(said: int, answers: bool) -> None:
+    """Also where its replay port answers at the second attempt only."""
+    publisher = Publisher(replays=True)
+    stream = publisher.stream
+    publisher.publish()
+    publisher.publish()
+    publisher.restart()
+    stream.disconnected()
+    for _ in range(said):
+        publisher.publish(heard=False)
+    publisher.answers = answers
+    publisher.do(stream.connected())
+    if not answers:
+        publisher.do(stream.replay_failed())
+        publisher.publish()
+        publisher.answers = True
+        publisher.do(stream.retry())
+    assert (publisher.believed, stream.why, stream.restarts) == (publisher.said, None, 1)
+
+
+def test_a_publisher_that_lives_on_counts_no_restart_whatever_has_to_be_asked_for_again() -> None:
+    publisher = Publisher(replays=True)
+    stream = publisher.stream
+    publisher.publish()
+    publisher.do(stream.unreadable())
+    publisher.do(stream.retry())
+    stream.disconnected()
+    publisher.answers = False
+    publisher.do(stream.connected())
+    publisher.publish()
+    publisher.do(stream.replay_failed())
+    publisher.answers = True
+    publisher.do(stream.retry())
+    publisher.publish(heard=False)
+    publisher.publish()
+    assert (publisher.believed, stream.why, stream.restarts) == (publisher.said, None, 0)
+
+
 def test_live_batches_that_a_replay_has_brought_are_not_applied_twice() -> None:
     publisher = Publisher(replays=True)
     stream = publisher.stream
@@ -213,3 +254,30 @@ def test_whoever_is_known_is_believed_to_have_said_what_it_said(replays: bool, b
             assert publisher.believed == publisher.said[len(publisher.said) - len(publisher.believed) :]
             if publisher.stream.why is None:
                 assert publisher.believed in (publisher.said, publisher.said[1:]), "the first one, see FIRST"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(["heard", "heard", "lost", "restart", "cut", "back", "unreadable"]), max_size=40))
+def test_every_life_that_follows_one_with_batches_is_counted_as_a_restart(story: list[str]) -> None:
+    publisher = Publisher(replays=True)
+    stream = publisher.stream
+    cut, life, batches, restarts = False, 0, False, 0
+    for step in story:
+        if step == "restart":
+            publisher.restart()
+        if step in ("restart", "cut"):
+            stream.disconnected()
+            cut = True
+        elif step == "back" and cut:
+            publisher.do(stream.connected())
+            cut = False
+        elif step == "unreadable" and publisher.believed:
+            publisher.do(stream.unreadable())
+        elif step in ("heard", "lost"):
+            publisher.publish(heard=step == "heard" and not cut)
+        if step in ("heard", "back") and not cut:
+            if publisher.lives != life:
+                restarts += batches
+                life, batches = publisher.lives, False
+            batches |= bool(publisher.said)
+            assert stream.restarts == restarts
