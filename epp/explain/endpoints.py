@@ -8,6 +8,7 @@ import msgspec
 
 from epp.config.plan import Plan
 from epp.explain.explanation import AnsweredBy
+from epp.kvevents.wires import publishers_of
 from epp.ledger import Ledger
 from epp.pool import Pool
 from epp.scrape.state import ScrapeState
@@ -15,7 +16,10 @@ from epp.seat import EngineMetrics
 from scorers.base import Candidate, Mode
 from scorers.precise_cache import Told
 from scorers.precise_index import TIERS
+from scorers.precise_parameters import PreciseParameters
 from scorers.prefix_cache import PrefixCache
+
+KNOWN = "known"
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -45,6 +49,8 @@ class FromEvents(msgspec.Struct, frozen=True):
     """Held by tier."""
     gaps: int
     publisher_restarts: int
+    publishers: tuple[str, ...] = ()
+    """Where they are published, or where publishers connect to us; none where no port is known."""
 
 
 class EndpointState(msgspec.Struct, frozen=True):
@@ -99,14 +105,15 @@ def _endpoint(pool: Pool, candidate: Candidate, plan: Plan, scrape: ScrapeState 
         decision=Load(candidate.waiting, candidate.running, candidate.kv_usage),
         engine=pool.engine(candidate.address) or EngineMetrics(),
         index={} if cache is None else _held(cache, candidate, told),
-        kv_events=None if told is None else _from_events(told),
+        kv_events=None if told is None or precise is None else _from_events(told, candidate, precise.parameters),
         scrape=scrape,
     )
 
 
-def _from_events(told: Told) -> FromEvents:
+def _from_events(told: Told, candidate: Candidate, parameters: PreciseParameters) -> FromEvents:
     tokens = {tier.value: held for tier, held in zip(TIERS, told.tokens, strict=True)}
-    return FromEvents(told.why or "known", tokens, told.gaps, told.restarts)
+    publishers = publishers_of(candidate, parameters.kv_events_config)
+    return FromEvents(told.why or KNOWN, tokens, told.gaps, told.restarts, publishers)
 
 
 def _held(cache: PrefixCache, candidate: Candidate, told: Told | None) -> dict[str, Held]:

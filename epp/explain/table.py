@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from epp.explain.endpoints import EndpointState, Held, PoolState
+from epp.explain.endpoints import KNOWN, EndpointState, Held, PoolState
 from epp.explain.explanation import Considered, Explanation
 from scorers.base import Mode
 
@@ -81,6 +81,9 @@ def of_pool(state: PoolState, width: int = UNLIMITED) -> Iterator[RenderableType
     for endpoint in state.endpoints:
         if endpoint.scrape is not None and endpoint.scrape.error:
             yield Text(f"{endpoint.address}: {endpoint.scrape.error}")
+        if endpoint.kv_events is not None and endpoint.kv_events.state != KNOWN:
+            publishers = " and ".join(endpoint.kv_events.publishers) or "an unknown port"
+            yield Text(f"{endpoint.address}: KV events from {publishers}: {endpoint.kv_events.state}.")
         if endpoint.engine.doubted:
             yield Text(f"{endpoint.address}: its page says {' and '.join(endpoint.engine.doubted)}: not believed.")
 

@@ -23,7 +23,8 @@ from epp.errors import ConfigError
 from epp.kvevents.applying import perform
 from epp.kvevents.orders import LENGTH_BYTES, Counts, Fares, Follow, Leave, Left, Note, Report, Start, framed
 from epp.kvevents.stream import Why
-from epp.kvevents.wires import wires_of
+from epp.kvevents.unheard import PATIENCE_S, Unheard
+from epp.kvevents.wires import publishers_of, wires_of
 from epp.pool import Pool
 from epp.slices import sliced
 from epp.telemetry import Reading
@@ -77,6 +78,8 @@ class Feed:
         self._settings = settings
         self._pool = pool
         self._silent_s = silent_s
+        self._unheard = Unheard()
+        self._publishers: dict[int, tuple[str, ...]] = {}
         self._process: Process | None = None
         self._chore: Chore | None = None
         self._decode = msgspec.msgpack.Decoder(list[Report]).decode
@@ -95,10 +98,12 @@ class Feed:
         wires = wires_of(candidate, self._settings)
         if not wires and not self._settings.zmq_endpoint:
             log.warning("%s: no port is known for its KV events; it is not followed", candidate.address)
+        self._publishers[source] = publishers_of(candidate, self._settings)
         self._say(Follow(source, candidate.address, wires))
 
     def leave(self, source: int) -> None:
         """``scorers.precise_cache.Feed``."""
+        self._publishers.pop(source, None)
         self._say(Leave(source))
 
     async def _run(self) -> None:
@@ -169,11 +174,27 @@ class Feed:
             cache.left(report.source)
         elif isinstance(report, Counts):
             self.counts = report
+            self._name_unheard()
         elif isinstance(report, Note):
             if report.kind == "lora":
                 cache.adapter(report.value)
             else:
                 log.warning("KV events: " + _NOTES[report.kind], report.value)
+
+    def _name_unheard(self) -> None:
+        for told in self._unheard.look(self._cache.everyone(), self._cache.clock()):
+            publishers = self._publishers.get(told.source)
+            if publishers:
+                log.warning(
+                    "endpoint %s: no KV events for %g s, so it is judged by its horizon or our picks: %s",
+                    told.address,
+                    PATIENCE_S,
+                    f"nobody has published for it at {publishers[0]}, where engines connect to us; topics must be "
+                    "kv@HOST:PORT@MODEL"
+                    if self._settings.zmq_endpoint
+                    else f"nobody publishes at {' or '.join(publishers)}; is that the port of the engine's "
+                    "--kv-events-config? podDiscoveryConfig.socketPort or socketPortOffset say it here",
+                )
 
     def _say(self, command: Start | Follow | Leave) -> None:
         if self._process is not None and self._process.stdin is not None:

@@ -38,6 +38,13 @@ def wires_of(candidate: Candidate, settings: KvEventsConfig) -> tuple[Wire, ...]
     )
 
 
+def publishers_of(candidate: Candidate, settings: KvEventsConfig) -> tuple[str, ...]:
+    """Addresses: where its events are published, or where its publishers connect to us; none where no port is known."""
+    if settings.zmq_endpoint:
+        return (settings.zmq_endpoint,)
+    return tuple([wire.events for wire in wires_of(candidate, settings)])
+
+
 def _port(label: str | None, offset: int | None, serving: int, port: int, rank: int) -> int:
     """0 for none."""
     if label is not None and label.isascii() and label.isdigit():

@@ -59,3 +59,12 @@ def test_what_is_shown_as_precise_is_what_the_engine_tells_and_the_rest_is_the_i
     told.fares("", ALL_TIERS)
     assert told.shown.index["precise/gpu (gpu)"].used_tokens == 14_816
     assert "14,816 of 16,000 (precise)" in told.page
+
+
+def test_what_is_amiss_with_an_endpoint_s_kv_events_stands_below_the_table_with_where_they_are_looked_for() -> None:
+    told = Told()
+    for why in ("not connected", "gap"):
+        told.fares(why, 0)
+        assert told.page.endswith(f"127.0.0.1:8630: KV events from tcp://127.0.0.1:10130: {why}.")
+    told.fares("", ALL_TIERS)
+    assert "KV events" not in told.page

@@ -368,3 +368,24 @@ def test_more_publishers_can_be_followed_than_a_context_of_zeromq_has_sockets_by
         subscriber.step(0.0)
     finally:
         subscriber.close()
+
+
+def test_a_port_where_nobody_publishes_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    now_s = [1000.0]
+
+    async def body() -> None:
+        publisher = publishing()
+        wrong = publisher.port
+        OPENED.pop().close()
+        async with followed(Endpoint(f"{LOOPBACK}:8000", labels={PORT: str(wrong)})) as fleet:
+            fleet.cache.clock = lambda: now_s[0]
+            await until(lambda: fleet.why() == "not connected")
+
+            def named() -> bool:
+                now_s[0] += 1.0
+                return f"nobody publishes at tcp://{LOOPBACK}:{wrong}" in caplog.text
+
+            await until(named, "the log names the port")
+            assert f"endpoint {LOOPBACK}:8000: no KV events for 10 s" in caplog.text
+
+    run(body)
