@@ -182,6 +182,7 @@ class Stream:
         if self._next is None:
             if number <= seen:
                 self._begins_anew(self._reached is not None)
+                seen, self._live = -1, number
             if not number:
                 self._lacks = None
             elif asks:
@@ -222,8 +223,10 @@ class Stream:
             self._begins_anew(number == self._reached[0] and payload != self._reached[1])
 
     def _begins_anew(self, anew: bool) -> None:
-        self.restarts += anew
         self._reached = None
+        if anew:
+            self.restarts += 1
+            self._live = -1  # its numbers begin again, too
 
     def _apply(self, number: int, payload: bytes) -> Iterator[Act]:
         self._next, self._last = number + 1, payload

@@ -279,5 +279,5 @@ def test_every_life_that_follows_one_with_batches_is_counted_as_a_restart(story:
             if publisher.lives != life:
                 restarts += batches
                 life, batches = publisher.lives, False
-            batches |= bool(publisher.said)
+            batches |= bool(publisher.believed)
             assert stream.restarts == restarts
