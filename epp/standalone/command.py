@@ -16,6 +16,7 @@ from epp.options import ResponseMode, StandaloneOptions
 from epp.scrape.pace import Pace
 from epp.serve import announce, followed, run
 from epp.signals import until_signalled
+from epp.standalone.lessons import told_of_lessons
 from epp.standalone.patience import warned_of_waits
 from epp.standalone.run import LOOPBACK, standalone
 from epp.wire.limits import Limits
@@ -50,7 +51,7 @@ async def start_picker(options: StandaloneOptions) -> App:
 
     def read(before: Plan | None = None) -> Plan:
         plan = plan_from(options.config_file, options.config_text, picks=ENDPOINTS_NAMED, before=before)
-        return warned_of_waits(plan)
+        return told_of_lessons(warned_of_waits(plan), options)
 
     plan = read()
     announce(plan, options.notices, options.endpoints)
