@@ -39,8 +39,16 @@ def parse_bytes(text: str) -> int:
     """
     amount = _amount(text)
     if amount is None:
-        raise ValueError(f"{text!r} is not a number of bytes; write it as 10MiB, 25MB or 4194304")
+        raise ValueError(f"{text!r} is not a number of bytes; write it as 256GiB, 10MiB, 25MB or 4194304")
     return amount
+
+
+def written_bytes(amount: int) -> str:
+    """``amount`` as ``parse_bytes`` reads it, exact, in the unit that makes it shortest."""
+    if not amount:
+        return "0"
+    forms = [f"{amount // factor}{unit and f'{unit}B'}" for unit, factor in _FACTOR.items() if not amount % factor]
+    return min(forms, key=len)
 
 
 def _amount(text: str) -> int | None:

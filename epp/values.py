@@ -79,12 +79,12 @@ def share(value: str) -> float:
     return float(value)
 
 
-def number(low: float, high: float) -> Callable[[str], float]:
-    """A reader of numbers from ``low`` to ``high``."""
+def number(low: float, high: float, of: str = "") -> Callable[[str], float]:
+    """A reader of numbers from ``low`` to ``high``; ``of`` what, where that needs saying."""
 
     def read(value: str) -> float:
         if not re.fullmatch(r"\d{0,12}\.?\d{1,12}|\d{1,12}\.", value) or not low <= float(value) <= high:
-            raise ValueError(f"must be a number from {low:g} to {high:g}")
+            raise ValueError(f"must be a number{of} from {low:,.12g} to {high:,.12g}")
         return float(value)
 
     return read

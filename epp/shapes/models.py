@@ -124,7 +124,10 @@ MODELS = {model.name: model for model in _ALL}
 
 
 def find(name: str, models: Iterable[Model] = _ALL) -> Model | None:
-    """The model called ``name``, in any case, with its owner and ``-Instruct`` or without; None if unknown."""
+    """The model called ``name``, in any case, with its owner and ``-Instruct`` or without; None if unknown.
+
+    Llamas that were published as ``Meta-Llama-...`` are known by that name, too.
+    """
     wanted = _plain(name)
     return next(
         (model for model in models if wanted in (_plain(model.name), _plain(model.name.partition("/")[2]))), None
@@ -132,4 +135,6 @@ def find(name: str, models: Iterable[Model] = _ALL) -> Model | None:
 
 
 def _plain(name: str) -> str:
-    return name.strip().lower().removesuffix("-instruct").removesuffix("-it")
+    owner, slash, own = name.strip().lower().rpartition("/")
+    own = f"llama-{own.removeprefix('meta-llama-')}" if own.startswith("meta-llama-") else own
+    return f"{owner}{slash}{own}".removesuffix("-instruct").removesuffix("-it")

@@ -36,21 +36,24 @@ def _utilization(fleet: Fleet, workload: Workload | None) -> list[AdvicePart]:
     def tokens_at(utilization: float) -> int:
         return layout.tokens(max(0, int(gpu.memory_bytes * utilization) - own) // layout.block_bytes)
 
-    why = f"{fleet.utilization:g} holds {tokens_at(fleet.utilization):,} tokens"
-    if fleet.utilization != USUAL:
-        why += f", {USUAL:g}, vLLM's default, {tokens_at(USUAL):,}"
-    if fleet.utilization < MOST_UTILIZATION:
-        why += f", {MOST_UTILIZATION:g} {tokens_at(MOST_UTILIZATION):,}"
-    value = max(USUAL, fleet.utilization)
+    value, workload_fits = max(USUAL, fleet.utilization), ""
     if workload is not None and fleet.blocks_source == "estimated":
         tokens = workload.at_one_of(fleet.endpoints).all_tokens
         blocks = ceil(tokens / layout.block_tokens) * (layout.full_groups + layout.window_groups)
         needed = ceil((own + blocks * layout.block_bytes) / gpu.memory_bytes * 100) / 100
         if needed <= MOST_UTILIZATION:
-            why += f"; from {needed:.2f} on the whole workload fits"
+            workload_fits = f"; from {needed:.2f} on the whole workload fits"
             value = max(value, needed)
         else:
-            why += "; at none of them the whole workload fits"
+            workload_fits = "; at none of them the whole workload fits"
+    why = f"holds {tokens_at(value):,} tokens"
+    if value == USUAL:
+        why += ", vLLM's default"
+    if fleet.utilization < value:
+        why += f"; {fleet.utilization:g}, as given, {tokens_at(fleet.utilization):,}"
+    if value < MOST_UTILIZATION:
+        why += f"; {MOST_UTILIZATION:g} would hold {tokens_at(MOST_UTILIZATION):,}, with less left for peaks"
+    why += workload_fits
     return [AdvicePart(setting="--gpu-memory-utilization", value=f"{value:g}", why=why)]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from epp.shapes.gpu import GPUS, Gpu
 from epp.shapes.model import Model
 from epp.shapes.roofline import roofline
-from epp.size.fleet import Fleet, shareable
+from epp.shapes.sharing import shareable
+from epp.size.fleet import Fleet
 from epp.size.layout import layout_of
 from epp.size.memory import Range, default_sequences, overhead_of, share_of
 from epp.size.options import SizeOptions

@@ -54,7 +54,7 @@ SIZE: tuple[Flag, ...] = (
         "The tiers below",
         Flag("ram", values.memory(0, 1 << 50), "ram_bytes",
              "host memory of one endpoint: how much of it may KV take?", "SIZE"),
-        Flag("max-local-cpu-size", values.number(0, 1_048_576), "local_cpu_gib",
+        Flag("max-local-cpu-size", values.number(0, 1_048_576, " of GiB without a unit,"), "local_cpu_gib",
              "CPU tier in GiB per worker (GPU), as kvengine and LMCache count it", "GIB"),
         Flag("cpu-bytes-to-use", values.memory(0, 1 << 50), "cpu_bytes",
              "CPU tier of one endpoint, as kvengine and vLLM's own offloading count it: bytes, or with a unit", "SIZE"),

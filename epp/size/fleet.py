@@ -12,10 +12,12 @@ from epp.shapes import models
 from epp.shapes.gpu import GIB, Gpu
 from epp.shapes.hugging_face import read_model
 from epp.shapes.model import Model
+from epp.shapes.sharing import shareable
 from epp.size.endpoint import Said
 from epp.size.layout import Layout, layout_of
 from epp.size.memory import GpuShare, Range, default_sequences, overhead_of, share_of
 from epp.size.options import SizeOptions
+from epp.units import written_bytes
 
 UTILIZATION, BLOCK_TOKENS = 0.9, 16
 """vLLM's own defaults."""
@@ -156,7 +158,10 @@ def model_of(name: str | None, said: Said, notes: list[str]) -> Model | None:
         known = {known.partition("/")[2].lower(): known for known in models.MODELS}
         near = get_close_matches(name.lower().partition("/")[2] or name.lower(), known, n=1)
         hint = f"did you mean {known[near[0]]}? Otherwise give" if near else "give"
-        raise ConfigError(f"--model={name} is not known; {hint} its config.json, or the folder that holds one")
+        raise ConfigError(
+            f"--model={name} is not known; {hint} its config.json, or the folder that holds one. Known by name: "
+            f"{', '.join(known.partition('/')[2] for known in models.MODELS)}"
+        )
     return model
 
 
@@ -165,8 +170,8 @@ def gpu_of(options: SizeOptions) -> Gpu | None:
     if options.gpu is None:
         if options.gpu_memory_bytes is not None:
             raise ConfigError(
-                f"--gpu-memory={options.gpu_memory_bytes / GIB:.4g}GiB: of which GPU? Give --gpu, too, which says how "
-                "fast it is"
+                f"--gpu-memory={written_bytes(options.gpu_memory_bytes)}: of which GPU? Give --gpu, too, which says "
+                "how fast it is"
             )
         return None
     gpu = gpus.find(options.gpu)
@@ -183,22 +188,6 @@ def gpu_of(options: SizeOptions) -> Gpu | None:
         gpu.link_bytes_per_s,
         gpu.sustained,
     )
-
-
-def shareable(model: Model, ranks: int) -> str | None:
-    """None where ``ranks`` GPUs can share ``model``; else why not, and what to do."""
-    if model.heads % ranks:
-        fitting = [n for n in range(1, model.heads + 1) if not model.heads % n and n <= 64]
-        return (
-            f"--tensor-parallel-size={ranks} does not divide the {model.heads} attention heads of {model.name}; choose "
-            f"one of {', '.join(map(str, fitting))}"
-        )
-    if not model.latent_dim and model.kv_heads % ranks and ranks % model.kv_heads:
-        return (
-            f"--tensor-parallel-size={ranks} neither divides the {model.kv_heads} KV heads of {model.name} nor is a "
-            "multiple of them; choose one that is"
-        )
-    return None
 
 
 def _has_blocks(blocks: int, block_bytes: int, gpu: Gpu, ranks: int, weight_bytes: int) -> None:
@@ -222,7 +211,7 @@ def _has_room(model: Model, gpu: Gpu, ranks: int, utilization: float, share: Gpu
         (
             n
             for n in range(ranks + 1, 65)
-            if not model.heads % n and _fits(model, gpu, n, max(utilization, UTILIZATION), share.overhead.best)
+            if shareable(model, n) is None and _fits(model, gpu, n, max(utilization, UTILIZATION), share.overhead.best)
         ),
         None,
     )
@@ -252,8 +241,8 @@ def _cpu(options: SizeOptions, said: Said, ranks: int) -> tuple[int | None, str]
         own_bytes = (1 + ranks) * ENGINE_RAM_BYTES
         if options.ram_bytes <= own_bytes:
             raise ConfigError(
-                f"--ram={options.ram_bytes / GIB:.4g}GiB leaves nothing for KV, since the engine's own processes take "
-                f"some {own_bytes / GIB:.0f} GiB; write more, or leave it out"
+                f"--ram={written_bytes(options.ram_bytes)} leaves nothing for KV, since the engine's own processes "
+                f"take some {own_bytes / GIB:.0f} GiB; write more, or leave it out"
             )
         return int((options.ram_bytes - own_bytes) * RAM_SHARE), "--ram"
     return None, ""

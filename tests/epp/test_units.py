@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.units import Quantity, parse_bytes, parse_duration
+from epp.units import Quantity, parse_bytes, parse_duration, written_bytes
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,21 @@ def test_a_quantity_is_read_as_in_go_and_kubernetes(text: str, amount: int) -> N
 
 @pytest.mark.parametrize("text", ["", "MiB", "-1", "1 2", "1m", "1Mib", "1e6", "ten", "1iB"])
 def test_what_is_no_quantity_is_refused_with_the_forms(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a number of bytes; write it as 10MiB, 25MB or 4194304"):
+    with pytest.raises(ValueError, match="is not a number of bytes; write it as 256GiB, 10MiB, 25MB or 4194304"):
         parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(10 << 20, "10MiB"), (8 * 10**9, "8GB"), (3 << 29, "1536MiB"), (8_000_000_001, "8000000001"), (0, "0")],
+)
+def test_an_amount_is_written_exactly_and_short(amount: int, text: str) -> None:
+    assert written_bytes(amount) == text
+
+
+@given(st.integers(0, 1 << 53))
+def test_what_is_written_is_read_as_the_same(amount: int) -> None:
+    assert parse_bytes(written_bytes(amount)) == amount
 
 
 @pytest.mark.parametrize("value", ["1x", "", True, 1.5, None])

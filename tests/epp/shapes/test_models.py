@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -77,6 +79,24 @@ def test_a_name_is_found_without_its_owner_and_in_any_case() -> None:
     assert find("qwen3-32b") is MODELS["Qwen/Qwen3-32B"]
     assert find("meta-llama/llama-3.3-70b") is MODELS["meta-llama/Llama-3.3-70B-Instruct"]
     assert find("qwen3-33b") is None
+
+
+def test_the_page_names_every_model_that_is_known_by_name() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "sizing.md").read_text()
+    (named,) = re.findall(r"These models are known by name[^:]*:(.*?)\. Any other", page, re.DOTALL)
+    assert re.findall(r"`([^`]+)`", named) == list(MODELS)
+
+
+@pytest.mark.parametrize(
+    ("older", "name"),
+    [
+        ("meta-llama/Meta-Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("meta-llama/Meta-Llama-3.1-405B", "meta-llama/Llama-3.1-405B-Instruct"),
+        ("Meta-Llama-3.1-70B-Instruct", "meta-llama/Llama-3.1-70B-Instruct"),
+    ],
+)
+def test_a_name_that_a_model_had_before_is_known(older: str, name: str) -> None:
+    assert find(older) is MODELS[name]
 
 
 def test_half_the_width_of_kv_is_half_the_bytes() -> None:

@@ -159,6 +159,17 @@ def test_host_memory_bounds_what_is_advised() -> None:
     assert "more than the host memory leaves" in why
 
 
+def test_the_advice_on_utilization_says_what_it_holds_and_what_more_would() -> None:
+    more = "; 0.95 would hold 332,960, with less left for peaks"
+    for utilization, why in (
+        (None, "holds 300,560 tokens, vLLM's default" + more),
+        (0.65, "holds 300,560 tokens, vLLM's default; 0.65, as given, 138,560" + more),
+        (0.95, "holds 332,960 tokens"),
+    ):
+        sized = report(replace(SEEDS, utilization=utilization))
+        assert [a.why for a in sized.advice if a.setting == "--gpu-memory-utilization"] == [why]
+
+
 def test_utilization_is_advised_at_which_everything_fits() -> None:
     options = replace(SEEDS, gpu_blocks=None)
     wanted = float(advised(report(options, HIGH))["--gpu-memory-utilization"])
@@ -252,10 +263,17 @@ def test_shares_of_a_workload_add_up_and_memory_only_helps(
     [
         ({"model": None, "gpu": None, "gpu_blocks": None}, "nothing says what to size"),
         ({"model": "qwen3-33b"}, "did you mean Qwen/Qwen3-32B"),
-        ({"model": "gpt-5"}, "is not known"),
+        ({"model": "gpt-5"}, "is not known; give its config.json"),
+        ({"model": "mixtral-8x7b"}, "Known by name: Qwen3-0.6B, .*, Mistral-7B-Instruct-v0.3, .*, DeepSeek-R1$"),
         ({"gpu": "h1000"}, "is not known; there are"),
         ({"ranks": 3}, "--tensor-parallel-size=3 does not divide the 64 attention heads"),
-        ({"model": "phi-4", "ranks": 4}, "neither divides the 10 KV heads"),
+        ({"model": "phi-4", "ranks": 4}, "neither divides the 10 KV heads .* choose one of 1, 2, 5, 10, 20, 40$"),
+        ({"model": "phi-4", "ranks": 3}, "the 40 attention heads .* choose one of 1, 2, 5, 10, 20, 40$"),
+        ({"model": "qwen2.5-7b", "ranks": 8}, "the 28 attention heads .* choose one of 1, 2, 4, 28$"),
+        ({"model": "qwen2.5-7b", "ranks": 7}, "the 4 KV heads .* choose one of 1, 2, 4, 28$"),
+        ({"ram_bytes": 10 * 2**20}, "--ram=10MiB leaves nothing for KV"),
+        ({"ram_bytes": 8 * 10**9}, "--ram=8GB leaves nothing for KV"),
+        ({"ram_bytes": 8_000_000_001}, "--ram=8000000001 leaves nothing for KV"),
         ({"model": "llama-3.3-70b", "ranks": 1, "gpu_blocks": None}, "leaves no memory for KV: on each of 1 h100"),
         ({"model": "llama-3.3-70b", "ranks": 1, "gpu_blocks": None}, "take --tensor-parallel-size=2"),
         ({"model": "llama-3.1-405b", "ranks": 1, "gpu": "l4", "gpu_blocks": None}, "take --tensor-parallel-size=64"),
