@@ -12,7 +12,9 @@ from epp.errors import ConfigError
 from epp.scheduler import Profile
 from epp.shapes import gpu as gpus
 from epp.shapes import models
+from epp.shapes.gpu import GIB
 from epp.shapes.roofline import roofline
+from epp.shapes.sharing import shareable
 from scorers.base import Producer
 from scorers.cost.constants import Constants, Lane
 from scorers.prefix import ApproxPrefixProducer
@@ -56,7 +58,7 @@ def bind_costs(
 def constants_of(parameters: TierCostParameters, path: str) -> Constants | None:
     """What follows from the model and the hardware; None where neither is written.
 
-    Raises: ConfigError for one that is not known.
+    Raises: ConfigError for one that is not known, and for GPUs that cannot share the model or have no room for it.
     """
     if not parameters.model:
         return None
@@ -67,7 +69,17 @@ def constants_of(parameters: TierCostParameters, path: str) -> Constants | None:
     if gpu is None:
         hint = nearest(parameters.gpu, gpus.GPUS, "; write prefillTokensPerSecond instead")
         raise ConfigError(f"{path}.gpu: {parameters.gpu!r} is not known{hint}")
-    times, start = roofline(model, gpu, parameters.gpus_per_endpoint), Constants()
+    ranks = parameters.gpus_per_endpoint
+    if (refusal := shareable(model, ranks, f"{path}.gpusPerEndpoint: ")) is not None:
+        raise ConfigError(refusal)
+    if model.weight_bytes > ranks * gpu.memory_bytes:
+        verb = " has" if ranks == 1 else " each have"
+        raise ConfigError(
+            f"{path}.gpusPerEndpoint: {ranks} {gpu.name} of {gpu.memory_bytes / GIB:.1f} GiB{verb} no room for the "
+            f"{model.weight_bytes / GIB:.1f} GiB of weights of {model.name}; write how many GPUs an endpoint has, and "
+            "the model with its quantization"
+        )
+    times, start = roofline(model, gpu, ranks), Constants()
     return Constants(
         fixed_s=start.fixed_s,
         token_s=times.token_s,

@@ -64,6 +64,9 @@ def test_what_was_learned_outlives_a_change_of_the_configuration() -> None:
     assert pricing(plan(declared + "- {type: queue-scorer}\n", before=third)).model is pricing(third).model
 
 
+PRICED = "- {type: tier-cost-scorer}\n- {type: tier-cost-producer, parameters: {%s}}\n"
+
+
 @pytest.mark.parametrize(
     ("plugins", "said"),
     [
@@ -79,6 +82,21 @@ def test_what_was_learned_outlives_a_change_of_the_configuration() -> None:
             "- {type: tier-cost-scorer}\n- {type: tier-cost-producer, parameters: {model: qwen3-32b, gpu: h1000}}\n",
             "plugins[1].parameters.gpu: 'h1000' is not known; did you mean h100?",
         ),
+        (
+            PRICED % "model: qwen3-32b, gpu: h100, gpusPerEndpoint: 3",
+            (
+                "plugins[1].parameters.gpusPerEndpoint: 3 does not divide the 64 attention heads of Qwen/Qwen3-32B; choose "
+                "one of 1, 2, 4, 8, 16, 32, 64"
+            ),
+        ),
+        (
+            PRICED % "model: qwen3-32b, gpu: l4",
+            (
+                "plugins[1].parameters.gpusPerEndpoint: 1 l4 of 22.0 GiB has no room for the 61.0 GiB of weights of "
+                "Qwen/Qwen3-32B; write how many GPUs an endpoint has, and the model with its quantization"
+            ),
+        ),
+        (PRICED % "model: qwen3-32b, gpu: l4, gpusPerEndpoint: 2", "2 l4 of 22.0 GiB each have no room"),
         ("- {type: tier-cost-producer, parameters: {model: qwen3-32b}}\n", "model and gpu go together"),
         ("- {type: tier-cost-picker, parameters: {randomEndpoints: 0}}\n", "plugins[0].parameters.randomEndpoints"),
     ],
