@@ -123,6 +123,12 @@ def choose(name: str, gpu_tokens: int | None = None, cpu_tokens: int | None = No
     if name not in KINDS:
         raise ConfigError(f"unknown engine {name!r}{nearest(name, KINDS)}")
     kind = KINDS[name]
-    if gpu_tokens is not None:
-        kind = replace(kind, gpu_tokens=gpu_tokens)
-    return kind if cpu_tokens is None else replace(kind, cpu_tokens=cpu_tokens)
+    given = [flag for flag, n in (("--gpu-tokens", gpu_tokens), ("--cpu-tokens", cpu_tokens)) if n is not None]
+    if not given:
+        return kind
+    return replace(
+        kind,
+        gpu_tokens=kind.gpu_tokens if gpu_tokens is None else gpu_tokens,
+        cpu_tokens=kind.cpu_tokens if cpu_tokens is None else cpu_tokens,
+        source=f"{name} with other tiers: {' and '.join(given)}",
+    )

@@ -113,6 +113,11 @@ def fleet_of(options: SizeOptions, said: Said) -> Fleet:
             "nothing says what to size: give --model and --gpu, as in --model Qwen/Qwen3-32B --gpu h100, or "
             "--metrics-url of a running endpoint"
         )
+    if not said.prefix_caching:
+        notes.append(
+            "the endpoint runs with --no-enable-prefix-caching: its GPU memory holds as much as is said here while "
+            "requests run, and finds nothing again for the next ones; without that flag it would, and shares of a workload are as if"
+        )
     cpu_bytes, cpu_source = _cpu(options, said, ranks)
     return Fleet(
         endpoints=options.endpoints,

@@ -54,6 +54,11 @@ def remarks_on(fleet: Fleet, choices: Sequence[ChoicePart] = ()) -> list[str]:
             f"times, and "
             "so are the bytes of a token."
         )
+    if model is not None and model.latent_dim and fleet.ranks > 1:
+        remarks.append(
+            f"{model.name} has latent attention, one vector for each token and layer, and each of {fleet.ranks} GPUs "
+            f"keeps a copy of it: a token takes {fleet.ranks} times the bytes, and each GPU holds every token."
+        )
     if fleet.share is not None and fleet.ram_bytes is not None and fleet.cpu_source == "--ram":
         remarks.append(
             f"of {fleet.ram_bytes / GIB:,.0f} GiB host memory, {(fleet.cpu_bytes or 0) / GIB:,.1f} GiB are taken for "

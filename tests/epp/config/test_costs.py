@@ -85,8 +85,8 @@ PRICED = "- {type: tier-cost-scorer}\n- {type: tier-cost-producer, parameters: {
         (
             PRICED % "model: qwen3-32b, gpu: h100, gpusPerEndpoint: 3",
             (
-                "plugins[1].parameters.gpusPerEndpoint: 3 does not divide the 64 attention heads of Qwen/Qwen3-32B; choose "
-                "one of 1, 2, 4, 8, 16, 32, 64"
+                "plugins[1].parameters.gpusPerEndpoint: 3 does not divide the 64 attention heads of Qwen/Qwen3-32B; "
+                "choose one of 1, 2, 4, 8, 16, 32, 64"
             ),
         ),
         (

@@ -52,6 +52,14 @@ def test_tiers_can_be_given_and_an_engine_without_a_cpu_tier_pays_nothing_for_it
     assert old.preset().load_bytes_per_s == 2 * 6.3e9
 
 
+def test_tiers_that_were_given_are_not_said_to_be_the_published_ones() -> None:
+    name = "qwen3-32b-tp2-h100"
+    assert "9271 and 41000 blocks" in choose(name).source
+    assert choose(name, 30_000, 60_000).source == f"{name} with other tiers: --gpu-tokens and --cpu-tokens"
+    assert choose(name, gpu_tokens=30_000).source == f"{name} with other tiers: --gpu-tokens"
+    assert choose(name, cpu_tokens=0).source == f"{name} with other tiers: --cpu-tokens"
+
+
 def test_calibration_changes_what_it_names_only() -> None:
     assert Calibration() == Calibration(overhead_s=4e-3, prefill=1.0)
 

@@ -327,6 +327,13 @@ def test_storage_without_its_speed_and_the_other_way_round_are_remarked_on() -> 
     assert remark(report(replace(SEEDS, storage_bytes_per_s=1e9)), "changes nothing without --storage")
 
 
+def test_copies_of_latent_vectors_are_remarked_on() -> None:
+    said = remark(report(SizeOptions(model="deepseek-v3", gpu="h200", ranks=8)), "latent attention")
+    assert "each of 8 GPUs keeps a copy" in said
+    assert "8 times" in said
+    assert not [n for n in report(SizeOptions(model="qwen3-32b", gpu="h200", ranks=8)).notes if "copy" in n]
+
+
 def test_what_was_given_is_repeated_exactly() -> None:
     settings = advised(report(replace(SEEDS, cpu_bytes=123_456_789_012)))
     assert settings["cpu_bytes_to_use"] == "123456789012"
@@ -351,6 +358,14 @@ def test_what_an_endpoint_says_is_taken_and_what_is_typed_wins() -> None:
     typed = report(SizeOptions(ranks=2, block_tokens=16, gpu_blocks=100, cpu_bytes=GIB), said=said)
     assert tier(typed, "gpu").tokens_per_endpoint == 1600
     assert tier(typed, "cpu").tokens_per_endpoint == 4096
+
+
+def test_an_endpoint_without_prefix_caching_is_remarked_on() -> None:
+    said = Said(model="Qwen/Qwen3-32B", gpu_blocks=520, prefix_caching=False)
+    words = "runs with --no-enable-prefix-caching"
+    assert "finds nothing again" in remark(report(SizeOptions(ranks=2), said=said), words)
+    with_it = report(SizeOptions(ranks=2), said=replace(said, prefix_caching=True))
+    assert not [note for note in with_it.notes if words in note]
 
 
 def test_an_endpoint_of_another_shape_is_named() -> None:
