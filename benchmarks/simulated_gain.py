@@ -43,6 +43,14 @@ PARTS = {
         "Where they are too small: the guide to shared storage, without its storage",
         f"--workload storage-50k,storage-70k,storage-30k --seeds 10 --policy {WEIGHTS},cost",
     ),
+    "prices": Part(
+        "Prices against 2:2:1:1, with more seeds",
+        "--workload storage-30k --seeds 40 --policy tiered,cost",
+    ),
+    "ladder10": Part(
+        "Prices against 2:2:1:1 under growing load, with more seeds",
+        "--workload ladder-16k --seeds 10 --policy tiered,cost",
+    ),
     "pickers": Part(
         "Documents, with four pickers",
         f"--workload documents --pickers 4 --seeds 5 --policy {WEIGHTS},cost,cost-approximate,cost-picker",
