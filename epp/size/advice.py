@@ -61,7 +61,11 @@ def _needed(fleet: Fleet, gpu: TierPart | None, workload: Workload | None) -> in
     """Tokens that the CPU tier of an endpoint should hold for ``workload``; 0 where the GPU has it all."""
     if workload is None:
         return None
-    if gpu is not None and workload.at_one_of(fleet.endpoints).hit_share(gpu.tokens_per_endpoint) >= FOUND_AGAIN:
+    if (
+        gpu is not None
+        and fleet.gpu_keeps
+        and workload.at_one_of(fleet.endpoints).hit_share(gpu.tokens_per_endpoint) >= FOUND_AGAIN
+    ):
         return 0
     return ceil(workload.at_one_of(fleet.endpoints, answers_kept=False).capacity_for(FOUND_AGAIN))
 

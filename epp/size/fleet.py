@@ -46,6 +46,8 @@ class Fleet:
     blocks: Range | None
     """Per endpoint; None where nothing says how many there are."""
     blocks_source: str
+    gpu_keeps: bool = True
+    """Whether GPU memory keeps prefixes for later requests: not without vLLM's prefix caching."""
     token_bytes: float | None
     """KV of one token over all ranks."""
     cpu_bytes: int | None
@@ -116,7 +118,7 @@ def fleet_of(options: SizeOptions, said: Said) -> Fleet:
     if not said.prefix_caching:
         notes.append(
             "the endpoint runs with --no-enable-prefix-caching: its GPU memory holds as much as is said here while "
-            "requests run, and finds nothing again for the next ones; without that flag it would, and shares of a workload are as if"
+            "requests run, and finds nothing again for the next ones"
         )
     cpu_bytes, cpu_source = _cpu(options, said, ranks)
     return Fleet(
@@ -132,6 +134,7 @@ def fleet_of(options: SizeOptions, said: Said) -> Fleet:
         share=share,
         blocks=blocks,
         blocks_source=source,
+        gpu_keeps=said.prefix_caching,
         token_bytes=token_bytes,
         cpu_bytes=cpu_bytes,
         cpu_tokens=said.cpu_tokens if cpu_source == "the endpoint" else None,

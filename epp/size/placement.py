@@ -31,7 +31,7 @@ def place(fleet: Fleet, workload: Workload, tiers: tuple[TierPart, ...], times: 
         else:
             ours = workload.at_one_of(fleet.endpoints, answers_kept=kept)
             theirs = workload.scattered_over(fleet.endpoints, answers_kept=kept)
-            capacity = tier.tokens_per_endpoint
+            capacity = tier.tokens_per_endpoint if fleet.gpu_keeps or not kept else 0
         share, scattered = (
             max(above, ours.hit_share(capacity)),
             theirs.hit_share(capacity) * (1.0 if tier.tier == STORAGE else revisits),

@@ -364,7 +364,16 @@ def test_an_endpoint_without_prefix_caching_is_remarked_on() -> None:
     said = Said(model="Qwen/Qwen3-32B", gpu_blocks=520, prefix_caching=False)
     words = "runs with --no-enable-prefix-caching"
     assert "finds nothing again" in remark(report(SizeOptions(ranks=2), said=said), words)
-    with_it = report(SizeOptions(ranks=2), said=replace(said, prefix_caching=True))
+    options = SizeOptions(ranks=2, endpoints=8)
+    said = replace(said, gpu_blocks=40_000)
+    without = report(options, LOW, said)
+    assert without.workload is not None
+    assert (without.workload.lives_in, without.workload.homes[0].hit_share) == ("nowhere", 0.0)
+    assert advised(without)["max_local_cpu_size"] != "none"
+    with_it = report(options, LOW, replace(said, prefix_caching=True))
+    assert with_it.workload is not None
+    assert with_it.workload.lives_in == "gpu"
+    assert advised(with_it)["max_local_cpu_size"] == "none"
     assert not [note for note in with_it.notes if words in note]
 
 
