@@ -58,10 +58,12 @@ def prepare(folder: Path) -> bool:
 
 def write(folder: Path, config: str, tried: object) -> None:
     """All files, into a folder that is there. Raises: ConfigError where they cannot be written."""
+    texts = {CONFIG: config, VALUES: values(config), OLDER_VALUES: values(config, older=True)}
+    texts[TRIED] = msgspec.json.format(msgspec.json.encode(tried)).decode() + "\n"
     try:
-        (folder / CONFIG).write_text(config)
-        (folder / VALUES).write_text(values(config))
-        (folder / OLDER_VALUES).write_text(values(config, older=True))
-        (folder / TRIED).write_bytes(msgspec.json.format(msgspec.json.encode(tried)) + b"\n")
+        for name, text in texts.items():  # a picker may follow the file, and must not read half of it
+            new = folder / f".{name}.new"
+            new.write_text(text)
+            new.replace(folder / name)
     except OSError as error:
         raise ConfigError(f"--output={folder}: cannot be written: {error.strerror}") from error

@@ -21,7 +21,7 @@ from epp.tune.candidates import BASELINE, USUAL, Weights, candidates
 from epp.tune.gain import gain_of
 from epp.tune.options import Objective
 from epp.tune.tables import sentence
-from epp.tune.written import configuration, values
+from epp.tune.written import CONFIG, OLDER_VALUES, TRIED, VALUES, configuration, values, write
 
 ENGINE = engines.choose(engines.DEFAULT)
 WORKLOAD = """\
@@ -258,6 +258,15 @@ def test_a_search_that_finds_something_says_that_it_replaces_an_earlier_result(
         assert code == 0
         assert word in capsys.readouterr().out
         assert "Made by tierwise tune" in (output / "picker.yaml").read_text()
+
+
+def test_who_reads_a_file_while_it_is_replaced_reads_all_of_the_one_before(tmp_path: Path) -> None:
+    write(tmp_path, "# before\n", {})
+    with (tmp_path / CONFIG).open() as reading:
+        write(tmp_path, "# after\n", {})
+        assert reading.read() == "# before\n"
+    assert (tmp_path / CONFIG).read_text() == "# after\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([CONFIG, VALUES, OLDER_VALUES, TRIED])
 
 
 @pytest.mark.parametrize("name", ["picker.yaml", "values.yaml", "values-inferencepool.yaml"])
