@@ -14,13 +14,14 @@ from contextlib import AsyncExitStack
 from importlib.metadata import version
 from pathlib import Path
 
-from epp import extproc
+from epp import extproc, snapshot_file
 from epp.admin import Admin
 from epp.certificates import Certificate, certificate_readings
 from epp.chore import Chore, Uncaught
 from epp.config.plan import Plan, ScrapeParameters
 from epp.core import Core
 from epp.discovery.file import FileDiscovery
+from epp.errors import ConfigError
 from epp.explain.explainer import Explainer
 from epp.explain.server import DebugServer
 from epp.failed_connections import FailedConnections, Port
@@ -204,6 +205,8 @@ class App:
             stack.push_async_callback(Chore(f"follow {certificate.flag}", certificate.follow).stop)
 
     def _remember(self, stack: AsyncExitStack, file: Path) -> None:
+        if (why := snapshot_file.impossible(file)) is not None:
+            raise ConfigError(f"--index-snapshot={file}: {why}")
         in_use, clock = (lambda: self.core.plan.prefix_cache), self.core.clock
         every_s = self._settings.index_snapshot_interval_s
         self._keeping = keeping = Keeping(file, self.pool, in_use, clock=clock, every_s=every_s)

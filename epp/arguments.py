@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from epp import own_ports
 from epp.engines import VLLM
 from epp.errors import ConfigError
 from epp.flags import SERVE, Flag
@@ -82,7 +83,7 @@ def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
     _refuse(given)
     tracing = trace_settings(given.get("tracing"), environment)
     remarks = _off(given if tracing is None else {**given, "tracing": True})
-    notices = _idle(given)
+    notices = _idle(given) + _interval_of_nothing(given)
     given = {name: value for name, value in given.items() if name != "tracing"}
     tls, metrics_tls = _encryption(given, notices)
     _log_flags(given)
@@ -97,7 +98,7 @@ def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
     options = ServeOptions(
         notices=tuple(notices), remarks=remarks, endpoints=_endpoints(given), tls=tls, metrics_tls=metrics_tls
     )
-    options = _set(options, given, SERVE)
+    options = own_ports.of_serve(_set(options, given, SERVE))
     return replace(options, tracing=tracing, max_held_bytes=_max_held_bytes(given, options))
 
 
@@ -105,7 +106,7 @@ def standalone_options(given: Given, flags: Sequence[Flag], environment: Mapping
     """The options of ``tierwise standalone``. Raises: ConfigError naming the flag."""
     given = dict(given)
     tracing = trace_settings(given.pop("tracing", None), environment)
-    notices: list[str] = []
+    notices = _interval_of_nothing(given)
     _one_config(given)
     _clamp_refresh(given, notices)
     if given.get("endpoint") and given.get("endpoints-file"):
@@ -116,7 +117,7 @@ def standalone_options(given: Given, flags: Sequence[Flag], environment: Mapping
             raise ConfigError(f"--fail-open and --fail-closed cannot both be {str(closed).lower()}; give one of them")
         given["fail-open"] = not closed
     made = StandaloneOptions(notices=tuple(notices), endpoints=_endpoints(given), tracing=tracing)
-    made = _set(made, given, flags)
+    made = own_ports.of_standalone(_set(made, given, flags))
     return replace(made, max_held_bytes=_max_held_bytes(given, made))
 
 
@@ -168,6 +169,12 @@ def _idle(given: Given) -> list[str]:
         if flag.idle and flag.name in given and given[flag.name] != flag.harmless
     ]
     return [f"accepted, and without effect: {', '.join(idle)}"] if idle else []
+
+
+def _interval_of_nothing(given: Given) -> list[str]:
+    if given.get("index-snapshot-interval") is None or given.get("index-snapshot") is not None:
+        return []
+    return ["--index-snapshot-interval changes nothing without --index-snapshot, which names the file"]
 
 
 def _encryption(given: dict[str, Any], notices: list[str]) -> tuple[TlsOptions | None, MetricsTlsOptions | None]:

@@ -93,7 +93,7 @@ class Keeping:
             index = kept.index
             check_fits(kept, cache)
             cache.index.use_secret(index.secret)
-        except (SnapshotError, OSError, ValueError) as error:
+        except (SnapshotError, ValueError) as error:
             self._ours = not isinstance(error, snapshot_file.Foreign)
             log.warning("index snapshot %s is not used: it %s", self._path, error)
             return
@@ -169,7 +169,7 @@ class Keeping:
                         return  # a later one was faster
                     size = snapshot_file.write(path, Kept(written_s, tiers, engines, index))
                     self._written = number
-            except (SnapshotError, OSError) as error:
+            except SnapshotError as error:
                 self._writes["failed"] += 1
                 if str(error) != self._told:  # once a minute would be too often
                     self._told = str(error)

@@ -7,6 +7,7 @@ It holds the secret that prefixes are named by, so only its owner may read it.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -53,7 +54,7 @@ class Kept(msgspec.Struct, array_like=True, frozen=True):
 def write(path: Path, kept: Kept, most_bytes: int = MAX_FILE_BYTES) -> int:
     """Replace the file at ``path``, which only its owner can read; how many bytes it has.
 
-    Raises: SnapshotError, and what was there is there; OSError.
+    Raises: SnapshotError, and what was there is there.
     """
     payload = msgspec.msgpack.encode(kept)
     size = _HEAD_BYTES + len(payload)
@@ -61,11 +62,19 @@ def write(path: Path, kept: Kept, most_bytes: int = MAX_FILE_BYTES) -> int:
         raise SnapshotError(f"would have {size} bytes, and {most_bytes} are the limit")
     check_ours(path)
     beside = unfinished(path, os.uname().nodename, os.getpid())
+    try:
+        _replace(path, beside, MAGIC + VERSION.to_bytes(_VERSION_BYTES, "little") + _digest(payload), payload)
+    except OSError as error:
+        raise SnapshotError(f"cannot be written: {error.strerror or error}") from error
+    return size
+
+
+def _replace(path: Path, beside: Path, head: bytes, payload: bytes) -> None:
     beside.unlink(missing_ok=True)
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(MAGIC + VERSION.to_bytes(_VERSION_BYTES, "little") + _digest(payload))
+            file.write(head)
             file.write(payload)
             file.flush()
             os.fsync(file.fileno())
@@ -73,11 +82,31 @@ def write(path: Path, kept: Kept, most_bytes: int = MAX_FILE_BYTES) -> int:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    return size
+
+
+def impossible(path: Path) -> str | None:
+    """Why no snapshot can ever be at ``path``, and what to do; None where one can, which was tried."""
+    folder = path.parent
+    if path.is_dir():
+        return "is a folder; name a file in it"
+    if not folder.exists():
+        return f"there is no folder {folder}; make it, or name another file"
+    if not folder.is_dir():
+        return f"{folder} is no folder; name another file"
+    beside = unfinished(path, os.uname().nodename, os.getpid())
+    try:
+        beside.unlink(missing_ok=True)
+        beside.touch(0o600, exist_ok=False)
+        beside.unlink()
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return None  # there may be room later
+        return f"no file can be made in {folder}: {error.strerror}; name a file in another folder"
+    return None
 
 
 def read(path: Path, now_s: float) -> Kept | None:
-    """What is kept at ``path``; None when there is no file. Raises: SnapshotError; OSError."""
+    """What is kept at ``path``; None when there is no file. Raises: SnapshotError."""
     data = _bytes_of(path)
     if data is None:
         return None
@@ -119,25 +148,39 @@ def check_ours(path: Path) -> None:
 
 
 def _bytes_of(path: Path, most: int = MAX_FILE_BYTES) -> bytes | None:
-    """The first ``most`` bytes of a file of ours; None for an empty one, or none. Raises: SnapshotError; OSError."""
+    """The first ``most`` bytes of a file of ours; None for an empty one, or none. Raises: SnapshotError."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
-    with os.fdopen(handle, "rb") as file:
-        about = os.fstat(file.fileno())
-        if not stat.S_ISREG(about.st_mode):
-            raise Foreign("is no file")
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise Foreign("is a symbolic link, and is left alone; name the file itself") from error
+        raise SnapshotError(f"cannot be read: {error.strerror}") from error
+    try:
+        about = os.fstat(handle)
+        _check_kind(about)
         if about.st_size == 0:
             return None
-        if about.st_size > MAX_FILE_BYTES:
-            raise Foreign(f"has {about.st_size} bytes, and {MAX_FILE_BYTES} are the limit")
-        data = file.read(most)
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            data = file.read(most)
+    except OSError as error:
+        raise SnapshotError(f"cannot be read: {error.strerror}") from error
+    finally:
+        os.close(handle)
     if not data.startswith(MAGIC):
         raise Foreign("is not an index snapshot, and is left alone; name another file")
     if about.st_mode & stat.S_IRWXO:
         raise SnapshotError(f"may be read or written by everybody (mode {stat.S_IMODE(about.st_mode):o})")
     return data
+
+
+def _check_kind(about: os.stat_result) -> None:
+    """Raises: Foreign for what is no file, or too large for one of ours."""
+    if not stat.S_ISREG(about.st_mode):
+        raise Foreign("is no file")
+    if about.st_size > MAX_FILE_BYTES:
+        raise Foreign(f"has {about.st_size} bytes, and {MAX_FILE_BYTES} are the limit")
 
 
 def _digest(payload: bytes | memoryview) -> bytes:

@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import grpc
 import pytest
@@ -120,3 +121,13 @@ def test_the_last_line_says_how_many_streams_were_cut(
 
     asyncio.run(scenario())
     assert f"stopped; {said}" in [record.getMessage() for record in caplog.records]
+
+
+def test_a_place_where_no_index_snapshot_can_be_is_refused_at_the_start(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        file = tmp_path / "no" / "index"
+        app = App(build(), Settings(endpoints=("127.0.0.1:9",), index_snapshot=file))
+        with pytest.raises(ConfigError, match=f"--index-snapshot={file}: there is no folder {file.parent}; make it"):
+            await app.start()
+
+    asyncio.run(scenario())

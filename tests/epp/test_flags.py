@@ -330,6 +330,64 @@ def test_traces_are_off_unless_a_flag_or_a_variable_asks_for_them(
     assert run(command, "--tracing=false").tracing is None
 
 
+@pytest.mark.parametrize("command", ["serve", "standalone"])
+def test_how_often_an_index_snapshot_is_written_means_nothing_where_there_is_none(
+    run: Callable[..., Any], command: str
+) -> None:
+    line = "--index-snapshot-interval changes nothing without --index-snapshot, which names the file"
+    assert line in run(command, "--index-snapshot-interval=10s").notices
+    assert line not in run(command, "--index-snapshot-interval=10s", "--index-snapshot=f").notices
+    assert line not in run(command).notices
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["standalone", "--port=8781", "--metrics-port=8781"],
+         "tierwise standalone: --port and --metrics-port are both 8781; give each a port of its own"),
+        (["standalone", "--port=19000"],
+         "tierwise standalone: --port and --admin-port are both 19000; give each a port of its own"),
+        (["standalone", "--host=localhost", "--port=19000"],
+         "tierwise standalone: --port and --admin-port are both 19000; give each a port of its own"),
+        (["standalone", "--host=::", "--metrics-port=19000"],
+         "tierwise standalone: --admin-port and --metrics-port are both 19000; give each a port of its own"),
+        (["standalone", "--debug-port=8081"],
+         "tierwise standalone: --port and --debug-port are both 8081; give each a port of its own"),
+        (["serve", "--metrics-port=9002"],
+         "tierwise serve: --grpc-port and --metrics-port are both 9002; give each a port of its own"),
+        (["serve", "--debug-port=9003"],
+         "tierwise serve: --grpc-health-port and --debug-port are both 9003; give each a port of its own"),
+    ],
+)  # fmt: skip
+def test_two_of_our_own_ports_alike_are_refused_by_name(
+    refused: Callable[..., str], words: list[str], sentence: str
+) -> None:
+    assert refused(*words) == sentence
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["standalone", "--port=0", "--metrics-port=0", "--admin-port=0"],
+        ["standalone", "--host=10.0.0.1", "--port=19000"],
+        ["standalone", "--debug-port=8081", "--debug=false"],
+        ["serve", "--grpc-health-port=0", "--metrics-port=0"],
+    ],
+)
+def test_free_ports_other_addresses_and_ports_that_nobody_opens_do_not_meet(
+    run: Callable[..., Any], words: list[str]
+) -> None:
+    assert run(*words) is not None
+
+
+def test_the_debug_port_that_nobody_asked_for_leaves_its_number_to_the_proxy(
+    run: Callable[..., StandaloneOptions],
+) -> None:
+    assert run("standalone", "--port=9091").debug.port == 0
+    assert run("standalone", "--admin-port=9091").debug.port == 0
+    assert run("standalone").debug.port is None
+
+
 @pytest.mark.parametrize("program", cli.PROGRAMS, ids=lambda program: program.name)
 def test_flag_names_are_unique(program: cli.Program) -> None:
     names = [flag.name for flag in program.flags]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epp.snapshot_file import MAX_AGE_S, Foreign, Kept, SnapshotError, read, tidy, unfinished, write
+from epp.snapshot_file import MAX_AGE_S, Foreign, Kept, SnapshotError, impossible, read, tidy, unfinished, write
 from scorers.base import Prompt, Slot
 from scorers.index import PrefixIndex
 from scorers.snapshot import Snapshot
@@ -68,16 +68,16 @@ def test_a_file_of_somebody_else_is_neither_read_nor_written_over(path: Path) ->
 
 def test_what_is_no_file_is_not_used(path: Path) -> None:
     path.mkdir()
-    with pytest.raises((Foreign, OSError)):
+    with pytest.raises(Foreign):
         read(path, NOW)
-    with pytest.raises((Foreign, OSError)):
+    with pytest.raises(Foreign):
         write(path, kept())
 
 
 def test_a_link_is_not_followed(path: Path) -> None:
     write(path.with_name("other"), kept())
     path.symlink_to(path.with_name("other"))
-    with pytest.raises(OSError, match="symbolic"):
+    with pytest.raises(Foreign, match="symbolic"):
         read(path, NOW)
 
 
@@ -146,7 +146,7 @@ def test_one_that_is_too_large_is_not_written(path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No such file"):
+    with pytest.raises(SnapshotError, match="cannot be written: No such file"):
         write(tmp_path / "missing" / "index", kept())
 
 
@@ -169,3 +169,31 @@ def test_pickers_in_several_containers_do_not_write_one_file(path: Path) -> None
     beside.write_bytes(b"half")
     write(path, kept())
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_place_where_no_file_can_be_is_called_so_before_anything_is_written(path: Path) -> None:
+    assert impossible(path) is None
+    assert (
+        impossible(path.parent / "no" / "x")
+        == f"there is no folder {path.parent / 'no'}; make it, or name another file"
+    )
+    assert impossible(path.parent) == "is a folder; name a file in it"
+    path.touch()
+    assert impossible(path) is None
+    assert impossible(path / "x") == f"{path} is no folder; name another file"
+
+
+def test_a_folder_that_cannot_be_written_to_is_no_place_for_it() -> None:
+    assert impossible(Path("/proc/index")) == (
+        "no file can be made in /proc: No such file or directory; name a file in another folder"
+    )
+
+
+def test_what_the_system_refuses_is_said_in_words_and_leaves_nothing_open(path: Path) -> None:
+    path.symlink_to(path.parent / "elsewhere")
+    open_before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(Foreign, match="is a symbolic link, and is left alone; name the file itself"):
+        read(path, NOW)
+    with pytest.raises(Foreign, match="is no file"):
+        read(path.parent, NOW)
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_before
