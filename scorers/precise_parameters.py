@@ -15,6 +15,7 @@ from scorers.ranges import check_range
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+SOCKET_PORT = 5557
 PORT = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 
 
@@ -89,14 +90,15 @@ class PodDiscoveryConfig(Settings, frozen=True):
     """Changes nothing: every endpoint of the pool is followed."""
     pod_namespace: str = ""
     """Changes nothing."""
-    socket_port: PORT = 5557
-    """Where batches are published; the rank of an endpoint whose name ends in ``-rank-N`` is added."""
+    socket_port: PORT | None = None
+    """Where batches are published; the rank of an endpoint whose name ends in ``-rank-N`` is added. 5557, unless
+    ``socket_port_offset`` says it."""
     replay_socket_port: PORT = 0
     """Where they are sent again; 0: nowhere. The rank is added."""
     data_parallel_size: Annotated[int, msgspec.Meta(ge=0, le=256)] = 0
     """Publishers of an endpoint, on consecutive ports; 0 is one. (The Go picker ignores it.)"""
     socket_port_offset: int | None = None
-    """Ours: the port is the serving port plus this; wins over ``socket_port``."""
+    """Ours: the port is the serving port plus this, in the place of ``socket_port``."""
     replay_socket_port_offset: int | None = None
     """Ours."""
     socket_port_label: str = "tierwise/kv-events-port"
@@ -107,6 +109,14 @@ class PodDiscoveryConfig(Settings, frozen=True):
     def __post_init__(self) -> None:
         check_range("socketPortOffset", self.socket_port_offset, -65535, 65535)
         check_range("replaySocketPortOffset", self.replay_socket_port_offset, -65535, 65535)
+        for key, port, offset in (
+            ("socketPort", self.socket_port, self.socket_port_offset),
+            ("replaySocketPort", self.replay_socket_port, self.replay_socket_port_offset),
+        ):
+            if port and offset is not None:
+                raise ValueError(f"{key}: {port}, and {key}Offset: {offset} says another port; write one of them")
+        if self.socket_port is None and self.socket_port_offset is None:
+            msgspec.structs.force_setattr(self, "socket_port", SOCKET_PORT)
 
 
 class KvEventsConfig(Settings, frozen=True):

@@ -20,7 +20,9 @@ def wires_of(candidate: Candidate, settings: KvEventsConfig) -> tuple[Wire, ...]
     rank = _RANK.search(candidate.name)
     more = int(rank[1]) if rank is not None else 0
     labels = candidate.labels
-    events = _port(labels.get(where.socket_port_label), where.socket_port_offset, int(serving), where.socket_port, more)
+    events = _port(
+        labels.get(where.socket_port_label), where.socket_port_offset, int(serving), where.socket_port or 0, more
+    )
     replay = _port(
         labels.get(where.replay_socket_port_label),
         where.replay_socket_port_offset,

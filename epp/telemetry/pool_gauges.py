@@ -24,7 +24,12 @@ def pool_readings(name: str, candidates: Sequence[Candidate]) -> Iterator[Readin
         yield Reading(
             f"llm_d_epp_std_dev_{column}", f"{text}: standard deviation over the pool.", pool, [((name,), deviation)]
         )
-    yield Reading("llm_d_epp_ready_endpoints", "Endpoints in the pool.", pool, [((name,), len(candidates))])
+    yield Reading(
+        "llm_d_epp_ready_endpoints",
+        "Endpoints in the pool, whether they answer or not; sum(tierwise_endpoint_fresh) are those that do.",
+        pool,
+        [((name,), len(candidates))],
+    )
     yield Reading(
         "llm_d_epp_per_endpoint_queue_size",
         "Requests queued in an engine.",

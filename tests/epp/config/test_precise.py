@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from epp.config.build import build
@@ -88,6 +89,12 @@ def test_the_deprecated_scorer_brings_its_producer_and_says_so() -> None:
     ("parameters", "message"),
     [
         ("kvEventsConfig: {podDiscoveryConfig: {socketPort: 70000}}", "kvEventsConfig.podDiscoveryConfig.socketPort: "),
+        ("kvEventsConfig: {podDiscoveryConfig: {socketPort: 5557, socketPortOffset: 5}}",
+         "kvEventsConfig.podDiscoveryConfig.socketPort: 5557, and socketPortOffset: 5 says another port; write one of"),
+        ("kvEventsConfig: {podDiscoveryConfig: {replaySocketPort: 5558, replaySocketPortOffset: 5}}",
+         "kvEventsConfig.podDiscoveryConfig.replaySocketPort: 5558, and replaySocketPortOffset: 5 says another port"),
+        ("kvEventsConfig: {podDiscoveryConfig: {socketPort: 0}}",
+         "kvEventsConfig.podDiscoveryConfig.socketPort: must be 1 to 65535"),
         ("kvEventsConfig: {discoverPods: false}", "kvEventsConfig.discoverPods: with false and no zmqEndpoint"),
         ("kvEventsConfig: {zmqEndpoint: nowhere}", "kvEventsConfig.zmqEndpoint: 'nowhere' is not tcp://HOST:PORT"),
         ("kvEventsConfig: {podDiscoveryConfig: {socketport: 1}}",
@@ -101,6 +108,12 @@ def test_the_deprecated_scorer_brings_its_producer_and_says_so() -> None:
 def test_what_cannot_be_is_refused_with_its_key_path(parameters: str, message: str) -> None:
     refused = refusal(f"plugins: [{{type: precise-prefix-cache-producer, parameters: {{{parameters}}}}}]")
     assert refused.removeprefix("plugins[0].parameters.").startswith(message)
+
+
+def test_the_default_port_is_shown_where_it_is_used_and_only_there() -> None:
+    assert PodDiscoveryConfig().socket_port == 5557
+    assert PodDiscoveryConfig(socket_port_offset=5).socket_port is None
+    assert msgspec.structs.replace(PodDiscoveryConfig(), data_parallel_size=2).socket_port == 5557
 
 
 def test_two_of_them_are_refused() -> None:

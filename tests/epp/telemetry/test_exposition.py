@@ -211,6 +211,17 @@ def test_the_pool_in_numbers() -> None:
     assert bench.value("llm_d_epp_average_queue_size", **name) == 0
 
 
+def test_endpoints_that_do_not_answer_are_in_the_pool_and_its_page_says_what_counts_the_others() -> None:
+    bench = Bench()
+    for slot in (Slot(0), Slot(1)):
+        bench.pool.observe(slot, EngineMetrics(), 0)
+    bench.pool.mark_stale(Slot(0))
+    assert bench.value("llm_d_epp_ready_endpoints", name="my-pool") == 2
+    assert sum(bench.value("tierwise_endpoint_fresh", endpoint=address) for address in (A, B)) == 1
+    (ready,) = [family for family in bench.registry.collect() if family.name == "llm_d_epp_ready_endpoints"]
+    assert ready.documentation.endswith("sum(tierwise_endpoint_fresh) are those that do.")
+
+
 def test_model_names_and_fairness_ids_that_clients_invent_end_up_as_other() -> None:
     bench = Bench()
     for number in range(MAX_NAMES + 500):
