@@ -91,7 +91,7 @@ _SNAPSHOT = Flag(
     "keep what the endpoints hold in this file from one run to the next (default: nowhere)", "FILE",
 )  # fmt: skip
 _SNAPSHOT_INTERVAL = Flag(
-    "index-snapshot-interval", values.duration(0, _DAY_S), "index_snapshot_interval_s",
+    "index-snapshot-interval", values.duration(1, _DAY_S, or_zero=True), "index_snapshot_interval_s",
     "how often that file is written while requests are served; 0 is at the end only (default 1m)", "DURATION",
 )  # fmt: skip
 _ASK = Flag(

@@ -90,13 +90,13 @@ def number(low: float, high: float, of: str = "") -> Callable[[str], float]:
     return read
 
 
-def duration(low_s: float, high_s: float) -> Callable[[str], float]:
-    """A reader of durations from ``low_s`` to ``high_s``."""
+def duration(low_s: float, high_s: float, *, or_zero: bool = False) -> Callable[[str], float]:
+    """A reader of durations from ``low_s`` to ``high_s``; ``or_zero``: and of 0, where that switches something off."""
 
     def read(value: str) -> float:
         seconds = parse_duration(value)
-        if not low_s <= seconds <= high_s:
-            raise ValueError(f"must be from {_written(low_s)} to {_written(high_s)}")
+        if not low_s <= seconds <= high_s and not (or_zero and seconds == 0):
+            raise ValueError(f"must be {'0, or ' if or_zero else ''}from {_written(low_s)} to {_written(high_s)}")
         return seconds
 
     return read

@@ -212,6 +212,7 @@ def test_a_refresh_interval_below_50ms_is_raised_and_noticed(run: Callable[..., 
         (["--secure-serving=maybe"], "--secure-serving=maybe: must be true or false"),
         (["--drain-timeout=5"], "--drain-timeout=5: '5' is not a duration; write it as 50ms, 2s or 1m30s"),
         (["--drain-timeout=48h"], "--drain-timeout=48h: must be from 0ms to 86400s"),
+        (["--index-snapshot-interval=1ms"], "--index-snapshot-interval=1ms: must be 0, or from 1s to 86400s"),
         (["--max-request-bytes=lots"],
          "--max-request-bytes=lots: 'lots' is not a number of bytes; write it as 256GiB, 10MiB, 25MB or 4194304"),
         (["--max-held-bytes=32MiB"],
@@ -337,6 +338,7 @@ def test_how_often_an_index_snapshot_is_written_means_nothing_where_there_is_non
     line = "--index-snapshot-interval changes nothing without --index-snapshot, which names the file"
     assert line in run(command, "--index-snapshot-interval=10s").notices
     assert line not in run(command, "--index-snapshot-interval=10s", "--index-snapshot=f").notices
+    assert line not in run(command, "--index-snapshot-interval=0", "--index-snapshot=f").notices
     assert line not in run(command).notices
 
 
