@@ -67,6 +67,10 @@ PARTS = {
         "64 endpoints, agents",
         "--workload agents --endpoints 64 --seeds 3 --policy tiered,gpu-only,cost",
     ),
+    "documents64": Part(
+        "64 endpoints, documents",
+        f"--workload documents --endpoints 64 --seeds 3 --policy {WEIGHTS},cost",
+    ),
     "half": Part(
         "Half as many requests, to compare with 1,000 endpoints",
         "--workload benchmarks/high-cache-half.yaml --endpoints 8,64 --seeds 5 --policy tiered,gpu-only,cost",
@@ -74,6 +78,15 @@ PARTS = {
     "high1000": Part(
         "1,000 endpoints",
         "--workload benchmarks/high-cache-half.yaml --endpoints 1000 --seeds 3 --policy tiered,gpu-only,cost",
+    ),
+    "capacity1000": Part(
+        "1,000 endpoints: horizons and capacities",
+        "--workload benchmarks/high-cache-half.yaml --endpoints 1000 --seeds 1"
+        " --policy tiered,tiered-approximate,tiered-oversized",
+    ),
+    "documents1000": Part(
+        "1,000 endpoints, documents",
+        "--workload documents --endpoints 1000 --seeds 1 --policy tiered,tiered-oversized",
     ),
 }
 
