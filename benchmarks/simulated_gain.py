@@ -84,10 +84,6 @@ PARTS = {
         "--workload benchmarks/high-cache-half.yaml --endpoints 1000 --seeds 1"
         " --policy tiered,tiered-approximate,tiered-oversized",
     ),
-    "documents1000": Part(
-        "1,000 endpoints, documents",
-        "--workload documents --endpoints 1000 --seeds 1 --policy tiered,tiered-oversized",
-    ),
 }
 
 
