@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from epp.sim.idle import IdleBlocks
+from epp.sim.idle import Evicting
 from epp.sim.tokens import BlockKey
 
 
@@ -21,7 +21,7 @@ class Lane:
         return self._free_at
 
 
-class CpuBlocks:
+class CpuBlocks(Evicting):
     """Every stored block is idle (evictable, oldest first), pinned (being loaded) or arriving (being stored).
 
     Invariant: together they never exceed ``capacity``. Least recently used; within one prompt the tail goes first.
@@ -29,8 +29,8 @@ class CpuBlocks:
     """
 
     def __init__(self, capacity: int) -> None:
+        super().__init__()
         self.capacity = capacity
-        self._idle = IdleBlocks()
         self._pinned: dict[BlockKey, int] = {}  # loads, always > 0
         self._arriving: set[BlockKey] = set()
 
@@ -38,21 +38,6 @@ class CpuBlocks:
     def stored(self) -> int:
         """Blocks that can be loaded."""
         return len(self._idle) + len(self._pinned)
-
-    @property
-    def evicted(self) -> int:
-        """Blocks whose place was taken."""
-        return self._idle.evicted
-
-    @property
-    def horizon_s(self) -> float:
-        """The latest last use of any block that is gone: never decreases."""
-        return self._idle.horizon_s
-
-    @property
-    def at_horizon(self) -> int:
-        """Idle blocks that were last used at the horizon: the oldest ones."""
-        return self._idle.at_horizon
 
     def matched(self, keys: Sequence[BlockKey], start: int = 0) -> int:
         """How many of ``keys``, from ``start`` on, can be loaded."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from epp.sim.idle import IdleBlocks
+from epp.sim.idle import Evicting
 from epp.sim.tokens import BlockKey
 
 
-class GpuBlocks:
+class GpuBlocks(Evicting):
     """Every block is free, idle (named, evictable, oldest first), pinned (named, in use) or private (in use, unnamed).
 
     Invariant: the four counts add up to ``capacity``. O(1) per block. A call that raises has changed nothing.
@@ -23,9 +23,9 @@ class GpuBlocks:
     """
 
     def __init__(self, capacity: int) -> None:
+        super().__init__()
         self.capacity = capacity
         self._free = capacity
-        self._idle = IdleBlocks()
         self._pinned: dict[BlockKey, int] = {}  # users, always > 0
         self._private = 0
 
@@ -38,21 +38,6 @@ class GpuBlocks:
     def cached(self) -> int:
         """Blocks that a later request could hit."""
         return len(self._pinned) + len(self._idle)
-
-    @property
-    def evicted(self) -> int:
-        """Named blocks whose place was taken."""
-        return self._idle.evicted
-
-    @property
-    def horizon_s(self) -> float:
-        """The latest last use of any named block that is gone: never decreases."""
-        return self._idle.horizon_s
-
-    @property
-    def at_horizon(self) -> int:
-        """Idle blocks that were last used at the horizon: the oldest ones."""
-        return self._idle.at_horizon
 
     def matched(self, keys: Sequence[BlockKey]) -> int:
         """How many of ``keys``, from the first on, are cached."""

@@ -98,6 +98,28 @@ class IdleBlocks:
         assert list(self.uses.values()) == sorted(self.uses.values())  # noqa: S101
 
 
+class Evicting:
+    """A tier that keeps what nobody holds, and tells of what it let go."""
+
+    def __init__(self) -> None:
+        self._idle = IdleBlocks()
+
+    @property
+    def evicted(self) -> int:
+        """Named blocks whose place was taken."""
+        return self._idle.evicted
+
+    @property
+    def horizon_s(self) -> float:
+        """The latest last use of any named block that is gone: never decreases."""
+        return self._idle.horizon_s
+
+    @property
+    def at_horizon(self) -> int:
+        """Idle blocks that were last used at the horizon: the oldest ones."""
+        return self._idle.at_horizon
+
+
 def leading(used_s: Iterable[float], until_s: float) -> int:
     """How many of ``used_s``, from the first on, are not after ``until_s``. O(those)."""
     count = 0

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kvengine.copiers.base import Direction
 from kvengine.index import ChunkKey, Slot
 from kvengine.jobs import Job, Jobs
+from tests.kvengine.clock import Clock
 
 KEY, SLOT = ChunkKey(b"a"), Slot(3)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 def ordered(jobs: Jobs, direction: Direction = Direction.LOAD) -> Job:

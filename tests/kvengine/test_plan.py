@@ -7,21 +7,9 @@ import pytest
 from kvengine.copiers import Direction
 from kvengine.index import ChunkIndex, ChunkKey
 from kvengine.plan import PATIENCE_S, Planner
+from tests.kvengine.clock import Clock
 
 KEYS = [ChunkKey(bytes([n])) for n in range(8)]
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture
