@@ -27,7 +27,7 @@ from envoy_data_plane.google.protobuf import Any
 from google.protobuf.struct_pb2 import Value
 
 from epp.standalone.bootstrap import bootstrap
-from epp.standalone.listener import SUBSET_NAMESPACE
+from epp.standalone.conversation import SUBSET_NAMESPACE
 from epp.standalone.settings import ProxySettings
 
 LIST_HEADER, STRING_HEADER = "x-test-subset-list", "x-test-subset-string"

@@ -13,7 +13,7 @@ from epp.options import ResponseMode
 from epp.standalone.binary import find_envoy
 from epp.standalone.bootstrap import bootstrap
 from epp.standalone.endpoints import write_endpoints
-from epp.standalone.listener import routes
+from epp.standalone.routes import routes
 from epp.standalone.settings import MIB, ProxySettings, RequestMode
 
 

@@ -1,0 +1,75 @@
+"""The proxy's conversation with the picker about a request: which parts of it are sent, and for how long it waits."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from envoy_data_plane.envoy.config.core.v3 import GrpcService, GrpcServiceEnvoyGrpc
+from envoy_data_plane.envoy.extensions.filters.http.ext_proc.v3 import (
+    ExternalProcessor,
+    ExternalProcessorRouteCacheAction,
+    MetadataOptions,
+    MetadataOptionsMetadataNamespaces,
+    ProcessingMode,
+    ProcessingModeBodySendMode,
+    ProcessingModeHeaderSendMode,
+)
+from envoy_data_plane.envoy.type.v3 import HttpStatus, StatusCode
+
+from epp.accesslog import NAMESPACE
+from epp.admission import MOST_PATIENCE_S
+from epp.options import ResponseMode
+from epp.standalone.clusters import DESTINATION_NAMESPACE, PICKER
+from epp.standalone.settings import ProxySettings, RequestMode
+
+EXT_PROC = "envoy.filters.http.ext_proc"
+SUBSET_NAMESPACE = "envoy.lb.subset_hint"
+
+SEND = ProcessingModeHeaderSendMode.SEND
+SKIP = ProcessingModeHeaderSendMode.SKIP
+
+
+def external_processor(settings: ProxySettings) -> ExternalProcessor:
+    """The conversation with the picker."""
+    return ExternalProcessor(
+        grpc_service=picker_service(),
+        failure_mode_allow=settings.fail_open,
+        status_on_error=HttpStatus(code=StatusCode.ServiceUnavailable),
+        processing_mode=processing_mode(settings.request_mode, settings.response_mode, settings.response_headers),
+        # For requests whose model is rewritten, so that its name can be put back.
+        allow_mode_override=settings.response_mode is ResponseMode.LEAN,
+        message_timeout=timedelta(seconds=settings.picker_timeout_s),
+        max_message_timeout=timedelta(seconds=MOST_PATIENCE_S),
+        # The route, and with it the sample, was drawn before the picker was asked.
+        route_cache_action=ExternalProcessorRouteCacheAction.RETAIN,
+        metadata_options=MetadataOptions(
+            forwarding_namespaces=MetadataOptionsMetadataNamespaces(untyped=[SUBSET_NAMESPACE, DESTINATION_NAMESPACE]),
+            receiving_namespaces=MetadataOptionsMetadataNamespaces(untyped=[DESTINATION_NAMESPACE, NAMESPACE]),
+        ),
+    )
+
+
+def processing_mode(request: RequestMode, response: ResponseMode, response_headers: bool = False) -> ProcessingMode:
+    """Which parts of an exchange go to the picker. A duplex direction must include its trailers.
+
+    A lean stream carries the request's two messages and stays open until the request ends, which tells the picker that
+    it has ended even when the access log never says how. With ``response_headers`` it carries those, too; trailers that
+    it waits for keep it open.
+    """
+    duplex = request is RequestMode.DUPLEX
+    full = response is ResponseMode.FULL
+    streamed = ProcessingModeBodySendMode.FULL_DUPLEX_STREAMED if duplex else ProcessingModeBodySendMode.STREAMED
+    return ProcessingMode(
+        request_header_mode=SEND,
+        request_body_mode=streamed if duplex else ProcessingModeBodySendMode.BUFFERED,
+        request_trailer_mode=SEND if duplex else SKIP,
+        # Where there is nothing to change, the access log tells the same, and later more.
+        response_header_mode=SEND if full or response_headers else SKIP,
+        response_body_mode=streamed if full else ProcessingModeBodySendMode.NONE,
+        response_trailer_mode=SEND if full or response_headers else SKIP,
+    )
+
+
+def picker_service() -> GrpcService:
+    """The picker, as a filter or a log names a gRPC service."""
+    return GrpcService(envoy_grpc=GrpcServiceEnvoyGrpc(cluster_name=PICKER))
