@@ -139,7 +139,8 @@ def check_options(given: Given, flags: Sequence[Flag]) -> CheckOptions:
 
 def sim_options(given: Given, flags: Sequence[Flag]) -> SimOptions:
     """The options of ``tierwise sim``. Raises: ConfigError when the ports do not exist."""
-    options = _set(SimOptions(), given, flags)
+    names, adapters = given.get("served-model-name", ()), given.get("lora-modules", ())
+    options = _set(SimOptions(served_model_names=names, adapters=adapters), given, flags)
     ports = {"port": options.port, "kv-events-port": options.kv_events_port, "kv-replay-port": options.kv_replay_port}
     for name, port in ports.items():
         last = (port or 0) + options.endpoints - 1

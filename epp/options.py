@@ -260,6 +260,10 @@ class SimOptions:
     host: str = "127.0.0.1"
     preset: str | None = None
     """None for the simulator's own default."""
+    served_model_names: tuple[str, ...] = ()
+    """What requests may call the model; none is the preset's own name."""
+    adapters: tuple[tuple[str, str], ...] = ()
+    """The name and the path of each LoRA adapter."""
     kv_events_port: int | None = None
     """The first one's for its KV events; None publishes none."""
     kv_replay_port: int | None = None

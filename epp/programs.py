@@ -93,9 +93,13 @@ PROGRAMS = (
     Program(
         "sim",
         "Simulated vLLM servers, to try things without a GPU.",
-        "Starts servers that answer OpenAI requests with invented text, at the speed and with the caches of a modelled "
-        "engine.",
-        (("four servers on ports 8000 to 8003", "tierwise sim --endpoints 4 --port 8000"),),
+        "Starts servers that answer OpenAI and Anthropic requests with invented text, at the speed and with the caches "
+        "of a modelled engine.",
+        (
+            ("four servers on ports 8000 to 8003", "tierwise sim --endpoints 4 --port 8000"),
+            ("a model under a name of yours, and an adapter",
+             "tierwise sim --served-model-name chat --lora-modules sql=/adapters/sql"),
+        ),
         SIM,
         lambda given: arguments.sim_options(given, SIM),
         "epp.sim.cli", "run_sim", "epp",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from itertools import zip_longest
@@ -13,28 +12,32 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from epp.errors import ConfigError
 from epp.options import SimOptions
+from epp.ports import refused
 from epp.sim.preset import DEMO, PRESETS, Preset
+from epp.sim.served import Adapter, ServedModels
 from epp.sim.server import Endpoint
 
 if TYPE_CHECKING:
     from epp.sim.publisher import EventPublisher
 
 
-class SimError(Exception):
-    """The simulator cannot start; the message says what to change."""
-
-
 @asynccontextmanager
 async def endpoints(
-    preset: Preset, sockets: list[socket.socket], *, speed: float = 1.0, publishers: Sequence[EventPublisher] = ()
+    preset: Preset,
+    sockets: list[socket.socket],
+    *,
+    speed: float = 1.0,
+    publishers: Sequence[EventPublisher] = (),
+    models: ServedModels | None = None,
 ) -> AsyncIterator[list[Endpoint]]:
     """Serve one endpoint on each of ``sockets`` (bound, and closed on leaving) while the context lasts; ``publishers``
-    are one for each, or none."""
+    are one for each, or none; ``models`` what each serves, by default the preset's model under its own name."""
     async with AsyncExitStack() as stack:
         running: list[Endpoint] = []
         for sock, publisher in zip_longest(sockets, publishers):
-            endpoint = Endpoint(preset, speed=speed, publisher=publisher)
+            endpoint = Endpoint(preset, speed=speed, publisher=publisher, models=models)
             runner = web.AppRunner(
                 endpoint.application(), handler_cancellation=True, access_log=None, shutdown_timeout=1
             )
@@ -46,43 +49,53 @@ async def endpoints(
 
 
 def bind(host: str, port: int, count: int) -> list[socket.socket]:
-    """Sockets on ``count`` ports from ``port`` on, or on free ones for 0. Raises: SimError when one is taken."""
+    """Sockets on ``count`` ports from ``port`` on, or on free ones for 0. Raises: ConfigError when one is taken."""
     sockets: list[socket.socket] = []
     wanted = [0] * count if port == 0 else range(port, port + count)
-    try:
-        for number in wanted:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for number in wanted:
+        try:
             sockets.append(socket.create_server((host, number), family=family, backlog=1024))
-    except OSError as error:
-        for sock in sockets:
-            sock.close()
-        raise SimError(
-            f"cannot listen on {host}:{wanted[len(sockets)]}: {error.strerror}; choose another --port"
-        ) from error
+        except OSError as error:
+            for sock in sockets:
+                sock.close()
+            raise refused(error, host, number, "--port") from error
     return sockets
 
 
 def choose(name: str | None) -> Preset:
-    """The preset called ``name``, the demo's for None. Raises: SimError naming the known ones."""
+    """The preset called ``name``, the demo's for None. Raises: ConfigError naming the known ones."""
     try:
         return PRESETS[name] if name else DEMO
     except KeyError:
-        raise SimError(f"unknown preset {name!r}; known: {', '.join(PRESETS)}") from None
+        raise ConfigError(f"--preset={name}: there is no such preset; there are {', '.join(PRESETS)}") from None
 
 
-def describe(preset: Preset) -> str:
+def served_models(preset: Preset, options: SimOptions) -> ServedModels:
+    """What requests may ask for. Raises: ConfigError for a name that is given to two models."""
+    adapters = [Adapter(name, path) for name, path in options.adapters]
+    try:
+        return ServedModels(preset.model, options.served_model_names or (preset.model,), adapters)
+    except ValueError as error:
+        raise ConfigError(f"--served-model-name, --lora-modules: {error}") from error
+
+
+def describe(preset: Preset, models: ServedModels | None = None) -> str:
     """What is served, for a person."""
     gpu, cpu = (blocks * preset.block_tokens for blocks in (preset.gpu_blocks, preset.cpu_blocks))
+    names = [*models.names, *(adapter.name for adapter in models.adapters)] if models else [preset.model]
+    asked = [f"  requests ask for {', '.join(names)}"] if names != [preset.model] else []
     lines = [
         f"preset {preset.name}: simulated vLLM endpoints of {preset.model}; no model runs, the text is filler",
         f"  KV cache of each: {gpu:,} tokens in GPU memory, {cpu:,} in CPU memory",
+        *asked,
     ]
     return "\n".join([*lines, f"  {preset.note}"] if preset.note else lines)
 
 
 @contextmanager
 def publishing(options: SimOptions) -> Iterator[list[EventPublisher]]:
-    """A publisher of KV events for each endpoint, where they are wanted. Raises: SimError when a port is taken."""
+    """A publisher of KV events for each endpoint, where they are wanted. Raises: ConfigError when a port is taken."""
     publishers: list[EventPublisher] = []
     if options.kv_events_port is None:
         yield publishers
@@ -97,7 +110,7 @@ def publishing(options: SimOptions) -> Iterator[list[EventPublisher]]:
             publishers.append(EventPublisher(options.host, port or 0, replay))
         yield publishers
     except zmq.ZMQError as error:
-        raise SimError(f"cannot publish KV events: {error}; choose another --kv-events-port") from error
+        raise ConfigError(f"cannot publish KV events: {error}; choose another --kv-events-port") from error
     finally:
         for publisher in publishers:
             publisher.close()
@@ -106,19 +119,24 @@ def publishing(options: SimOptions) -> Iterator[list[EventPublisher]]:
 async def serve(options: SimOptions) -> None:
     """Serve until SIGINT or SIGTERM."""
     preset = choose(options.preset)
+    models = served_models(preset, options)
     sockets = bind(options.host, options.port, options.endpoints)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     with publishing(options) as publishers:
-        await _serve(preset, sockets, publishers, stop)
+        await _serve(preset, models, sockets, publishers, stop)
 
 
 async def _serve(
-    preset: Preset, sockets: list[socket.socket], publishers: Sequence[EventPublisher], stop: asyncio.Event
+    preset: Preset,
+    models: ServedModels,
+    sockets: list[socket.socket],
+    publishers: Sequence[EventPublisher],
+    stop: asyncio.Event,
 ) -> None:
-    async with endpoints(preset, sockets, publishers=publishers):
-        print(describe(preset))
+    async with endpoints(preset, sockets, publishers=publishers, models=models):
+        print(describe(preset, models))
         for name, ports in (("", [p.port for p in publishers]), (", again on", [p.replay_port for p in publishers])):
             if any(ports):
                 print(f"  KV events{name} port{'s' * (len(ports) > 1)} {', '.join(map(str, ports))}")
@@ -129,10 +147,6 @@ async def _serve(
 
 
 def run_sim(options: SimOptions) -> int:
-    """Run the command; the process's exit status."""
-    try:
-        asyncio.run(serve(options))
-    except SimError as error:
-        print(f"tierwise sim: {error}", file=sys.stderr)
-        return 1
+    """Run the command; the process's exit status. Raises: ConfigError when it cannot start."""
+    asyncio.run(serve(options))
     return 0

@@ -64,6 +64,15 @@ class Engine:
         """Sequences not in the batch: queued, or until their blocks are loaded."""
         return len(self._sequences) - self.running
 
+    def adapters(self) -> tuple[set[str], set[str]]:
+        """The LoRA adapters of the sequences that were admitted, and those of which none was yet."""
+        by_admission: tuple[set[str], set[str]] = set(), set()
+        for sequence in self._sequences.values():
+            if sequence.job.adapter:
+                by_admission[sequence.admitted_at is None].add(sequence.job.adapter)
+        admitted, queued = by_admission
+        return admitted, queued - admitted
+
     def submit(self, job: Job, now: float) -> None:
         """Queue ``job``. Raises: RefusedError when it can never be served."""
         job.check(self.preset.max_model_len)

@@ -87,6 +87,7 @@ class Block(NamedTuple):
     parent: BlockKey | None
     tokens: bytes
     salt: str
+    adapter: str
 
 
 class EngineEvents:
@@ -104,12 +105,12 @@ class EngineEvents:
         self._users: dict[BlockKey, int] = {}  # media that hold a block, and jobs that may bring it
         self._told: list[tuple[str, BlockKey, bool]] = []
 
-    def learn(self, keys: Sequence[BlockKey], data: bytes, salt: str) -> None:
+    def learn(self, keys: Sequence[BlockKey], data: bytes, salt: str, adapter: str = "") -> None:
         """A prompt comes, whose full blocks have these names."""
         size, parent = self._block_tokens * TOKEN_BYTES, None
         for n, key in enumerate(keys):
             self._users[key] = self._users.get(key, 0) + 1
-            self._blocks[key] = Block(parent, data[n * size : (n + 1) * size], salt if not n else "")
+            self._blocks[key] = Block(parent, data[n * size : (n + 1) * size], salt if not n else "", adapter)
             parent = key
 
     def forget(self, keys: Sequence[BlockKey]) -> None:
@@ -156,11 +157,11 @@ class EngineEvents:
             "block_size": self._block_tokens,
             "lora_id": None,
             "medium": medium,
-            "lora_name": None,
+            "lora_name": block.adapter or None,
             "group_idx": 0,
         }
-        if block.salt:
-            event["extra_keys"] = [[block.salt]]
+        if extra_keys := [key for key in (block.adapter, block.salt) if key]:
+            event["extra_keys"] = [extra_keys]
         return event
 
     def _unused(self, key: BlockKey) -> None:

@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from epp.sim.engine import Engine
 from epp.sim.idle import NEVER
+from epp.sim.served import ServedModels
 from epp.sim.tally import Histogram
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -20,13 +21,14 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class EngineCollector(Collector):
     """Reads an engine's state under vLLM's names. Owner: the loop that drives the engine."""
 
-    def __init__(self, engine: Engine, unix_s: Callable[[float], float]) -> None:
+    def __init__(self, engine: Engine, unix_s: Callable[[float], float], models: ServedModels) -> None:
         """``unix_s`` says what Unix time a moment of engine time is."""
         self._engine = engine
+        self._adapters = models.adapters
         self._unix_s = unix_s
         self._began_s = time.time()
         self._names = ["model_name", "engine"]
-        self._labels = [engine.preset.model, "0"]
+        self._labels = [models.names[0], "0"]
 
     def collect(self) -> Iterator[Metric]:
         """Every family, once."""
@@ -37,6 +39,8 @@ class EngineCollector(Collector):
             "kv_cache_usage_perc", "Share of GPU KV blocks in use.", engine.gpu.used / engine.gpu.capacity
         )
         yield self._config()
+        if self._adapters:
+            yield self._lora()
         computed = tally.prompt_tokens - tally.gpu_hit_tokens
         yield self._counter("prefix_cache_queries", "Prompt tokens looked up in GPU memory.", tally.prompt_tokens)
         yield self._counter("prefix_cache_hits", "Prompt tokens found in GPU memory.", tally.gpu_hit_tokens)
@@ -106,13 +110,25 @@ class EngineCollector(Collector):
         family.add_metric(list(info.values()), 1)
         return family
 
+    def _lora(self) -> Metric:
+        """Every adapter has room in a simulated batch, so ``max_lora`` is their number."""
+        running, waiting = (",".join(sorted(names)) for names in self._engine.adapters())
+        info = {
+            "max_lora": str(len(self._adapters)),
+            "running_lora_adapters": running,
+            "waiting_lora_adapters": waiting,
+        }
+        family = GaugeMetricFamily("vllm:lora_requests_info", "LoRA adapters that requests use.", labels=list(info))
+        family.add_metric(list(info.values()), time.time())
+        return family
+
 
 class Exposition:
     """The text of ``/metrics``."""
 
-    def __init__(self, engine: Engine, unix_s: Callable[[float], float]) -> None:
+    def __init__(self, engine: Engine, unix_s: Callable[[float], float], models: ServedModels) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(EngineCollector(engine, unix_s))
+        self._registry.register(EngineCollector(engine, unix_s, models))
 
     def text(self) -> bytes:
         """Everything, in Prometheus text format."""

@@ -5,6 +5,15 @@ from __future__ import annotations
 from epp import values
 from epp.flags import VERBOSITY, Flag, grouped
 
+
+def _adapter(text: str) -> tuple[str, str]:
+    """Read ``NAME`` or ``NAME=PATH``. Raises: ValueError for one without a name."""
+    name, equals, path = text.partition("=")
+    if not name or (equals and not path):
+        raise ValueError("write NAME, or NAME=PATH")
+    return name, path or name
+
+
 SIM: tuple[Flag, ...] = grouped(
     "Flags",
     Flag("endpoints", values.integer(1, 1000), "endpoints", "how many servers (default 4)", "N"),
@@ -18,6 +27,14 @@ SIM: tuple[Flag, ...] = grouped(
         "NAME",
     ),
     Flag(
+        "served-model-name", values.text, "", "a name for the model in place of its own; repeat it for several, of "
+        "which the first is in answers and metrics", "NAME", repeated=True,
+    ),
+    Flag(
+        "lora-modules", _adapter, "", "a LoRA adapter to serve beside the model; repeat it for several",
+        "NAME[=PATH]", repeated=True,
+    ),
+    Flag(
         "kv-events-port",
         values.port,
         "kv_events_port",
@@ -26,4 +43,4 @@ SIM: tuple[Flag, ...] = grouped(
     ),
     Flag("kv-replay-port", values.port, "kv_replay_port", "where they can be asked for again, likewise", "PORT"),
     VERBOSITY,
-)
+)  # fmt: skip

@@ -20,6 +20,8 @@ class Job:
     keys: tuple[BlockKey, ...]
     prompt_tokens: int
     output_tokens: int
+    adapter: str = ""
+    """The LoRA adapter that it runs with; empty for none."""
 
     def check(self, limit: int) -> None:
         """Raises: RefusedError when an engine whose context is ``limit`` tokens can never serve it."""

@@ -35,6 +35,16 @@ class Answer:
         """Whether every part is complete."""
         return all(part.finished for part in self.parts)
 
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of all prompts together."""
+        return sum(part.job.prompt_tokens for part in self.parts)
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens generated so far, in all parts together."""
+        return sum(part.tokens for part in self.parts)
+
     def wake(self) -> None:
         """Let ``changed`` return, where the handler wants to know: at every token when streaming, else at the end."""
         if self.streaming or self.finished:

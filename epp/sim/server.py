@@ -1,4 +1,4 @@
-"""One simulated endpoint as an aiohttp application: OpenAI's API, vLLM's metrics and errors.
+"""One simulated endpoint as an aiohttp application: vLLM's routes, metrics and errors.
 
 A stream's headers leave when the request is accepted, as vLLM's do. What was found in which tier is known only at
 admission, so it is in the ``usage`` of every answer, and in the headers ``x-sim-cached-gpu`` and ``x-sim-cached-cpu``
@@ -9,19 +9,28 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
 
-from epp.sim import openai, tokens
+from epp.sim import anthropic, openai, tokens
+from epp.sim.anthropic import MessagesShape
+from epp.sim.ask import Ask, decode
+from epp.sim.embeddings import Embeddings, Vectors, ask_embeddings
 from epp.sim.engine import Engine
+from epp.sim.errors import ApiError, bad_request
 from epp.sim.exposition import CONTENT_TYPE, Exposition
 from epp.sim.job import Job, RefusedError
-from epp.sim.live import Answer, LiveEngine, Part
-from epp.sim.openai import ApiError, Ask
+from epp.sim.live import Answer, LiveEngine
+from epp.sim.openai_answers import Chats, Completions
 from epp.sim.preset import Preset
+from epp.sim.responses import Responses, ResponsesShape, ask_responses
+from epp.sim.served import ModelCard, ModelList, ServedModels
+from epp.sim.tokenize import Detokenize, Tokenize, detokenized, rendered, tokenized
+from epp.sim.writer import Shape, json_response, write_stream, write_whole
 
 if TYPE_CHECKING:
     from epp.sim.events import EngineEvents
@@ -34,16 +43,25 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Endpoint:
     """The handlers of one endpoint and its engine. Owner: the running event loop."""
 
-    def __init__(self, preset: Preset, *, speed: float = 1.0, publisher: EventPublisher | None = None) -> None:
-        """``publisher`` is where the engine's KV events go."""
+    def __init__(
+        self,
+        preset: Preset,
+        *,
+        speed: float = 1.0,
+        publisher: EventPublisher | None = None,
+        models: ServedModels | None = None,
+    ) -> None:
+        """``publisher`` is where the engine's KV events go; ``models`` what it serves, by default the preset's model
+        under its own name."""
         self.preset = preset
+        self.served = models or ServedModels(preset.model, [preset.model])
         self._events: EngineEvents | None = None
         if publisher is not None:
             from epp.sim.events import EngineEvents
 
             self._events = EngineEvents(preset, publisher)
         self.live = LiveEngine(Engine(preset) if self._events is None else self._events.engine, speed=speed)
-        self._exposition = Exposition(self.live.engine, self.live.unix_s)
+        self._exposition = Exposition(self.live.engine, self.live.unix_s, self.served)
         self._born = int(time.time())
 
     def application(self) -> web.Application:
@@ -53,9 +71,16 @@ class Endpoint:
             [
                 web.post("/v1/completions", self.completions),
                 web.post("/v1/chat/completions", self.chat),
+                web.post("/v1/messages", self.messages),
+                web.post("/v1/messages/count_tokens", self.count_tokens),
+                web.post("/v1/responses", self.responses),
+                web.post("/v1/embeddings", self.embeddings),
                 web.post("/v1/completions/render", self.render_completions),
                 web.post("/v1/chat/completions/render", self.render_chat),
+                web.post("/tokenize", self.tokenize),
+                web.post("/detokenize", self.detokenize),
                 web.get("/v1/models", self.models),
+                web.get("/v1/models/{id:.+}", self.model),
                 web.get("/health", self.health),
                 web.get("/metrics", self.metrics),
                 web.post("/reset_prefix_cache", self.reset_prefix_cache),
@@ -70,31 +95,72 @@ class Endpoint:
 
     async def completions(self, request: web.Request) -> web.StreamResponse:
         """``POST /v1/completions``."""
-        body = openai.read(await request.read(), openai.Completion, self.preset.model)
-        return await self._serve(request, openai.ask_completion(body), "cmpl-")
+        body = decode(await request.read(), openai.Completion)
+        return await self._openai(request, body, openai.ask_completion(body), Completions, "cmpl-")
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """``POST /v1/chat/completions``."""
-        body = openai.read(await request.read(), openai.Chat, self.preset.model)
-        return await self._serve(request, openai.ask_chat(body), "chatcmpl-")
+        body = decode(await request.read(), openai.Chat)
+        return await self._openai(request, body, openai.ask_chat(body), Chats, "chatcmpl-")
+
+    async def messages(self, request: web.Request) -> web.StreamResponse:
+        """``POST /v1/messages``."""
+        ask = anthropic.ask_messages(decode(await request.read(), anthropic.Messages))
+        return await self._serve(request, ask, MessagesShape(answer_id(request, "msg_"), self._name(ask)))
+
+    async def count_tokens(self, request: web.Request) -> web.Response:
+        """``POST /v1/messages/count_tokens``."""
+        body = decode(await request.read(), anthropic.Counted)
+        self.served.find(body.model)
+        return json_response(msgspec.json.encode({"input_tokens": tokens.count(body.prompt)}))
+
+    async def responses(self, request: web.Request) -> web.StreamResponse:
+        """``POST /v1/responses``."""
+        ask = ask_responses(decode(await request.read(), Responses))
+        shape = ResponsesShape(answer_id(request), self._name(ask), limited=ask.limited)
+        return await self._serve(request, ask, shape)
+
+    async def embeddings(self, request: web.Request) -> web.StreamResponse:
+        """``POST /v1/embeddings``."""
+        body = decode(await request.read(), Embeddings)
+        ask = ask_embeddings(body)
+        vectors = Vectors(self._name(ask), ask.prompts, body)
+        with self._serving(ask) as answer:
+            return await write_whole(answer, vectors)
 
     async def render_completions(self, request: web.Request) -> web.Response:
         """``POST /v1/completions/render``: the token ids of each prompt, as its KV events have them."""
-        body = openai.read(await request.read(), openai.Completion, self.preset.model)
-        rendered = [{"token_ids": tokens.ids(prompt)} for prompt in openai.completion_prompts(body.prompt)]
-        return json_response(msgspec.json.encode(rendered))
+        ask = openai.ask_completion(decode(await request.read(), openai.Completion))
+        self.served.find(ask.model)
+        return json_response(msgspec.json.encode([rendered(prompt) for prompt in ask.prompts]))
 
     async def render_chat(self, request: web.Request) -> web.Response:
         """``POST /v1/chat/completions/render``: the same of a chat."""
-        ask = openai.ask_chat(openai.read(await request.read(), openai.Chat, self.preset.model))
-        return json_response(msgspec.json.encode({"token_ids": tokens.ids(ask.prompts[0])}))
+        ask = openai.ask_chat(decode(await request.read(), openai.Chat))
+        self.served.find(ask.model)
+        return json_response(msgspec.json.encode(rendered(ask.prompts[0])))
+
+    async def tokenize(self, request: web.Request) -> web.Response:
+        """``POST /tokenize``."""
+        body = decode(await request.read(), Tokenize)
+        self._known(body.model)
+        return json_response(tokenized(body, self.preset.max_model_len))
+
+    async def detokenize(self, request: web.Request) -> web.Response:
+        """``POST /detokenize``."""
+        body = decode(await request.read(), Detokenize)
+        self._known(body.model)
+        return json_response(detokenized(body))
 
     async def models(self, _request: web.Request) -> web.Response:
-        """``GET /v1/models``: the one that is served."""
-        preset = self.preset
-        card = {"id": preset.model, "object": "model", "created": self._born, "owned_by": "tierwise-sim"}
-        listing = {"object": "list", "data": [{**card, "root": preset.model, "max_model_len": preset.max_model_len}]}
-        return json_response(msgspec.json.encode(listing))
+        """``GET /v1/models``: every name that is served, and every adapter."""
+        return json_response(msgspec.json.encode(ModelList(self._cards())))
+
+    async def model(self, request: web.Request) -> web.Response:
+        """``GET /v1/models/{id}``: one of them."""
+        name = request.match_info["id"]
+        self.served.find(name)
+        return json_response(msgspec.json.encode(next(card for card in self._cards() if card.id == name)))
 
     async def health(self, _request: web.Request) -> web.Response:
         """``GET /health``."""
@@ -109,130 +175,56 @@ class Endpoint:
         self.live.engine.reset_prefix_cache()
         return web.Response()
 
-    async def _serve(self, request: web.Request, ask: Ask, prefix: str) -> web.StreamResponse:
-        answer_id = prefix + (request.headers.get("x-request-id") or uuid.uuid4().hex)
-        jobs = [self._job(ask, data, f"{uuid.uuid4().hex}-{n}") for n, data in enumerate(ask.prompts)]
-        events = self._events
-        if events is not None:
-            for job, data in zip(jobs, ask.prompts, strict=True):
-                events.learn(job.keys, data, ask.salt)
+    async def _openai(
+        self, request: web.Request, body: openai.Common, ask: Ask, kind: type[Completions], prefix: str
+    ) -> web.StreamResponse:
+        shape = kind(
+            answer_id(request, prefix), self._name(ask), "length" if ask.limited else "stop",
+            include_usage=body.include_usage, report=body.report,
+        )  # fmt: skip
+        return await self._serve(request, ask, shape)
+
+    async def _serve(self, request: web.Request, ask: Ask, shape: Shape) -> web.StreamResponse:
+        with self._serving(ask) as answer:
+            return await (write_stream(request, answer, shape) if ask.stream else write_whole(answer, shape))
+
+    @contextmanager
+    def _serving(self, ask: Ask) -> Iterator[Answer]:
+        """The answer to ``ask``, for as long as somebody waits for it. Raises: ApiError for what cannot be served."""
+        adapter, events = self.served.find(ask.model).adapter, self._events
+        identity = ask.identity(adapter)
+        jobs: list[Job] = []
+        for data in ask.prompts:
+            keys = tokens.block_keys(identity, data, self.preset.block_tokens)
+            jobs.append(Job(uuid.uuid4().hex, keys, tokens.count(data), ask.output_tokens, adapter))
+            if events is not None:
+                events.learn(keys, data, ask.salt, adapter)
         try:
             with self.live.serving(jobs, streaming=ask.stream) as answer:
-                writer = Writer(ask, answer, answer_id, self.preset.model)
-                return await (writer.stream(request) if ask.stream else writer.whole())
+                yield answer
         except RefusedError as error:
-            raise openai.bad_request(str(error)) from error
+            raise bad_request(str(error)) from error
         finally:
             if events is not None:
                 for job in jobs:
                     events.forget(job.keys)
 
-    def _job(self, ask: Ask, data: bytes, job_id: str) -> Job:
-        keys = tokens.block_keys(ask.identity, data, self.preset.block_tokens)
-        return Job(job_id, keys, tokens.count(data), ask.output_tokens)
+    def _name(self, ask: Ask) -> str:
+        """The model's name in the answer. Raises: ApiError 404 for one that is not served."""
+        return self.served.find(ask.model).name
+
+    def _known(self, model: str | None) -> None:
+        """Raises: ApiError 404 for a model that is not served; none is the first."""
+        if model is not None:
+            self.served.find(model)
+
+    def _cards(self) -> list[ModelCard]:
+        return self.served.cards(self._born, self.preset.max_model_len)
 
 
-class Writer:
-    """Turns an answer's progress into HTTP."""
-
-    def __init__(self, ask: Ask, answer: Answer, answer_id: str, model: str) -> None:
-        self._ask, self._answer, self._id, self._model = ask, answer, answer_id, model
-        self._created = int(time.time())
-
-    async def whole(self) -> web.Response:
-        """One JSON body when everything is there."""
-        answer, ask = self._answer, self._ask
-        while not answer.finished:
-            await answer.changed()
-        text = tokens.filler(0, ask.output_tokens)
-        indices = range(len(answer.parts))
-        if ask.chat:
-            message = openai.Text("assistant", text)
-            messages = [openai.MessageChoice(n, message, ask.finish_reason) for n in indices]
-            body = self._body("chat.completion", messages, self._usage())
-        else:
-            texts = [openai.TextChoice(n, text, ask.finish_reason) for n in indices]
-            body = self._body("text_completion", texts, self._usage())
-        body.kv_transfer_params = self._report()
-        response = json_response(msgspec.json.encode(body))
-        details = self._usage().prompt_tokens_details
-        response.headers["x-sim-cached-gpu"] = str(details.gpu_tokens)
-        response.headers["x-sim-cached-cpu"] = str(details.cpu_tokens)
-        return response
-
-    async def stream(self, request: web.Request) -> web.StreamResponse:
-        """Server-sent events, one for what is new of each part at every step, then the usage if asked for."""
-        answer, ask = self._answer, self._ask
-        response = web.StreamResponse(
-            headers={"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
-        )
-        await response.prepare(request)
-        sent = [0] * len(answer.parts)
-        done = False
-        while not done:
-            await answer.changed()
-            done = answer.finished
-            out: list[bytes] = []
-            for n, part in enumerate(answer.parts):
-                if part.tokens > sent[n]:
-                    out.append(self._piece(n, part, sent[n]))
-                    sent[n] = part.tokens
-            if done and ask.include_usage:
-                out.append(event(self._body(self._event_object, [], self._usage())))
-            if done:
-                out.append(b"data: [DONE]\n\n")
-            await response.write(b"".join(out))
-        await response.write_eof()
-        return response
-
-    @property
-    def _event_object(self) -> str:
-        return "chat.completion.chunk" if self._ask.chat else "text_completion"
-
-    def _piece(self, index: int, part: Part, sent: int) -> bytes:
-        """The event with the tokens of ``part`` after the first ``sent``; before a chat's first one comes its role."""
-        text = tokens.filler(sent, part.tokens)
-        reason = self._ask.finish_reason if part.tokens == part.job.output_tokens else None
-        if not self._ask.chat:
-            return event(self._body(self._event_object, [openai.TextChoice(index, text, reason)]))
-        piece = event(self._body(self._event_object, [openai.DeltaChoice(index, openai.Text(None, text), reason)]))
-        if sent == 0:
-            role = openai.DeltaChoice(index, openai.Text("assistant", ""), None)
-            return event(self._body(self._event_object, [role])) + piece
-        return piece
-
-    def _body(
-        self,
-        kind: str,
-        choices: list[openai.TextChoice] | list[openai.MessageChoice] | list[openai.DeltaChoice],
-        usage: openai.UsageBody | None = None,
-    ) -> openai.AnswerBody:
-        return openai.AnswerBody(self._id, kind, self._created, self._model, choices, usage)
-
-    def _report(self) -> openai.Report | None:
-        """As vLLM's answers have it: of the first prompt, and never in a stream."""
-        part = self._answer.parts[0]
-        if not self._ask.report or part.started is None:
-            return None
-        hits = part.started.hits
-        return openai.Report(part.job.prompt_tokens, {"gpu": hits.gpu, "cpu": hits.cpu})
-
-    def _usage(self) -> openai.UsageBody:
-        parts = self._answer.parts
-        hits = [part.started.hits for part in parts if part.started]
-        gpu, cpu = sum(hit.gpu for hit in hits), sum(hit.cpu for hit in hits)
-        prompt, output = sum(part.job.prompt_tokens for part in parts), sum(part.tokens for part in parts)
-        return openai.UsageBody(prompt, output, prompt + output, openai.PromptDetails(gpu + cpu, gpu, cpu))
-
-
-def event(body: openai.AnswerBody) -> bytes:
-    """One server-sent event."""
-    return b"data: " + msgspec.json.encode(body) + b"\n\n"
-
-
-def json_response(body: bytes, status: int = 200) -> web.Response:
-    """``body`` as JSON."""
-    return web.Response(body=body, status=status, headers={"content-type": "application/json"})
+def answer_id(request: web.Request, prefix: str = "") -> str:
+    """An answer's id: the client's own behind ``prefix``, or a new one."""
+    return prefix + (request.headers.get("x-request-id") or uuid.uuid4().hex)
 
 
 @web.middleware
@@ -241,7 +233,7 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
     try:
         return await handler(request)
     except ApiError as error:
-        return json_response(error.body(), error.status)
+        return json_response(error.body(request.path), error.status)
     except web.HTTPException as error:
         refusal = ApiError(error.status, f"{error.reason.replace(' ', '')}Error", error.reason)
-        return json_response(refusal.body(), error.status)
+        return json_response(refusal.body(request.path), error.status)

@@ -42,6 +42,11 @@ def ids(data: bytes) -> list[int]:
     return list(array("I", data.ljust(count(data) * TOKEN_BYTES, b"\0")))
 
 
+def text(numbers: Sequence[int]) -> str:
+    """The text of token ids, without what filled up its last token; bytes that are no text are shown as such."""
+    return from_ids(numbers).rstrip(b"\0").decode(errors="replace")
+
+
 def block_keys(identity: bytes, data: bytes, block_tokens: int) -> tuple[bytes, ...]:
     """The name of each full block of ``data``; equal only for equal ``identity`` and equal bytes up to its end."""
     size = block_tokens * TOKEN_BYTES

@@ -15,7 +15,8 @@ import openai
 import pytest
 import zmq
 
-from epp.sim.cli import SimError, bind, endpoints
+from epp.errors import ConfigError
+from epp.sim.cli import bind, endpoints
 from epp.sim.preset import DEMO
 from epp.sim.publisher import EventPublisher
 from scorers.base import Slot
@@ -69,7 +70,7 @@ def engines(loop: Background) -> Iterator[tuple[list[Served], int, int]]:
             (one,) = bind(LOOPBACK, 0, 1)
             try:
                 return [one, *bind(LOOPBACK, one.getsockname()[1] + 1, 1)]
-            except SimError:
+            except ConfigError:
                 one.close()
         raise AssertionError(f"no two ports in a row are free, {TRIES} times")
 

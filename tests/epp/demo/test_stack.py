@@ -25,7 +25,7 @@ def test_a_command_that_ends_at_once_is_shown_with_its_output(tmp_path: Path) ->
         async with child(tmp_path, "sim", "--preset=gpt-7") as sim:
             await sim.until(never)
 
-    with pytest.raises(DemoError, match=r"(?s)tierwise sim ended with status 1.*unknown preset 'gpt-7'"):
+    with pytest.raises(DemoError, match=r"(?s)tierwise sim ended with status 2.*there is no such preset"):
         asyncio.run(scenario())
 
 

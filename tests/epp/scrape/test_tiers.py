@@ -12,6 +12,7 @@ from epp.scrape.error import ScrapeError
 from epp.scrape.tiers import LOOK_EVERY, TierReader, kvengine_part
 from epp.sim.engine import Engine
 from epp.sim.exposition import Exposition
+from epp.sim.served import ServedModels
 from scorers.base import Tier, TierReport
 from tests.epp.sim.bench import tiny
 
@@ -160,7 +161,7 @@ def test_an_engine_that_keeps_no_prefixes_holds_nothing_that_can_be_found() -> N
 
 def test_a_simulated_engine_says_as_much_as_kvengine() -> None:
     engine = Engine(tiny())
-    page = Exposition(engine, lambda engine_s: engine_s).text()
+    page = Exposition(engine, lambda engine_s: engine_s, ServedModels("m", ["m"])).text()
     found = read(page)
     assert found.keys() == {Tier.GPU, Tier.CPU}
     for report in found.values():

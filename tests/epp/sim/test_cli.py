@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from epp.errors import ConfigError
 from epp.options import SimOptions
-from epp.sim.cli import SimError, bind, choose, describe, run_sim
+from epp.sim.cli import bind, choose, describe, run_sim
 from epp.sim.preset import DEMO, PRESETS
 
 ROOT = Path(__file__).parents[3]
@@ -28,15 +29,20 @@ def test_ports_are_consecutive() -> None:
 def test_a_taken_port_is_named_and_the_others_are_given_back() -> None:
     (taken,) = bind("127.0.0.1", 0, 1)
     port = taken.getsockname()[1]
-    with taken, pytest.raises(SimError, match=rf"127.0.0.1:{port}: .*choose another --port"):
+    with taken, pytest.raises(ConfigError, match=rf"127.0.0.1:{port}: .* pass --port with another port"):
         bind("127.0.0.1", port, 1)
 
 
-def test_an_unknown_preset_is_answered_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_sim(SimOptions(preset="gpt-7", port=0)) == 1
-    said = capsys.readouterr().err
-    assert "unknown preset 'gpt-7'" in said
-    assert all(name in said for name in PRESETS)
+def test_an_unknown_preset_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="--preset=gpt-7: there is no such preset; there are ") as refusal:
+        run_sim(SimOptions(preset="gpt-7", port=0))
+    assert all(name in str(refusal.value) for name in PRESETS)
+
+
+def test_a_name_for_two_models_is_refused() -> None:
+    options = SimOptions(served_model_names=("a", "b"), adapters=(("a", "/adapters/a"),), port=0)
+    with pytest.raises(ConfigError, match="the name 'a' is given to two models"):
+        run_sim(options)
 
 
 def test_the_default_is_the_demos_and_says_what_is_scaled() -> None:

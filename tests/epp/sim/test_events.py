@@ -84,11 +84,12 @@ async def live_engine(publisher: Kept) -> None:
     live = LiveEngine(events.engine, speed=1000.0)
     data = array("I", range(64)).tobytes()
     keys = block_keys(b"", data, 16)
-    events.learn(keys, data, "pepper")
+    events.learn(keys, data, "pepper", "sql")
     with live.serving([Job("a", keys, 64, 1)], streaming=False) as answer:
         while not answer.finished:
             await answer.changed()
     await asyncio.sleep(0)
     live.stop()
     (stored, *_) = decode(publisher.batches[0]).events
-    assert (stored.block_size, len(stored.block_hashes), stored.extra_keys) == (16, 4, [["pepper"]])  # type: ignore[union-attr]
+    assert (stored.block_size, len(stored.block_hashes), stored.extra_keys) == (16, 4, [["sql", "pepper"]])  # type: ignore[union-attr]
+    assert stored.lora_name == "sql"  # type: ignore[union-attr]
