@@ -39,6 +39,7 @@ from epp.pool import Endpoint, Pool
 from epp.scheduler import Profile
 from epp.telemetry import Telemetry
 from epp.telemetry.flow import FlowCounts
+from epp.telemetry.series import RequestTable
 from scorers.base import Request
 from scorers.pickers import MaxScorePicker
 from scorers.queue import QueueScorer
@@ -83,9 +84,7 @@ def seconds(work: Callable[[], object]) -> float:
 def queue(size: int) -> dict[str, float]:
     """Bytes and microseconds for one of ``size`` that wait."""
     pool, room = pool_of_endpoints(), flow_settings(ENDPOINTS)
-    controller = FlowController(
-        room, Gauge(room.detector, pool.candidates), FlowCounts(lambda labels: labels), time.monotonic
-    )
+    controller = FlowController(room, Gauge(room.detector, pool.candidates), FlowCounts(RequestTable()), time.monotonic)
     ledger = Ledger(pool)
     for candidate in pool.candidates():
         ledger.open(candidate, 0, 0.0)
@@ -136,7 +135,7 @@ def stream(size: int) -> dict[str, float]:
 
 async def streams(size: int) -> dict[str, float]:
     pool, room, telemetry = pool_of_endpoints(), flow_settings(ENDPOINTS), Telemetry()
-    gate = Gate(pool, lambda labels: telemetry.requests(labels).labels, time.monotonic)
+    gate = Gate(pool, telemetry.requests, time.monotonic)
     ledger = Ledger(pool)
     profile = Profile([], [], [(QueueScorer(), 1.0)], MaxScorePicker())
     admission = gate.use(AdmissionPlan(objectives=OBJECTIVES, flow=room))

@@ -57,7 +57,7 @@ class Core:
             predicted=self.balance.picked,
         )
         self.traces: TraceQueue | None = None
-        self.gate = Gate(self.pool, lambda labels: self.telemetry.requests(labels).labels, clock)
+        self.gate = Gate(self.pool, self.telemetry.requests, clock)
         self.accuracy = Accuracy(clock)
         self.tokens = TokenStep(clock)
         """Its source is opened and closed by whoever runs this."""

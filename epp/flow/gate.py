@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from epp.admission import Admission
-from epp.decision import RequestLabels
 from epp.flow.controller import FlowController
 from epp.flow.plan import AdmissionPlan
 from epp.flow.room import WaitingRoom
@@ -14,19 +13,18 @@ from epp.flow.shedding import Shedding
 from epp.pool import Pool
 from epp.telemetry.flow import FlowCounts, controller_readings, reclaim_readings
 from epp.telemetry.gauges import Histograms, Reading
+from epp.telemetry.series import RequestTable
 
 
 class Gate:
     """Owner: the event loop."""
 
-    def __init__(
-        self, pool: Pool, bounded: Callable[[RequestLabels], RequestLabels], clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, pool: Pool, table: RequestTable, clock: Callable[[], float]) -> None:
         self.room: WaitingRoom | None = None
         """Those who wait; None while there are no queues."""
         self._pool = pool
         self._clock = clock
-        self._counts = FlowCounts(bounded)
+        self._counts = FlowCounts(table)
 
     def use(self, plan: AdmissionPlan) -> Admission | None:
         """The admission that ``plan`` asks for, None when it asks for none; those who wait stay, or go on.

@@ -144,8 +144,8 @@ class Exposition(Collector):
         yield tables.HIT_BYTES, [(labels, sizes) for labels, (_, sizes) in hits]
 
     def _of_requests(self) -> Iterator[tuple[tables.Metric, Labelled]]:
-        every = [(values(series.labels), series) for series in self._telemetry.requests.all()]
-        received = [(labels, series) for labels, series in every if series.requests]
+        every = [(values(series.labels), series) for series in self._telemetry.requests.owners()]
+        received = [(labels, series) for labels, series in every if any(series.size.counts)]
         yield tables.SIZE, [(labels, series.size) for labels, series in received]
         yield tables.DURATION, [(labels, series.duration) for labels, series in received]
         yield tables.RESPONSE_SIZE, [(labels, series.response_size) for labels, series in received]

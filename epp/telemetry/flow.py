@@ -15,6 +15,7 @@ from epp.flow.reclaim import InFlight
 from epp.flow.utilization import UtilizationDetector
 from epp.telemetry.gauges import Histograms, Reading
 from epp.telemetry.histogram import Histogram
+from epp.telemetry.series import RequestTable
 from epp.telemetry.tables import Metric
 from scorers.base import Candidate
 
@@ -48,9 +49,9 @@ WAITS = "NotYetFinalized"
 class FlowCounts:
     """A controller's ``Watcher``. Owner: the event loop. Nothing here raises."""
 
-    def __init__(self, bounded: Callable[[RequestLabels], RequestLabels]) -> None:
-        """``bounded`` turns labels that clients chose into one of a limited number."""
-        self._bounded = bounded
+    def __init__(self, table: RequestTable) -> None:
+        """``table`` turns labels that clients chose into one of a limited number, for histograms of a smaller one."""
+        self._table = table
         self.outcomes: Counter[tuple[QueueOutcome, int]] = Counter()
         self.waiting: dict[RequestLabels, tuple[int, int]] = {}
         """Requests and bytes."""
@@ -60,20 +61,20 @@ class FlowCounts:
 
     def enqueued(self, labels: RequestLabels, size_bytes: int) -> None:
         """A request waits from now on."""
-        labels = self._bounded(labels)
+        labels = self._table(labels).labels
         requests, total = self.waiting.get(labels, (0, 0))
         self.waiting[labels] = (requests + 1, total + size_bytes)
 
     def left(self, labels: RequestLabels, size_bytes: int) -> None:
         """It does no more."""
-        labels = self._bounded(labels)
+        labels = self._table(labels).labels
         requests, total = self.waiting.get(labels, (1, size_bytes))
         self.waiting[labels] = (requests - 1, total - size_bytes)
 
     def finished(self, labels: RequestLabels, outcome: QueueOutcome, waited_s: float) -> None:
         """Its time there is over."""
-        labels = self._bounded(labels)
-        self.outcomes[outcome, labels.priority] += 1
+        self.outcomes[outcome, self._table(labels).labels.priority] += 1
+        labels = self._table.owner(labels).labels
         histogram = self.durations.get((labels, outcome))
         if histogram is None:
             histogram = self.durations[labels, outcome] = Histogram(QUEUE_DURATION.bounds)
@@ -81,7 +82,7 @@ class FlowCounts:
 
     def admitted(self, labels: RequestLabels, outcome: str, seconds: float) -> None:
         """The first look at a request took ``seconds``."""
-        labels = self._bounded(labels)
+        labels = self._table.owner(labels).labels
         key = (labels.fairness_id, labels.priority, outcome)
         histogram = self.enqueueing.get(key)
         if histogram is None:

@@ -1,14 +1,16 @@
-"""What is counted for one set of request labels, and how many such sets there may be.
+"""The counters and histograms of one set of request labels, and how many such sets there may be.
 
-Model names and fairness ids come from clients, and whoever invents a new one for every request must fill neither our
-memory nor the scraper's: beyond a limit they are counted as ``other``, and how many requests were is counted, too.
-Names are never forgotten, so whoever comes first keeps his; a counter of folded requests that rises says that the
-limits are used up.
+Clients choose model names and fairness ids, and a client that invents a new one for every request must not make the
+metrics page, our memory or the Prometheus server's grow without limit. Beyond a limit, requests are therefore counted
+under the label value ``other``, and a counter says how many were. A counter costs one line of the page and a set of
+histograms some 250, so far fewer label sets have histograms of their own than have counters. The names that came first
+keep their series until a restart.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from hashlib import blake2b
 
 from epp.decision import RequestLabels
 from epp.telemetry import tables
@@ -18,27 +20,38 @@ OTHER = "other"
 MAX_NAMES = 1000
 """Model names, and fairness ids, that are told apart. Source: the Go picker's limit."""
 MAX_LABEL_SETS = 1000
-"""Of all labels together, since 1000 by 1000 names would be a million sets. A guess."""
+"""Label sets with counters of their own, since 1,000 by 1,000 names would be a million. A guess."""
 MAX_FOLDED_SETS = 250
-"""Beside those, of sets whose fairness id alone is ``other``: who invents ids does not hide which models are used."""
-MAX_LABEL_CHARACTERS = 256
+"""Further sets whose fairness id is ``other``, so that invented fairness ids do not hide which models are used."""
+MAX_HISTOGRAM_SETS = 64
+"""Label sets with histograms of their own. With ``MAX_FOLDED_HISTOGRAM_SETS`` more, the largest page that clients can
+make stays below 8 MB. Source: ``benchmarks/metrics_page.py``."""
+MAX_FOLDED_HISTOGRAM_SETS = 16
+"""Further sets of histograms, one for all fairness ids of a model."""
+MAX_NAME_BYTES = 96
+_SHOWN_BYTES = 64
 _CONTROL = {ord(c): "\ufffd" for c in map(chr, (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029))}
 """Legal in the text format once escaped, and yet more than one parser takes some of them for the end of a line."""
 
 
 class RequestSeries:
-    """Owner: the event loop. Histograms of what is seldom observed exist once it was."""
+    """Counters of one label set, with histograms of its own or those of the ``owner`` that it shares them with.
 
-    __slots__ = ("duration", "errors", "histograms", "labels", "requests", "response_size", "size")
+    Owner: the event loop. Histograms of what is seldom observed exist from the first observation on.
+    """
 
-    def __init__(self, labels: RequestLabels) -> None:
+    __slots__ = ("duration", "errors", "histograms", "labels", "owner", "requests", "response_size", "size")
+
+    def __init__(self, labels: RequestLabels, owner: RequestSeries | None = None) -> None:
         self.labels = labels
+        self.owner = owner or self
+        """The series under whose labels the histograms are exposed."""
         self.requests = 0
         self.errors: Counter[str] = Counter()
-        self.size = Histogram(tables.SIZE.bounds)
-        self.duration = Histogram(tables.DURATION.bounds)
-        self.response_size = Histogram(tables.RESPONSE_SIZE.bounds)
-        self.histograms: dict[tuple[tables.Metric, bool], Histogram] = {}
+        self.size: Histogram = owner.size if owner else Histogram(tables.SIZE.bounds)
+        self.duration: Histogram = owner.duration if owner else Histogram(tables.DURATION.bounds)
+        self.response_size: Histogram = owner.response_size if owner else Histogram(tables.RESPONSE_SIZE.bounds)
+        self.histograms: dict[tuple[tables.Metric, bool], Histogram] = owner.histograms if owner else {}
         """By metric, and whether the response was streamed where the metric says so."""
 
     def observe(self, metric: tables.Metric, value: float, *, streaming: bool = False) -> None:
@@ -61,8 +74,8 @@ class Names:
         self._known: set[str] = set()
 
     def bounded(self, name: str) -> str:
-        """``name`` as a label that can be written: short, valid Unicode, one of a bounded number."""
-        name = name[:MAX_LABEL_CHARACTERS].encode("utf-8", "replace").decode()
+        """Return ``name`` as a label that can be written: short, valid Unicode, one of a bounded number."""
+        name = shortened(name)
         if not name.isprintable():
             name = name.translate(_CONTROL)
         if name in self._known:
@@ -73,6 +86,15 @@ class Names:
         return name
 
 
+def shortened(name: str) -> str:
+    """Return ``name`` in at most ``MAX_NAME_BYTES`` bytes of UTF-8: a longer one as its beginning and a digest."""
+    encoded = name.encode("utf-8", "replace")
+    if len(encoded) <= MAX_NAME_BYTES:
+        return encoded.decode()
+    digest = blake2b(encoded, digest_size=8).hexdigest()
+    return f"{encoded[:_SHOWN_BYTES].decode(errors='ignore')}~{digest}"
+
+
 class RequestTable:
     """The series by labels. Owner: the event loop."""
 
@@ -81,8 +103,12 @@ class RequestTable:
         self._fairness_ids = Names()
         self._series: dict[RequestLabels, RequestSeries] = {}
         self._partly_folded = 0
-        self.folded: dict[str, int] = dict.fromkeys(("model_name", "target_model_name", "fairness_id", "all"), 0)
-        """Requests, by the label whose value became ``other``; *all* where the sets of labels had run out."""
+        self._owners: dict[RequestLabels, RequestSeries] = {}
+        self.folded: dict[str, int] = dict.fromkeys(
+            ("model_name", "target_model_name", "fairness_id", "all", "histograms"), 0
+        )
+        """Requests, by the label whose value became ``other``; *all* where the label sets had run out, *histograms*
+        where the counters are the request's own and the histograms are not."""
 
     def __call__(self, labels: RequestLabels) -> RequestSeries:
         """The series that counts requests with ``labels``."""
@@ -94,11 +120,21 @@ class RequestTable:
         if series is None:
             series = self._add(labels)
             self._note(labels, series.labels)
+        if series.owner is not series:
+            self.folded["histograms"] += 1
         return series
 
     def all(self) -> tuple[RequestSeries, ...]:
-        """Every series."""
+        """Return every series that has counters."""
         return tuple(self._series.values())
+
+    def owners(self) -> tuple[RequestSeries, ...]:
+        """Return every series that has histograms of its own; their labels differ."""
+        return tuple(self._owners.values())
+
+    def owner(self, labels: RequestLabels) -> RequestSeries:
+        """Return the series whose histograms count requests with ``labels``."""
+        return self(labels).owner
 
     def _add(self, labels: RequestLabels) -> RequestSeries:
         bounded = RequestLabels(
@@ -107,19 +143,38 @@ class RequestTable:
             self._fairness_ids.bounded(labels.fairness_id),
             labels.priority,
         )
-        known = self._series.get(bounded) or self._room(bounded)
-        return known or self._series.setdefault(NOBODY, RequestSeries(NOBODY))
+        return self._series.get(bounded) or self._room(bounded) or self._added(NOBODY)
 
     def _room(self, labels: RequestLabels) -> RequestSeries | None:
         """A new series for ``labels``, or one for all fairness ids of its models; None if there is room for neither."""
         if len(self._series) - self._partly_folded < MAX_LABEL_SETS:
-            return self._series.setdefault(labels, RequestSeries(labels))
+            return self._added(labels)
         labels = labels._replace(fairness_id=OTHER)
         if labels not in self._series:
             if self._partly_folded >= MAX_FOLDED_SETS:
                 return None
             self._partly_folded += 1
-        return self._series.setdefault(labels, RequestSeries(labels))
+        return self._added(labels)
+
+    def _added(self, labels: RequestLabels) -> RequestSeries:
+        series = self._series.get(labels)
+        if series is None:
+            owner = self._owner_for(labels)
+            series = owner if owner.labels == labels else RequestSeries(labels, owner)
+            self._series[labels] = series
+        return series
+
+    def _owner_for(self, labels: RequestLabels) -> RequestSeries:
+        """Return the series with the histograms for ``labels``: its own, or its model's, or everybody's."""
+        owners = self._owners
+        wanted = labels
+        if len(owners) >= MAX_HISTOGRAM_SETS and wanted not in owners:
+            wanted = labels._replace(fairness_id=OTHER)
+            if len(owners) >= MAX_HISTOGRAM_SETS + MAX_FOLDED_HISTOGRAM_SETS and wanted not in owners:
+                wanted = NOBODY
+        if wanted not in owners:
+            owners[wanted] = RequestSeries(wanted)
+        return owners[wanted]
 
     def _note(self, said: RequestLabels, counted: RequestLabels) -> None:
         if counted == NOBODY:
@@ -131,4 +186,4 @@ class RequestTable:
 
 
 NOBODY = RequestLabels(OTHER, OTHER, OTHER, 0)
-"""Where everybody is counted for whom there is no room."""
+"""The labels of requests for which no further label set is left."""

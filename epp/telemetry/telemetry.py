@@ -9,13 +9,16 @@ from epp.decision import Outcome, RequestLabels
 from epp.telemetry import tables
 from epp.telemetry.gauges import Source
 from epp.telemetry.histogram import Histogram
-from epp.telemetry.series import Names, RequestTable
+from epp.telemetry.series import OTHER, Names, RequestTable
 from scorers.base import Candidate, Request, Tier
 
 UNSCHEDULED = frozenset({"ServiceUnavailable", "ResourceExhausted"})
 """Code words of refusals that are the scheduler's answer, not the parser's."""
-MAX_ATTEMPT_KEYS = 20_000
-"""Pairs of model and endpoint that are told apart. Endpoints come and go, and a counter must not. A guess."""
+MAX_ATTEMPT_KEYS = 5_000
+"""Pairs of model and endpoint with a counter of their own. Beyond it, a pair is counted for its endpoint with the model
+``other``, since clients choose models and operators choose endpoints. A guess."""
+MAX_FOLDED_ATTEMPT_KEYS = 10_000
+"""With those of endpoints alone; beyond it, as endpoints come and go, everything is counted as ``other``. A guess."""
 
 MAX_ERROR_CODES = 100
 """They are words of ours and of the proxy, some forty; a bound all the same."""
@@ -71,7 +74,9 @@ class Telemetry:
         attempts = self.attempts
         attempt = (self.requests(labels).labels.target_model_name, candidate.name, candidate.address)
         if attempt not in attempts and len(attempts) >= MAX_ATTEMPT_KEYS:
-            attempt = (attempt[0], "other", "")
+            attempt = (OTHER, candidate.name, candidate.address)
+            if attempt not in attempts and len(attempts) >= MAX_FOLDED_ATTEMPT_KEYS:
+                attempt = (OTHER, OTHER, "")
         attempts[attempt] += 1
         slot = candidate.slot
         best: dict[Tier, int] = {}

@@ -16,6 +16,7 @@ from epp.flow.plan import AdmissionPlan
 from epp.flow.settings import FlowSettings
 from epp.parsers import OpenAIParser
 from epp.pb.ext_proc_pb2 import ProcessingRequest
+from epp.telemetry.series import RequestTable
 from epp.wire.service import Handler
 from tests.epp.doubles import World, completion, request_body, request_headers, response_body, response_headers
 from tests.epp.flow.test_room import turns
@@ -45,7 +46,7 @@ def send(handler: Handler, *messages: ProcessingRequest) -> None:
 def test_a_stream_is_gone_when_it_has_ended(end: str) -> None:
     async def scene() -> None:
         world, now = World(endpoints=1), [0.0]
-        gate = Gate(world.pool, lambda labels: labels, lambda: now[0])
+        gate = Gate(world.pool, RequestTable(), lambda: now[0])
         world.director.use(OpenAIParser(), world.director._profile, gate.use(PLAN), PLAN.objectives)
         service = methods(world.director)[PROCESS]
         room = gate.room

@@ -18,6 +18,7 @@ from epp.flow.program import ProgramAware
 from epp.flow.settings import BandSettings, FlowSettings
 from epp.parsers import OpenAIParser
 from epp.pool import Endpoint, EngineMetrics
+from epp.telemetry.series import RequestTable
 from tests.epp.doubles import World, completion
 
 ONE = ConcurrencyDetector(ConcurrencyParameters(max_concurrency=1))
@@ -30,7 +31,7 @@ class Stage:
     def __init__(self, plan: AdmissionPlan | None = None, *, endpoints: int = 2) -> None:
         self.world = World(endpoints)
         self.now = 0.0
-        self.gate = Gate(self.world.pool, lambda labels: labels, lambda: self.now)
+        self.gate = Gate(self.world.pool, RequestTable(), lambda: self.now)
         self.picks: dict[str, int] = {}
         self.errors: dict[str, EppError] = {}
         self.waiting: set[str] = set()

@@ -21,9 +21,16 @@ from epp.streams import StreamCounts
 from epp.telemetry import Exposition, Reading, Telemetry
 from epp.telemetry.histogram import Histogram
 from epp.telemetry.in_flight import MAX_SERIES
-from epp.telemetry.series import MAX_FOLDED_SETS, MAX_LABEL_SETS, MAX_NAMES
+from epp.telemetry.series import (
+    MAX_FOLDED_HISTOGRAM_SETS,
+    MAX_FOLDED_SETS,
+    MAX_HISTOGRAM_SETS,
+    MAX_LABEL_SETS,
+    MAX_NAME_BYTES,
+    MAX_NAMES,
+)
 from epp.telemetry.tables import DECISION, ITL, SCHEDULER
-from epp.telemetry.telemetry import MAX_ATTEMPT_KEYS, MAX_ERROR_CODES
+from epp.telemetry.telemetry import MAX_ATTEMPT_KEYS, MAX_ERROR_CODES, MAX_FOLDED_ATTEMPT_KEYS
 from epp.wire.service import Status
 from scorers.base import CachedPrefix, Candidate, Request, Slot, Tier
 
@@ -37,13 +44,13 @@ A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 class Bench:
     """A pool of two, a ledger, and what is told of them."""
 
-    def __init__(self, **settings: float) -> None:
+    def __init__(self, *, deprecated: bool = True, **settings: float) -> None:
         self.pool = Pool("my-pool")
         self.pool.replace([Endpoint(A, "prod/vllm-0"), Endpoint(B)])
         self.ledger = Ledger(self.pool)
         self.telemetry = Telemetry(producers={"gpu-prefix": "approx-prefix-cache-producer"}, **settings)
         self.registry = CollectorRegistry()
-        made = Exposition(self.telemetry, self.pool, self.ledger, build_ref="v1", commit="abc", deprecated=True)
+        made = Exposition(self.telemetry, self.pool, self.ledger, build_ref="v1", commit="abc", deprecated=deprecated)
         self.registry.register(made)
 
     def families(self) -> dict[str, Metric]:
@@ -244,6 +251,65 @@ def test_the_number_of_label_sets_is_bounded_whatever_their_combinations() -> No
     assert sum(s.requests for s in bench.telemetry.requests.all()) == 3600
 
 
+def observed(bench: Bench, labels: RequestLabels) -> None:
+    """One request of which everything is known."""
+    bench.telemetry.request_received(labels, 1)
+    for streaming in (False, True):
+        outcome = Outcome(Cause.COMPLETED, 200, duration_s=2.0, ttft_s=0.5, response_bytes=3, streaming=streaming)
+        outcome.usage, outcome.gaps = Usage(50, 20, 16), Histogram(ITL.bounds)
+        bench.telemetry.ended(labels, outcome)
+
+
+def invented(number: int, length: int = 240) -> str:
+    return f"{number:0{length}}"
+
+
+def test_the_page_that_clients_can_make_is_bounded_in_bytes() -> None:
+    bench = Bench(deprecated=False)
+    for number in range(3000):
+        name = invented(number)
+        observed(bench, RequestLabels(name, name, name))
+    page = generate_latest(bench.registry)
+    assert len(page) < 8_000_000
+    assert sum(s.requests for s in bench.telemetry.requests.all()) == 3000
+
+
+def test_beyond_their_limit_histograms_are_a_model_s_and_then_everybody_s_and_lose_no_observation() -> None:
+    bench = Bench()
+    for number in range(MAX_HISTOGRAM_SETS):
+        observed(bench, RequestLabels("a", "a", f"f{number}"))
+    for number in range(MAX_FOLDED_HISTOGRAM_SETS + 3):
+        for tenant in ("x", "y"):
+            observed(bench, RequestLabels(f"m{number}", "t", tenant))
+    own = {"model_name": "a", "target_model_name": "a", "fairness_id": "f0", "priority": "0"}
+    folded = {"model_name": "m0", "target_model_name": "t", "fairness_id": "other", "priority": "0"}
+    rest = {"model_name": "other", "target_model_name": "other", "fairness_id": "other", "priority": "0"}
+    value = bench.registry.get_sample_value
+    name = "llm_d_epp_request_duration_seconds_count"
+    assert (value(name, own), value(name, folded), value(name, rest)) == (2, 4, 12)
+    assert value("llm_d_epp_request_total", {**folded, "fairness_id": "x"}) == 1
+    assert value("tierwise_labels_folded_total", {"label": "histograms"}) == 2 * (MAX_FOLDED_HISTOGRAM_SETS + 3)
+
+
+def test_a_fairness_id_that_is_called_other_shares_its_histograms_and_no_line_appears_twice() -> None:
+    bench = Bench()
+    observed(bench, RequestLabels("b", "b", "other"))
+    for number in range(MAX_HISTOGRAM_SETS + 5):
+        observed(bench, RequestLabels("a", "a", f"f{number}"))
+    observed(bench, RequestLabels("b", "b", "team"))
+    lines = [line.rpartition(b" ")[0] for line in generate_latest(bench.registry).splitlines() if line[:1] != b"#"]
+    assert len(lines) == len(set(lines))
+
+
+def test_long_names_are_told_apart_by_a_digest() -> None:
+    bench = Bench()
+    for end in "ab":
+        bench.telemetry.request_received(RequestLabels("m" * 200 + end, "t", "f"), 1)
+    names = {series.labels.model_name for series in bench.telemetry.requests.all()}
+    assert len(names) == 2
+    assert all(len(name.encode()) <= MAX_NAME_BYTES for name in names)
+
+
 def test_who_invents_fairness_ids_does_not_hide_which_models_are_used() -> None:
     bench = Bench()
     for number in range(MAX_LABEL_SETS):
@@ -278,10 +344,20 @@ def test_error_codes_are_bounded() -> None:
 
 def test_endpoints_that_come_and_go_do_not_add_attempts_without_end() -> None:
     telemetry = Telemetry()
-    for number in range(MAX_ATTEMPT_KEYS + 100):
+    for number in range(MAX_FOLDED_ATTEMPT_KEYS + 100):
         telemetry.decided(LABELS, request(), Candidate(Slot(0), f"a{number}:1"), 0.001)
-    assert len(telemetry.attempts) <= MAX_ATTEMPT_KEYS + 1
-    assert sum(telemetry.attempts.values()) == MAX_ATTEMPT_KEYS + 100
+    assert len(telemetry.attempts) <= MAX_FOLDED_ATTEMPT_KEYS + 1
+    assert sum(telemetry.attempts.values()) == MAX_FOLDED_ATTEMPT_KEYS + 100
+
+
+def test_models_that_clients_invent_do_not_hide_which_endpoints_are_picked() -> None:
+    telemetry = Telemetry()
+    for number in range(600):
+        labels = RequestLabels(f"m{number}", f"m{number}", "f")
+        for endpoint in range(10):
+            telemetry.decided(labels, request(), Candidate(Slot(0), f"a{endpoint}:1"), 0.001)
+    assert len(telemetry.attempts) == MAX_ATTEMPT_KEYS + 10
+    assert telemetry.attempts["other", "", "a3:1"] == 600 - MAX_ATTEMPT_KEYS / 10
 
 
 @pytest.mark.parametrize("name", ["a\ud800b", 'quo"te', "back\\slash", "new\nline", "x" * 10_000, "\0", ""])
@@ -412,8 +488,8 @@ def test_the_scheduler_s_buckets_are_made_from_the_decision_s(values: list[float
 
 def test_a_page_that_is_copied_in_slices_is_whole_while_requests_go_on() -> None:
     bench = Bench()
-    for number in range(600):
-        bench.telemetry.request_received(RequestLabels(f"m{number}", f"m{number}", "a", 0), 10)
+    for number in range(MAX_HISTOGRAM_SETS):
+        observed(bench, RequestLabels(f"m{number}", f"m{number}", "a", 0))
     exposition = Exposition(bench.telemetry, bench.pool, bench.ledger)
     slices = 0
     for frozen in exposition.freezing():  # noqa: B007 - the last one is whole
@@ -427,4 +503,4 @@ def test_a_page_that_is_copied_in_slices_is_whole_while_requests_go_on() -> None
         if family.name == "llm_d_epp_request_size_bytes"
         for sample in family.samples
     }
-    assert counted >= {f"m{number}" for number in range(600)}
+    assert counted >= {f"m{number}" for number in range(MAX_HISTOGRAM_SETS)}
