@@ -12,6 +12,7 @@ from epp.config.schema import Config, Profile, ProfilePlugin
 from epp.config.sources import SingleProfileHandler
 from epp.config.strict import nearest
 from epp.errors import ConfigError
+from epp.parsers import Parser
 from scorers.base import Filter, Picker, Plugin, Scorer
 from scorers.pickers import MaxScorePicker, PickerParameters
 
@@ -98,6 +99,10 @@ def _wire(profile: Profile, path: str, instances: Instances, random: Random, pic
             continue
         if isinstance(plugin, Picker):
             pickers.append(plugin)
+        elif isinstance(plugin, Parser):
+            warnings.append(
+                f"{where}.pluginRef: {plugin.name!r} is a parser; name it in requestHandler.parsers instead"
+            )
         elif not isinstance(plugin, Filter):
             raise ConfigError(
                 f"{where}.pluginRef: {plugin.name!r} is of type {plugin.type_name}; a profile lists filters, "

@@ -105,6 +105,15 @@ def test_several_parsers_are_named_in_order_and_the_passthrough_reads_the_rest()
     assert made.warnings == ()
 
 
+def test_a_parser_in_a_profile_is_named_in_a_warning_and_the_profile_is_built() -> None:
+    made = plan("""
+plugins: [{type: queue-scorer}, {type: openai-parser}]
+schedulingProfiles: [{name: p, plugins: [{pluginRef: queue-scorer}, {pluginRef: openai-parser}]}]
+""")
+    assert weights(made) == {"queue-scorer": 1.0}
+    assert [w for w in made.warnings if w.endswith("name it in requestHandler.parsers instead")]
+
+
 def test_a_profile_without_picker_takes_the_declared_one() -> None:
     made = plan("""
 plugins: [{type: queue-scorer}, {type: random-picker, name: r}]
@@ -200,7 +209,10 @@ def test_a_wrong_declaration_is_refused_with_its_key_path(text: str, message: st
     assert refusal(text).startswith(message)
 
 
-PROFILE = "plugins: [{type: queue-scorer}, {type: max-score-picker}, {type: random-picker}, {type: openai-parser}]\n"
+PROFILE = """
+plugins: [{type: queue-scorer}, {type: max-score-picker}, {type: random-picker}, {type: openai-parser},
+          {type: single-profile-handler}]
+"""
 
 
 @pytest.mark.parametrize(
@@ -220,7 +232,8 @@ def test_wrong_profiles_are_refused_with_their_key_path(profiles: str, message: 
     [
         ("{weight: 1}", "[0].pluginRef: missing; it names a plugin; known: max-score-picker, openai-parser, "),
         ("{pluginRef: queue}", "[0].pluginRef: no plugin is named 'queue'; did you mean queue-scorer?"),
-        ("{pluginRef: openai-parser}", "[0].pluginRef: 'openai-parser' is of type openai-parser; a profile lists "),
+        ("{pluginRef: single-profile-handler}",
+         "[0].pluginRef: 'single-profile-handler' is of type single-profile-handler; a profile lists "),
         ("{pluginRef: queue-scorer}, {pluginRef: queue-scorer}", "[1].pluginRef: 'queue-scorer' is listed at "),
         ("{pluginRef: max-score-picker}, {pluginRef: random-picker}",
          ": 'max-score-picker' and 'random-picker' are both pickers; a profile has one"),
