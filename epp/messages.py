@@ -21,6 +21,7 @@ from epp.pb.ext_proc_pb2 import (
     HeaderMutation,
     HeadersResponse,
     HttpHeaders,
+    HttpTrailers,
     ProcessingResponse,
     TrailersResponse,
 )
@@ -75,11 +76,10 @@ def request_head(headers: HttpHeaders, subset: frozenset[str] | None, received_s
     )
 
 
-def header_values(headers: HttpHeaders, wanted: frozenset[str]) -> dict[str, str]:
-    """The values of the ``wanted`` headers."""
-    return {
-        h.key: (h.raw_value.decode("utf-8", "replace") or h.value) for h in headers.headers.headers if h.key in wanted
-    }
+def header_values(message: HttpHeaders | HttpTrailers, wanted: frozenset[str]) -> dict[str, str]:
+    """Return the values of the ``wanted`` headers, or trailers, of ``message``."""
+    fields = message.trailers if isinstance(message, HttpTrailers) else message.headers
+    return {h.key: (h.raw_value.decode("utf-8", "replace") or h.value) for h in fields.headers if h.key in wanted}
 
 
 def subset_in(metadata: Metadata) -> frozenset[str] | None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from epp import messages
 from epp.decision import MODEL_SERVER_ERROR, Cause, Outcome
+from epp.grpc_usage import GrpcUsage
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.preamble import Preamble
 from epp.telemetry.histogram import Histogram
 from epp.telemetry.tables import ITL
 from epp.usage import DocumentUsage, EventUsage, UsageReader
 
-STATUS, CONTENT_TYPE, CONTENT_ENCODING = ":status", "content-type", "content-encoding"
+STATUS, CONTENT_TYPE, CONTENT_ENCODING, GRPC_STATUS = ":status", "content-type", "content-encoding", "grpc-status"
 GRPC = "application/grpc"
-"""Its usage is not read."""
-WATCHED = frozenset((STATUS, CONTENT_TYPE, CONTENT_ENCODING))
+WATCHED = frozenset((STATUS, CONTENT_TYPE, CONTENT_ENCODING, GRPC_STATUS))
 
 
 class Observer:
@@ -42,14 +42,16 @@ class Observer:
         seen = messages.header_values(message.response_headers, WATCHED)
         status = seen.get(STATUS, "")
         outcome.status = int(status) if status.isdecimal() else None
-        if outcome.status != 200:
+        if outcome.status != 200 or seen.get(GRPC_STATUS, "0") != "0":
             outcome.errors.append(MODEL_SERVER_ERROR)
         content_type = seen.get(CONTENT_TYPE, "")
         events = "text/event-stream" in content_type
         outcome.streaming = outcome.streaming or events
         if message.HasField("metadata_context"):
             outcome.served_by = messages.served_in(message.metadata_context)
-        if seen.get(CONTENT_ENCODING, "identity") == "identity" and not content_type.startswith(GRPC):
+        if content_type.startswith(GRPC):
+            self._usage = GrpcUsage()
+        elif seen.get(CONTENT_ENCODING, "identity") == "identity":
             self._usage = EventUsage() if events else DocumentUsage()
             self._preamble = Preamble() if events else None
 
@@ -68,6 +70,12 @@ class Observer:
             self._last_piece = now
         if self._usage is not None:
             self._usage.feed(part)
+
+    def trailers(self, message: ProcessingRequest) -> None:
+        """Note the status of a gRPC response, which its trailers carry."""
+        seen = messages.header_values(message.response_trailers, WATCHED)
+        if seen.get(GRPC_STATUS, "0") != "0":
+            self._outcome.errors.append(MODEL_SERVER_ERROR)
 
     def no_body(self) -> None:
         """The headers were all."""

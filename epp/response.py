@@ -85,6 +85,8 @@ class Response:
     def trailers(self, message: ProcessingRequest, now: float) -> list[bytes]:
         """The answers to trailers."""
         self._expect_open(message)
+        if self._pick is not None:
+            self._pick.trailers(message)
         outcome = self._complete(now)
         if self._reply is not None:
             return self._told(self._reply.answer_trailers(self.mode), outcome)

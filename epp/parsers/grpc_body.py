@@ -38,9 +38,14 @@ def frame(message: bytes) -> bytes:
 
 
 def read(body: bytes, message: M) -> M:
-    """``message``, filled with what ``body`` holds. Raises: BadRequest for whatever is wrong with it."""
+    """Return ``message``, filled with what ``body`` holds. Raises: BadRequest for whatever is wrong with it."""
+    return decoded(message_bytes(body), message)
+
+
+def decoded(data: bytes, message: M) -> M:
+    """Return ``message``, filled from its encoding ``data``. Raises: BadRequest when ``data`` is none of it."""
     try:
-        message.ParseFromString(message_bytes(body))
+        message.ParseFromString(data)
     except DecodeError as error:
         raise BadRequest(f"the gRPC message is not a {message.DESCRIPTOR.full_name}: {error}") from error
     return message

@@ -62,7 +62,9 @@ def generated(request: GenerateRequest) -> Rendered:
 
 
 def tokens(given: TokenizedInput) -> Rendered:
-    """The prompt of token ids. Raises: BadRequest when it is empty."""
+    """Return the prompt of token ids, or of the text that they were made of. Raises: BadRequest when both are empty."""
+    if not given.input_ids and given.original_text:
+        return render_text(given.original_text)
     if not given.input_ids:
         raise BadRequest("`tokenized.input_ids` must hold at least one token id")
     return render_tokens(given.input_ids, "tokenized.input_ids")
