@@ -60,7 +60,9 @@ def use(
         depth = 0
         for position, node in enumerate(path):
             if depth < blocks < depth + node.blocks:
-                path.insert(position, split(node, blocks - depth))
+                upper = split(node, blocks - depth)
+                upper.adopt(node)  # it has left the tree where nobody held it, and is used now
+                path.insert(position, upper)
                 break
             depth += node.blocks
     depth = sum([node.blocks for node in path])
