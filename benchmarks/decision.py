@@ -36,7 +36,7 @@ from epp.config.build import plan_from
 from epp.decision import Cause, Outcome, RequestHead
 from epp.director import Director
 from epp.ledger import Ledger
-from epp.parsers.base import Parsed, Parser
+from epp.parsers.base import Parsed, Parser, Reader
 from epp.pool import Endpoint, EngineMetrics, Pool
 from epp.telemetry import Telemetry
 from scorers.base import NoParameters, Prompt, Slot
@@ -80,7 +80,8 @@ class Collections:
 class Picker:
     """A picker without its transport."""
 
-    def __init__(self, endpoints: int, config: str = CONFIG) -> None:
+    def __init__(self, endpoints: int, config: str = CONFIG, reader: Reader | None = None) -> None:
+        """Bodies are read by ``reader``; without one, prompts are given as they are."""
         plan = plan_from(None, config, picks=2)
         self.parser = Given()
         self.pool = Pool()
@@ -88,7 +89,7 @@ class Picker:
         assert plan.prefix_cache is not None  # CONFIG has two producers
         self.pool.listeners.append(plan.prefix_cache)
         self.index = plan.prefix_cache.index
-        self.director = Director(self.parser, plan.profile, self.pool, ledger, Telemetry())
+        self.director = Director(reader or self.parser, plan.profile, self.pool, ledger, Telemetry())
         self.pool.replace([Endpoint(f"10.{i >> 8}.{i & 255}.1:8000") for i in range(endpoints)])
         random = Random(1)
         for candidate in self.pool.candidates():

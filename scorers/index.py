@@ -23,7 +23,7 @@ from scorers.match import Match, Statistics
 from scorers.path import NO_GATES, Gate, admitted_to, use
 from scorers.recency import Recency, kept_of
 from scorers.recorded import take_back, use_again
-from scorers.tree import Node, walk
+from scorers.tree import Node, Walk, walk
 
 BYTES_PER_TOKEN = 4
 BLOCK_TOKENS = 64
@@ -80,16 +80,16 @@ class PrefixIndex:
         recency = self._endpoints.get(slot)
         if recency is None or not match.blocks or not recency.capacity:
             return None
-        if match.generation != self.generation:
-            match = self._match(match.prompt, match.blocks)
+        fresh = match.generation == self.generation
+        walked = match.walked if fresh else self._walk(match.prompt, match.blocks)
         self.generation += 1
         if isinstance(recency, FlowRecency):
             recency.flow = flow
-        path = match.walked.path
-        if match.walked.inside is not None:
-            path.append(self.split(match.walked.inside, match.walked.inside_blocks))
-        if match.walked.depth < match.blocks:
-            self._add_new(path, match, recency, extends=not gates)
+        path = walked.path
+        if walked.inside is not None:
+            path.append(self.split(walked.inside, walked.inside_blocks))
+        if walked.depth < match.blocks:
+            self._add_new(path, match, walked, recency, extends=not gates)
         last = path[-1]
         now = max(now, recency.newest_s)
         if gates:
@@ -242,9 +242,12 @@ class PrefixIndex:
             tiers = zip(recency.cuts, self._flow_shares, strict=True)
             recency.set_bound(max([int(round(cut.capacity * share, 6)) for cut, share in tiers]))
 
-    def _match(self, prompt: Prompt, blocks: int) -> Match:
+    def _walk(self, prompt: Prompt, blocks: int) -> Walk:
         state = self._hasher.begin(prompt.identity)
-        walked = walk(self._root, state, memoryview(prompt.data), blocks, self._block_bytes)
+        return walk(self._root, state, memoryview(prompt.data), blocks, self._block_bytes)
+
+    def _match(self, prompt: Prompt, blocks: int) -> Match:
+        walked = self._walk(prompt, blocks)
         total_tokens = blocks * self.block_tokens
         return Match(
             prompt,
@@ -262,11 +265,11 @@ class PrefixIndex:
             self._endpoints[slot].split(upper, node)
         return upper
 
-    def _add_new(self, path: list[Node], match: Match, recency: Recency, *, extends: bool) -> None:
+    def _add_new(self, path: list[Node], match: Match, walked: Walk, recency: Recency, *, extends: bool) -> None:
         """Make the unknown rest of the prompt a run, or part of the last one if that is this endpoint's alone."""
         step = self._block_bytes
-        begin, end = match.walked.depth * step, match.blocks * step
-        new = digests(match.walked.state, memoryview(match.prompt.data), begin, end, step)
+        begin, end = walked.depth * step, match.blocks * step
+        new = digests(walked.state, memoryview(match.prompt.data), begin, end, step)
         last = path[-1] if path else self._root
         if path and last.children is None and extends and not last.holders & ~recency.whole:
             recency.forget(last)

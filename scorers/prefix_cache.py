@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf, nextafter
 
 from scorers.base import CachedPrefix, Candidate, Mode, Request, Slot, Tier
@@ -268,16 +268,32 @@ def _summed(matches: Sequence[Match], tier: int, limit: int, chunks: Mapping[Slo
     """Tokens by endpoint, of each prompt no more than ``limit`` and only whole chunks; the last token, from which an
     engine goes on, is always computed, so a chunk that ends with it is no hit."""
     tokens: dict[Slot, int] = {}
-    for match in matches if limit else ():
-        usable = (len(match.prompt.data) - 1) // BYTES_PER_TOKEN
-        for slot, held in match.held[tier].items():
+    for table, usable, prompts in _alike(matches, tier, tell_lengths=bool(chunks)) if limit else ():
+        for slot, held in table.items():
             counted = min(held, limit)
             if slot in chunks:
                 counted = min(counted, usable)
                 counted -= counted % chunks[slot]
             if counted:
-                tokens[slot] = tokens.get(slot, 0) + counted
+                tokens[slot] = tokens.get(slot, 0) + counted * prompts
     return tokens
+
+
+def _alike(matches: Sequence[Match], tier: int, *, tell_lengths: bool) -> Iterator[tuple[dict[Slot, int], int, int]]:
+    """What is held of each prompt, how many of its tokens may be a hit, and of how many prompts in a row both is true:
+    those of one batch begin alike as a rule, and to compare two tables is 30 times as fast as to add one up. The
+    tokens are 0 unless ``tell_lengths``."""
+    table: dict[Slot, int] = {}
+    usable = prompts = 0
+    for match in matches:
+        tokens = (len(match.prompt.data) - 1) // BYTES_PER_TOKEN if tell_lengths else 0
+        if tokens != usable or match.held[tier] != table:
+            if prompts:
+                yield table, usable, prompts
+            table, usable, prompts = match.held[tier], tokens, 0
+        prompts += 1
+    if prompts:
+        yield table, usable, prompts
 
 
 def _in_tokens(found: CachedPrefix, request: Request) -> CachedPrefix:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import msgspec
 import pytest
 
+from epp.parsers.openai import OpenAIParser
 from scorers.base import Candidate, Prompt, Request, Slot, Tier
 from scorers.index import PrefixIndex
 from scorers.match import Match
@@ -91,6 +93,26 @@ def test_a_prompt_is_hashed_once_whatever_the_number_of_tiers() -> None:
         picker.cache.index.set_capacity(endpoint.slot, 0, 1000)
     picker.send(request("abc"), 0)
     assert index.passes == 1
+
+
+def test_of_a_request_of_many_prompts_a_bounded_number_is_matched_and_recorded() -> None:
+    body = {"model": "m", "prompt": [f"{number:<64}" for number in range(1_000)]}
+    for path in ("/v1/completions", "/v1/embeddings"):
+        parsed = OpenAIParser().parse(path, json.dumps(body | {"input": body["prompt"]}).encode())
+        picker = Picker()
+        picker.cache.index = index = CountingIndex(2, BLOCK)
+        picker.send(Request(id="r", model="m", target_model="m", prompts=parsed.prompts), 0)
+        assert (index.passes, index.statistics().blocks) == (32, 32 * 16 // BLOCK)
+        assert parsed.prompt_tokens == 16_000, "all of them are load"
+
+
+def test_prompts_that_are_held_alike_are_summed_as_others_are() -> None:
+    picker = Picker(producer("gpu", maxPrefixTokensToMatch=3 * BLOCK), producer("all"))
+    for slot, sent in ((0, "ab"), (0, "xyzw"), (1, "a")):
+        picker.send(request(sent), slot)
+    cached = picker.look(request("abc", "abd", "xyzw", "xyzw", "abc")).cached
+    assert cached["all"].tokens == {0: (2 + 2 + 4 + 4 + 2) * BLOCK, 1: 3 * BLOCK}
+    assert cached["gpu"].tokens == {0: (2 + 2 + 3 + 3 + 2) * BLOCK, 1: 3 * BLOCK}
 
 
 def test_a_pick_is_recorded_once_and_leaves_nothing_in_the_request() -> None:
