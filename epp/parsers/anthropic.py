@@ -31,6 +31,7 @@ from epp.parsers.canonical import (
     too_many_pieces,
 )
 from epp.parsers.json_body import Body, JsonParser
+from epp.parsers.media import IMAGE_TOKENS
 
 BILLING = "x-anthropic-billing-header"
 """Begins a system text that Claude Code sends with another value each time; engines take it out."""
@@ -84,7 +85,7 @@ class CountTokens(Body):
             out += (MESSAGE, b"system", FIELD, b"c", encoded(system))
         for turn in self.messages:
             add_turn(out, turn, stranger)
-        return [Rendered(b"chat", b"".join(out))]
+        return [out.rendered()]
 
 
 class Messages(CountTokens):
@@ -191,7 +192,10 @@ def add_block(out: Out, block: Block, stranger: bytes) -> None:
         add_result(out, block, stranger)
         out += (FIELD, b"y")
     elif kind in ("image", "document") and is_given(block.source):
-        out.add_media(b"M" if kind == "image" else b"N", block.source)
+        if kind == "image":
+            out.add_media(b"M", block.source, IMAGE_TOKENS)
+        else:
+            out.add_media(b"N", block.source)
         for tag, text in titles(block):
             out += (FIELD, tag, encoded(text))
     else:

@@ -8,7 +8,9 @@ Laws, all of them tested as properties:
   request (template, tools) comes first and nothing follows the last message.
 - *Size.* Four bytes stand for a token when no tokenizer is used, so framing is as short as a chat template's own.
 
-Media count by a digest of their URL or data, in their place: an engine caches the same image as the same prefix.
+Media count by a digest of their URL or data, in their place: an engine caches the same image as the same prefix. The
+digest is repeated until it is as long as the tokens that an engine makes of them (``epp.parsers.media``), so they weigh
+in load, limits and caches as they do there.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import NamedTuple
 import msgspec
 
 from epp.errors import BadRequest
+from epp.parsers.media import IMAGE_TOKENS, MOST_FILLED_BYTES, MOST_MEDIA, TAGGED
 from epp.parsers.structure import MOST_VALUES
 
 MESSAGE = b"\xff"
@@ -43,7 +46,7 @@ class Rendered(NamedTuple):
     kind: bytes
     data: bytes
     more_tokens: int = 0
-    """Of further prompts of the request, of which nothing else is known."""
+    """Of further prompts of the request, or further media, of which nothing else is known."""
 
     @property
     def tokens(self) -> int:
@@ -55,15 +58,31 @@ class Out(list["bytes | msgspec.Raw"]):
     """A prompt's bytes in pieces, few of which may be digests."""
 
     media = 0
+    _filled = _unfilled = 0  # bytes that stand for media's tokens
 
-    def add_media(self, tag: bytes, content: bytes | msgspec.Raw) -> None:
-        """Append what names media. Raises: BadRequest when there are too many."""
+    def add_media(self, tag: bytes, content: bytes | msgspec.Raw, tokens: int = 0) -> None:
+        """Append what names media of which an engine makes about so many ``tokens``. Raises: BadRequest when there are
+        too many."""
         self.media += 1
         if self.media > MOST_MEDIA:
             raise BadRequest(
                 f"the request holds too many images, files, thoughts or ids of such: at most {MOST_MEDIA:,} are read"
             )
-        self.extend((FIELD, tag, digest_of(content)))
+        digest = digest_of(content)
+        self.extend((FIELD, tag, digest))
+        missing = tokens * BYTES_PER_TOKEN - len(FIELD) - len(tag) - len(digest)
+        if missing > 0:
+            self._fill(digest, missing)
+
+    def rendered(self) -> Rendered:
+        """The conversation that was written."""
+        return Rendered(b"chat", b"".join(self), self._unfilled // BYTES_PER_TOKEN)
+
+    def _fill(self, digest: bytes, length: int) -> None:
+        written = min(length, MOST_FILLED_BYTES - self._filled)
+        self._filled += written
+        self.append((digest * (-(-written // len(digest))))[:written])
+        self._unfilled += length - written
 
 
 class Part(msgspec.Struct, gc=False):
@@ -85,30 +104,12 @@ class Part(msgspec.Struct, gc=False):
     file_id: msgspec.Raw = ABSENT
 
 
-TAGGED = (
-    ("image_url", b"I"),
-    ("input_audio", b"A"),
-    ("audio_url", b"U"),
-    ("video_url", b"V"),
-    ("image_embeds", b"E"),
-    ("audio_embeds", b"B"),
-    ("uuid", b"W"),
-    ("thinking", b"H"),
-    ("file", b"F"),
-    ("file_data", b"D"),
-    ("file_url", b"L"),
-    ("file_id", b"J"),
-)
-media_of = attrgetter(*(field for field, _ in TAGGED))
-MEDIA = tuple(tag for _, tag in TAGGED)
-NO_MEDIA = (ABSENT,) * len(MEDIA)
+media_of = attrgetter("uuid", *(field for field, _, _ in TAGGED))
+MEDIA = tuple((tag, tokens) for _, tag, tokens in TAGGED)
+NO_MEDIA = (ABSENT,) * (1 + len(MEDIA))
 
 MOST_PIECES = 20_000
 """Messages of a request and the parts of their contents, together. Guess: ten times what the longest agents send."""
-MOST_MEDIA = 10_000
-"""Images, files, thoughts and names of such: each costs a digest. Guess: more than any engine takes."""
-
-
 ITEMS = frozenset(("message", "function_call", "function_call_output", "reasoning"))
 """The items of a Responses request that ``Message`` knows all fields of."""
 
@@ -182,7 +183,7 @@ def render_chat(
             add_raw(out, tag, raw)
     for message in messages:
         add_message(out, message, stranger)
-    return Rendered(b"chat", b"".join(out))
+    return out.rendered()
 
 
 def check_pieces(messages: Sequence[Message]) -> None:
@@ -250,9 +251,13 @@ def add_part(out: Out, part: str | Part, stranger: bytes) -> None:
         out += (FIELD, b"x", encoded(part.refusal))
     media = media_of(part)
     if media != NO_MEDIA:
-        for tag, raw in zip(MEDIA, media, strict=True):
+        uuid, *contents = media
+        named = uuid is not ABSENT and is_given(uuid)
+        for (tag, tokens), raw in zip(MEDIA, contents, strict=True):
             if raw is not ABSENT and is_given(raw):
-                out.add_media(tag, raw)
+                out.add_media(tag, raw, tokens)
+        if named:  # alone it stands for media that the engine has seen before
+            out.add_media(b"W", uuid, IMAGE_TOKENS if len(out) == before else 0)
     if text is None and len(out) == before:
         add_stranger(out, stranger)
 

@@ -14,7 +14,10 @@ from typing_extensions import override
 from epp.errors import BadRequest
 from epp.parsers.canonical import ABSENT, Rendered, apart
 from epp.parsers.json_body import Body, JsonParser
-from epp.parsers.texts import Texts, render_texts
+from epp.parsers.media import AUDIO_TOKENS, IMAGE_TOKENS, VIDEO_TOKENS, items_in
+from epp.parsers.texts import Texts, render_texts, with_more
+
+MEDIA_TOKENS = (IMAGE_TOKENS, VIDEO_TOKENS, AUDIO_TOKENS)
 
 
 class Generate(Body):
@@ -36,10 +39,12 @@ class Generate(Body):
             raise BadRequest("one of `text` and `input_ids` must hold the prompt")
         given, field = (self.text, "text") if self.input_ids is None else (self.input_ids, "input_ids")
         media = (self.image_data, self.video_data, self.audio_data)
-        return [
-            Rendered(apart(one.kind, self.extra_key, self.lora_path, *media), one.data)
-            for one in render_texts(cast("Texts", given), field)
+        rendered = render_texts(cast("Texts", given), field)
+        tokens = sum([items_in(raw) * each for raw, each in zip(media, MEDIA_TOKENS, strict=True)])
+        apart_from_others = [
+            one._replace(kind=apart(one.kind, self.extra_key, self.lora_path, *media)) for one in rendered
         ]
+        return with_more(apart_from_others, rendered[-1].more_tokens + tokens)
 
 
 class SGLangHttpParser(JsonParser):

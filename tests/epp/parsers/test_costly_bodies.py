@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from epp.errors import BadRequest
 from epp.parsers import PARSERS, ByPath, structure
-from epp.parsers.canonical import MOST_MEDIA, MOST_PIECES
+from epp.parsers.canonical import MOST_PIECES
 from epp.parsers.grpc_body import frame
+from epp.parsers.media import MOST_MEDIA
 from epp.parsers.rewrite import MOST_MODELS, with_model
 from epp.parsers.structure import MOST_OBJECTS, MOST_TEXTS, MOST_VALUES, pieces, without_escapes
 from epp.pb.vllm_engine_pb2 import GenerateRequest
