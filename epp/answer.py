@@ -10,6 +10,7 @@ from msgspec import structs
 from epp import messages
 from epp.asking import with_question
 from epp.decision import Decision
+from epp.options import ErrorFormat
 
 
 class ProtocolViolation(Exception):
@@ -34,6 +35,7 @@ class ExchangeSettings:
     access_log: bool = False
     """Completions arrive by access log when a stream does not see the response's body."""
     max_request_bytes: int = 64 * 1024 * 1024
+    error_format: ErrorFormat = ErrorFormat.TEXT
     any_subset: bool = True
     """Whether the proxy may narrow the choice to some endpoints."""
     emit_endpoint_scores: bool = False

@@ -19,6 +19,7 @@ from epp import decision_header, story
 from epp.admission import Admission, Arrival, Resume, Wait
 from epp.decision import Decision, Outcome, RequestHead, RequestLabels, Usage
 from epp.eligible import allowed, fresh
+from epp.encoded import parse
 from epp.errors import EppError
 from epp.held import HeldBytes
 from epp.hindsight import observed, predicted, uncached_tokens
@@ -26,7 +27,7 @@ from epp.ledger import Ledger
 from epp.parsers.base import Reader
 from epp.pool import Pool
 from epp.reporting import Report
-from epp.request import MODEL_REWRITE, REQUEST_ID, fairness_id_of, first, request_of
+from epp.request import REQUEST_ID, fairness_id_of, request_of
 from epp.request_telemetry import RequestTelemetry
 from epp.scheduler import Profile
 from epp.tokens.step import TokenStep
@@ -116,7 +117,7 @@ class Director:
 
     def understand(self, head: RequestHead, body: bytes) -> Arrival:
         """The same without counting it. Raises: BadRequest."""
-        parsed = self._parser.parse(head.path, body, first(head, MODEL_REWRITE))
+        parsed = parse(self._parser, head, body)
         request = request_of(head, parsed, self._objectives, self._clock())
         labels = RequestLabels(request.model, request.target_model, request.fairness_id, request.priority)
         return Arrival(head, request, labels, len(body), parsed.body)

@@ -6,6 +6,8 @@ either can be used with both. Clients that speak gRPC get the gRPC status whose 
 
 from __future__ import annotations
 
+import math
+
 from typing_extensions import override
 
 DROPPED_REASON_HEADER = "x-llm-d-request-dropped-reason"
@@ -15,12 +17,24 @@ class EppError(Exception):
     """Base of every refusal. ``str(error)`` names the value, the limit and what to do.
 
     ``code`` is the word in the body ``inference error: <code> - <message>``; ``dropped_reason``, where there is one,
-    goes into the header of the same name.
+    goes into the header of the same name. ``wait_s`` is how long the client would wait for its turn, where that is
+    known.
     """
 
     http_status = 500
     code = "Internal"
     dropped_reason: str | None = None
+
+    def __init__(self, message: str, *, wait_s: float | None = None) -> None:
+        super().__init__(message)
+        self.wait_s = wait_s
+
+    @property
+    def retry_after_s(self) -> int | None:
+        """What ``Retry-After`` says, in whole seconds; None where the same request would be refused again."""
+        if self.http_status not in TEMPORARY:
+            return None
+        return math.ceil(min(MOST_RETRY_AFTER_S, max(LEAST_RETRY_AFTER_S, self.wait_s or 0.0)))
 
     @property
     def grpc_status(self) -> int:
@@ -33,8 +47,12 @@ class EppError(Exception):
         return f"inference error: {self.code} - {self}"
 
 
-GRPC_STATUS = {400: 3, 412: 9, 413: 8, 429: 8, 503: 14}
-"""INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, UNAVAILABLE; anything else is INTERNAL."""
+GRPC_STATUS = {400: 3, 404: 5, 412: 9, 413: 8, 429: 8, 503: 14}
+"""INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, UNAVAILABLE; anything else is INTERNAL."""
+TEMPORARY = (429, 503)
+"""The statuses after which the same request may succeed."""
+LEAST_RETRY_AFTER_S, MOST_RETRY_AFTER_S = 1, 60
+"""The header has whole seconds; OpenAI's SDK ignores more than 60."""
 
 
 class BadRequest(EppError):
@@ -109,6 +127,11 @@ class TooLarge(EppError):
     """The request body is larger than the picker reads."""
 
     http_status, code = 413, "RequestTooLarge"
+
+
+def too_large(limit_bytes: int) -> str:
+    """What the client reads that sent more, whether the picker or its proxy noticed."""
+    return f"the request body is larger than {limit_bytes:,} bytes, which is --max-request-bytes"
 
 
 class HoldsTooMuch(EppError):

@@ -30,9 +30,10 @@ from epp.admission import Arrival, Resume, Wait
 from epp.answer import Asked, ExchangeSettings, ProtocolViolation, Side
 from epp.decision import Decision, RequestHead
 from epp.director import Director
-from epp.errors import ClientGone, EppError, TooLarge
+from epp.errors import ClientGone, EppError, TooLarge, too_large
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.pb.processing_mode_pb2 import ProcessingMode
+from epp.refusal import Client, client_of, written
 from epp.request import MODEL_REWRITE, first
 from epp.response import Response
 
@@ -77,6 +78,7 @@ class Exchange:
         self._response = Response(director, settings)
         self._request_mode = FULL_DUPLEX
         self._head: RequestHead | None = None
+        self._client = Client()
         self._parts: list[bytes] = []
         self._body_bytes = 0
         self._held = 0  # to be given back to the director's account
@@ -103,9 +105,8 @@ class Exchange:
         try:
             return HANDLERS[kind](self, message, now)
         except EppError as error:
-            self.over = True
             self._forget_request()
-            return [messages.immediate(error)]
+            return self.refuse(error)
 
     def resumed(self, error: EppError | None, now: float) -> list[bytes]:
         """What ``resume`` was told; returns the answers to send, in order.
@@ -116,19 +117,20 @@ class Exchange:
         if waiting is None:
             if error is None or self.over or not self._response.evict(error.code, now):
                 return []
-            return self._refuse(error)
+            return self.refuse(error)
         self._let_go()
         if error is not None:  # not raised: its traceback would keep this frame, and the frame would keep it
             self._director.refused(waiting.arrival, error)
-            return self._refuse(error)
+            return self.refuse(error)
         try:
             return self._answers(self._place(waiting.arrival), waiting.asked, waiting.asked.forward)
         except EppError as refusal:
-            return self._refuse(refusal)
+            return self.refuse(refusal)
 
-    def _refuse(self, error: EppError) -> list[bytes]:
+    def refuse(self, error: EppError) -> list[bytes]:
+        """The answer that ends the request with ``error``, in the form that its client reads."""
         self.over = True
-        return [messages.immediate(error)]
+        return [messages.immediate(error, written(error, self._settings.error_format, self._client))]
 
     def closed(self, now: float) -> None:
         """The stream has ended, however it did. Does nothing the second time."""
@@ -148,6 +150,7 @@ class Exchange:
             self._response.mode = message.protocol_config.response_body_mode
             self._response.shown = self._response.mode != ProcessingMode.NONE
         self._head = messages.request_head(message.request_headers, self._subset(message), now)
+        self._client = client_of(self._head)
         if message.request_headers.end_of_stream:
             self._request = Side.ENDED
             return self._decide(b"", Asked("request_headers"))
@@ -177,7 +180,7 @@ class Exchange:
         part = message.request_body.body
         self._body_bytes += len(part)
         if self._body_bytes > self._settings.max_request_bytes:
-            error = TooLarge(f"the request body is larger than {self._settings.max_request_bytes} bytes")
+            error = TooLarge(too_large(self._settings.max_request_bytes))
             self._director.refused_unread(self._head, error)
             raise error
         if part or not self._parts:  # an endless row of empty pieces takes no memory

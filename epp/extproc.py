@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from google.protobuf.message import DecodeError
 
-from epp import messages
 from epp.decision import RequestLabels
 from epp.director import Director
 from epp.errors import EppError
@@ -68,8 +67,7 @@ class ExtProcHandler:
         except Exception:  # one stream must not take the others down
             log.exception("an ext-proc exchange failed; its request gets status 500")
             self._director.telemetry.refused(RequestLabels(), EppError.code)
-            answers = [messages.immediate(EppError("the picker failed on this request; its log says why"))]
-            self._exchange.over = True
+            answers = self._exchange.refuse(EppError("the picker failed on this request; its log says why"))
         for answer in answers:
             self._call.send(answer)
         spent = self._clock() - now

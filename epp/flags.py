@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from epp import values
-from epp.options import LogFormat, ResponseMode, Transport
+from epp.options import ErrorFormat, LogFormat, ResponseMode, Transport
 
 _MIB = 1 << 20
 _DAY_S = 86_400.0
@@ -86,6 +86,10 @@ _DRAIN = Flag(
     "drain-timeout", values.duration(0, _DAY_S), "drain_timeout_s",
     "how long to go on serving after SIGTERM (default 30s)", "DURATION",
 )  # fmt: skip
+_ERRORS = Flag(
+    "error-format", values.one_of(ErrorFormat), "error_format",
+    "how refusals are written: as the client's API writes errors, or as the Go picker's text", "text|api",
+)  # fmt: skip
 _SNAPSHOT = Flag(
     "index-snapshot", values.path, "index_snapshot",
     "keep what the endpoints hold in this file from one run to the next (default: nowhere)", "FILE",
@@ -154,6 +158,7 @@ SERVE: tuple[Flag, ...] = (
         _MAX_REQUEST,
         _MAX_HELD,
         _DRAIN,
+        replace(_ERRORS, help=f"{_ERRORS.help} (default text)"),
         Flag("health-checking", _YES, "", "gRPC health on the ext-proc port too; here it always is"),
     ),
     *grouped(
@@ -246,6 +251,7 @@ STANDALONE: tuple[Flag, ...] = (
         _MAX_REQUEST,
         _MAX_HELD,
         _DRAIN,
+        replace(_ERRORS, help=f"{_ERRORS.help} (default api)"),
     ),
     *grouped(
         "The proxy",

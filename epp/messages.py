@@ -26,6 +26,7 @@ from epp.pb.ext_proc_pb2 import (
     TrailersResponse,
 )
 from epp.pb.processing_mode_pb2 import ProcessingMode
+from epp.refusal import Refusal
 from epp.reporting import Report
 from epp.tracing.context import HEADER_BYTES, TRACEPARENT
 
@@ -198,17 +199,21 @@ def with_traceparent(place: Place, value: str) -> bytes:
     return cut.before + value.encode() + cut.after
 
 
-def immediate(error: EppError) -> bytes:
-    """End the request with the status and body of ``error``; the proxy takes the gRPC status where the client speaks
-    gRPC, and leaves it out elsewhere."""
+def immediate(error: EppError, written: Refusal) -> bytes:
+    """End the request with the status of ``error``, which is ``written`` for its client; the proxy takes the gRPC
+    status where the client speaks gRPC, and leaves it out elsewhere."""
     answer = ProcessingResponse()
     refusal = answer.immediate_response
     refusal.status.code = error.http_status  # type: ignore[assignment]  # the enum names only the usual ones
-    refusal.body = error.body.encode("utf-8", "replace")
+    refusal.body = written.body
     refusal.grpc_status.status = error.grpc_status
     refusal.details = error.code
     if error.dropped_reason:
         set_header(refusal.headers, DROPPED_REASON_HEADER, error.dropped_reason)
+    if written.content_type:
+        set_header(refusal.headers, "content-type", written.content_type)
+    if error.retry_after_s is not None:
+        set_header(refusal.headers, "retry-after", str(error.retry_after_s))
     return answer.SerializeToString()
 
 

@@ -41,6 +41,15 @@ class ResponseMode(Enum):
     """Everything, of every request."""
 
 
+class ErrorFormat(Enum):
+    """How a refusal is written."""
+
+    TEXT = "text"
+    """A line of text for every API: the Go picker's."""
+    API = "api"
+    """As the client's API writes its errors, so that its SDK shows the sentence."""
+
+
 class LogFormat(Enum):
     """How a log line is written."""
 
@@ -148,6 +157,7 @@ class ServeOptions:
     max_held_bytes: int = 1 << 30
     """Beyond this, of all bodies that are incomplete or wait, requests are answered with 503."""
     drain_timeout_s: float = 30.0
+    error_format: ErrorFormat = ErrorFormat.TEXT
     ask_kvengine: bool = False
     """Whether engines that run it are asked which tier cached tokens came from."""
     index_snapshot: Path | None = None
@@ -208,6 +218,7 @@ class StandaloneOptions:
     max_request_bytes: int = 32 << 20
     max_held_bytes: int = 1 << 30
     drain_timeout_s: float = 30.0
+    error_format: ErrorFormat = ErrorFormat.API
     ask_kvengine: bool = False
     index_snapshot: Path | None = None
     index_snapshot_interval_s: float = 60.0

@@ -108,6 +108,7 @@ def settings(options: ServeOptions) -> Settings:
         options=options,
         exchange=ExchangeSettings(
             max_request_bytes=options.max_request_bytes,
+            error_format=options.error_format,
             any_subset=not options.disable_endpoint_subset_filter,
             emit_endpoint_scores=options.emit_endpoint_scores,
             tell_decisions=options.tell_decisions,

@@ -24,6 +24,7 @@ from epp.admission import Arrival, Resume
 from epp.decision import RequestLabels
 from epp.errors import EppError, NoEndpoints, QueueFull, ShuttingDown, WaitedTooLong
 from epp.flow.band import Band
+from epp.flow.departures import Departures
 from epp.flow.outcome import QueueOutcome
 from epp.flow.queue import FEW, FlowQueue, Waiting
 from epp.flow.saturation import Gauge
@@ -64,6 +65,7 @@ class FlowController:
         self._numbers = count()
         self._bands: dict[int, Band] = {}
         self._priorities: list[int] = []  # the highest first
+        self._departures = Departures()
         self._by_age: deque[Waiting] = deque()  # with those that are gone, until they are its most
         self._bounded = FlowQueue()  # those whose proxies lose patience, the first to do so first
         self.use(settings)
@@ -91,6 +93,8 @@ class FlowController:
             self._watcher.finished(arrival.labels, QueueOutcome.REJECTED_OTHER, 0.0)
             raise ShuttingDown("the picker is shutting down and its endpoints are full; try again")
         self._check(band, arrival)
+        if not self.size:
+            self._departures.began(now)
         entry = Waiting(self, arrival, resume, now, band.settings.fairness.flow(arrival.request))
         self._add(band, entry)
         self._by_age.append(entry)
@@ -105,8 +109,10 @@ class FlowController:
                 return False
             request = entry.arrival.request
             band = self._bands[request.priority]
-            band.settings.fairness.served(request, self._clock())
+            now = self._clock()
+            band.settings.fairness.served(request, now)
             band.served(entry)
+            self._departures.left(now)
             self._finish(entry, QueueOutcome.DISPATCHED, None)
         return self.size > 0
 
@@ -182,6 +188,11 @@ class FlowController:
                 return band.priority, band.size
         return None
 
+    def expected_wait_s(self, priority: int) -> float | None:
+        """How long a request of ``priority`` that came now would wait; None where too little was seen to say."""
+        ahead = sum(band.size for band in self.bands if band.priority >= priority)
+        return self._departures.wait_s(ahead, self._clock())
+
     def _next(self) -> Waiting | None:
         if not self.size:
             return None
@@ -226,7 +237,11 @@ class FlowController:
         empty = self.gauge.empty
         outcome = QueueOutcome.REJECTED_NO_ENDPOINTS if empty else QueueOutcome.REJECTED_CAPACITY
         self._watcher.finished(arrival.labels, outcome, 0.0)
-        raise NoEndpoints(sentence) if empty else QueueFull(sentence)
+        raise (
+            NoEndpoints(sentence)
+            if empty
+            else QueueFull(sentence, wait_s=self.expected_wait_s(arrival.request.priority))
+        )
 
     def _expired(self, entry: Waiting, limit_s: float) -> None:
         if self.gauge.empty:
@@ -234,7 +249,8 @@ class FlowController:
             self._finish(entry, QueueOutcome.EVICTED_NO_ENDPOINTS, NoEndpoints(message))
         else:
             message = f"the endpoints were full for the {limit_s:g} s that a request may wait; try again later"
-            self._finish(entry, QueueOutcome.EVICTED_TTL, WaitedTooLong(message))
+            wait_s = self.expected_wait_s(entry.arrival.request.priority)
+            self._finish(entry, QueueOutcome.EVICTED_TTL, WaitedTooLong(message, wait_s=wait_s))
 
     def _limit_s(self) -> float | None:
         return self.settings.no_endpoint_ttl_s if self.gauge.empty else self.settings.ttl_s

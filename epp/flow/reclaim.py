@@ -6,6 +6,7 @@ Only while nothing of the answer was seen, so that its client gets an answer: 42
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 
 from epp.admission import Resume
 from epp.errors import Evicted
@@ -15,6 +16,10 @@ MOST = 2
 SETTLE_S, SETTLE_SCRAPED_S = 0.01, 0.5
 """How long the room that this makes may take to be seen: exact counts at once, an engine's own at its next scrapes.
 Source: the Go picker's 10 ms and 500 ms."""
+
+
+def unknown(priority: int) -> None:
+    """Return None: nobody says how long a request of that priority would wait."""
 
 
 class InFlight:
@@ -46,8 +51,9 @@ class InFlight:
             if not picks:
                 del self._priorities[priority]
 
-    def end(self, below: int, most: int) -> int:
+    def end(self, below: int, most: int, wait_s: Callable[[int], float | None] = unknown) -> int:
         """End at most ``most`` requests of lower priority than ``below``: the lowest first, of these the newest.
+        ``wait_s`` says how long one of some priority would wait if it came again.
 
         Returns how many; those that have begun to answer are let go on, and forgotten.
         """
@@ -57,7 +63,7 @@ class InFlight:
             if lowest >= below:
                 break
             pick_id, resume = next(reversed(self._priorities[lowest].items()))
-            resume(Evicted("request evicted by flow control"))
+            resume(Evicted("request evicted by flow control", wait_s=wait_s(lowest)))
             if pick_id in self._by_pick:
                 self.discard(pick_id)
             else:

@@ -108,7 +108,9 @@ class WaitingRoom:
         if blocked is None or not controller.settings.enable_eviction or now < self._settled_at:
             return
         priority, waiting = blocked
-        if not controller.gauge.empty and self.in_flight.end(below=priority, most=min(MOST, waiting)):
+        if not controller.gauge.empty and self.in_flight.end(
+            below=priority, most=min(MOST, waiting), wait_s=controller.expected_wait_s
+        ):
             exact = isinstance(controller.gauge.detector, ConcurrencyDetector)
             self._settled_at = now + (SETTLE_S if exact else SETTLE_SCRAPED_S)
 

@@ -66,6 +66,7 @@ class CountTokens(Body):
     """POST /v1/messages/count_tokens: how long a prompt is, computed without a GPU."""
 
     computes: ClassVar[bool] = False
+    must_be_read: ClassVar[bool] = False
 
     messages: list[Turn] | None = None
     system: str | list[Block] | None = None
@@ -92,6 +93,7 @@ class Messages(CountTokens):
     """POST /v1/messages."""
 
     computes: ClassVar[bool] = True
+    must_be_read: ClassVar[bool] = True
 
 
 def check_blocks(messages: list[Turn]) -> None:

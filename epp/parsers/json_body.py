@@ -11,7 +11,7 @@ import msgspec
 from typing_extensions import override
 
 from epp.errors import BadRequest
-from epp.parsers.base import Parsed, Parser
+from epp.parsers.base import UNREAD, Parsed, Parser
 from epp.parsers.by_path import LONGEST_SHOWN, longest_suffix
 from epp.parsers.canonical import Rendered, Unfamiliar, digest_of
 from epp.parsers.identity import identity
@@ -30,6 +30,8 @@ class Body(msgspec.Struct):
     """Whether the engine computes KV for it."""
     names_model: ClassVar[bool] = True
     """Whether a body without a model is refused; where not, any model that it names is left alone."""
+    must_be_read: ClassVar[bool] = True
+    """Whether a body that cannot be understood is refused; where not, it passes unread, for the engine to refuse."""
 
     model: str | None = None
     stream: bool | None = None
@@ -56,7 +58,16 @@ class JsonParser(Parser[NoParameters]):
 
     @override
     def parse(self, path: str, body: bytes, target_model: str | None = None) -> Parsed:
-        read = decode(self._decoder_for(path), body)
+        decoder = self._decoder_for(path)
+        try:
+            return self._read(decoder, body, target_model)
+        except BadRequest:
+            if decoder.type.must_be_read:
+                raise
+            return UNREAD
+
+    def _read(self, decoder: msgspec.json.Decoder[Body], body: bytes, target_model: str | None) -> Parsed:
+        read = decode(decoder, body)
         model, target = models(read, target_model, required=self.requires_model)
         try:
             try:

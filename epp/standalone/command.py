@@ -86,6 +86,7 @@ def settings(options: StandaloneOptions) -> Settings:
             may_ask=lean,
             clear_route_cache=False,
             max_request_bytes=options.max_request_bytes,
+            error_format=options.error_format,
             emit_endpoint_scores=options.emit_endpoint_scores,
             tell_decisions=options.tell_decisions,
             ask_kvengine=options.ask_kvengine,

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from envoy_data_plane.envoy.config.accesslog.v3 import (
-    AccessLog,
-    AccessLogFilter,
-    ComparisonFilter,
-    ComparisonFilterOp,
-    StatusCodeFilter,
-)
+from envoy_data_plane.envoy.config.accesslog.v3 import AccessLog
 from envoy_data_plane.envoy.config.common.mutation_rules.v3 import HeaderMutation, HeaderMutationRemoveOnMatch
 from envoy_data_plane.envoy.config.core.v3 import (
     ApiVersion,
     Http2ProtocolOptions,
     HttpProtocolOptions,
     HttpProtocolOptionsHeadersWithUnderscoresAction,
-    RuntimeUInt32,
 )
 from envoy_data_plane.envoy.config.listener.v3 import Filter, FilterChain, Listener
 from envoy_data_plane.envoy.config.route.v3 import (
@@ -33,8 +26,6 @@ from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager.v
     HttpConnectionManager,
     HttpConnectionManagerInternalAddressConfig,
     HttpFilter,
-    LocalReplyConfig,
-    ResponseMapper,
 )
 from envoy_data_plane.envoy.extensions.http.early_header_mutation.header_mutation.v3 import (
     HeaderMutation as EarlyHeaderMutation,
@@ -51,25 +42,13 @@ from epp.standalone.clusters import (
     tcp_address,
 )
 from epp.standalone.conversation import EXT_PROC, external_processor, picker_service
+from epp.standalone.local_replies import local_replies
 from epp.standalone.routes import A_DAY, routes
 from epp.standalone.settings import MIB, ProxySettings
 
 ENDS_REPORTED_EVERY = timedelta(milliseconds=50)
 STEERING_HEADERS = StringMatcher(prefix="x-envoy-")
 """By which Envoy lets clients of private networks set time limits and retries."""
-
-_HUNG_PICKER = ResponseMapper(
-    filter=AccessLogFilter(
-        status_code_filter=StatusCodeFilter(
-            comparison=ComparisonFilter(
-                op=ComparisonFilterOp.EQ, value=RuntimeUInt32(default_value=504, runtime_key="tierwise.hung_picker")
-            )
-        )
-    ),
-    status_code=503,
-)
-"""A picker that does not answer in time is a picker that is not there. Envoy's own word for it cannot be configured;
-nothing else here has a time limit that Envoy would answer with 504."""
 
 
 def listener(settings: ProxySettings) -> Listener:
@@ -105,7 +84,9 @@ def connection_manager(settings: ProxySettings) -> HttpConnectionManager:
             HttpFilter(name="envoy.filters.http.router", typed_config=Any.pack(Router(suppress_envoy_headers=True))),
         ],
         access_log=[completions_log()] if lean else [],
-        local_reply_config=LocalReplyConfig(mappers=[_HUNG_PICKER]),
+        local_reply_config=local_replies(settings),
+        # Or Envoy closes the connection with every 400, also the picker's; what it cannot parse closes it all the same.
+        stream_error_on_invalid_http_message=True,
         early_header_mutation_extensions=[
             extension(
                 "envoy.http.early_header_mutation.header_mutation",

@@ -83,6 +83,7 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
                 sample_rate=options.sample_rate,
                 fail_open=options.fail_open,
                 max_request_bytes=options.max_request_bytes,
+                error_format=options.error_format,
             )
             proxy = Proxy(binary, settings, folder, verbose=options.log.verbosity >= CHATTY)
             try:

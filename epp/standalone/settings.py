@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from epp.options import ResponseMode
+from epp.options import ErrorFormat, ResponseMode
 
 MIB = 1 << 20
 
@@ -47,3 +47,5 @@ class ProxySettings:
     by message, while a request waits for its turn."""
     max_request_bytes: int = 32 * MIB
     """A larger body gets 413 from the proxy."""
+    error_format: ErrorFormat = ErrorFormat.API
+    """How the proxy words its own refusals."""

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import openai
 
 from epp.app import App
-from epp.options import ResponseMode, StandaloneOptions
+from epp.options import ErrorFormat, ResponseMode, StandaloneOptions
 from epp.ports import claim
 from epp.standalone.binary import find_envoy
 from epp.standalone.endpoints import write_endpoints
@@ -100,7 +100,7 @@ def behind_gateway(
         endpoints=tuple(engine.address for engine in engines),
         response_mode=ResponseMode.FULL,
         metrics_port=0,
-        **more,
+        **({"error_format": ErrorFormat.TEXT} | more),
     )
     picker = loop.run(starts(made)(options))
     settings = ProxySettings(
@@ -112,6 +112,7 @@ def behind_gateway(
         request_mode=request_mode,
         picker_timeout_s=picker_timeout_s,
         response_mode=response_mode,
+        error_format=options.error_format,
     )
     write_endpoints(settings.endpoints_file, options.endpoints)
     proxy = Proxy(find_envoy(None), settings, folder, configure=gateway)
@@ -124,6 +125,24 @@ def behind_gateway(
     finally:
         loop.run(proxy.stop(0.0))
         loop.run(picker.stop(0.0))
+
+
+def refuse_three_and_answer_one(port: int) -> None:
+    """Send four requests on one connection, which must stay as it is."""
+    with closing(HTTPConnection(LOOPBACK, port, timeout=PATIENCE_S)) as connection:
+        connection.connect()
+        socket = connection.sock
+        for content, status in (
+            (b'{"prompt": "x"}', 400),
+            (b"{", 400),
+            (b"[]", 400),
+            (b'{"model":"m","prompt":"x"}', 200),
+        ):
+            connection.request("POST", "/v1/completions", content)
+            response = connection.getresponse()
+            response.read()
+            assert (response.status, response.getheader("connection")) == (status, None)
+            assert connection.sock is socket
 
 
 def accepts(port: int) -> bool:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import openai
 import pytest
 
+from epp.options import ErrorFormat
 from tests.e2e.background import Background
 from tests.e2e.engine import PIECES, Engine
 from tests.e2e.gateway import subset_list, subset_string
-from tests.e2e.router import Router, behind_gateway
+from tests.e2e.router import Router, behind_gateway, refuse_three_and_answer_one
 
 pytestmark = pytest.mark.e2e
 
@@ -76,6 +78,19 @@ def test_a_request_that_cannot_be_understood_gets_400(routed: Router) -> None:
     status, text = routed.ask("/completions", b"{")
     assert status == 400
     assert text.startswith("inference error: BadRequest - ")
+
+
+def test_refused_requests_leave_a_connection_as_it_was(routed: Router) -> None:
+    refuse_three_and_answer_one(routed.port)
+
+
+def test_a_gateway_hands_on_what_a_picker_writes_for_the_clients_api(
+    loop: Background, engines: list[Engine], tmp_path: Path
+) -> None:
+    with behind_gateway(loop, engines, tmp_path, error_format=ErrorFormat.API) as routed:
+        with pytest.raises(openai.BadRequestError, match="`messages` must hold at least one message"):
+            routed.client.chat.completions.create(model="m", messages=[])
+        refuse_three_and_answer_one(routed.port)
 
 
 def test_a_client_that_leaves_in_the_middle_is_uncounted(routed: Router, engines: list[Engine]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import grpc
@@ -10,7 +11,7 @@ import pytest
 
 from tests.e2e.background import PATIENCE_S
 from tests.e2e.engine import PIECES, Engine
-from tests.e2e.router import LOOPBACK, Router
+from tests.e2e.router import LOOPBACK, Router, refuse_three_and_answer_one
 
 pytestmark = pytest.mark.e2e
 
@@ -57,18 +58,31 @@ def test_a_prompt_of_four_megabytes(routed: Router) -> None:
 @pytest.mark.parametrize(
     ("path", "content", "said"),
     [
-        ("/completions", b"{", "BadRequest"),
-        ("/completions", b'{"prompt": "x"}', "model"),
-        ("/completions", b'{"model": "m", "prompt": {}}', "BadRequest"),
-        ("/chat/completions", b'{"model": "m"}', "messages"),
-        ("/completions", b"[]", "BadRequest"),
+        ("/completions", b"{", "the request body is not valid JSON"),
+        ("/completions", b'{"prompt": "x"}', "model not found in request body"),
+        ("/completions", b'{"model": "m", "prompt": {}}', "invalid request body"),
+        ("/chat/completions", b'{"model": "m"}', "`messages` must hold at least one message"),
+        ("/completions", b"[]", "invalid request body"),
+        ("/messages", b'{"model": "m"}', "`messages` must hold at least one message"),
     ],
 )
 def test_a_request_that_cannot_be_understood_gets_400(routed: Router, path: str, content: bytes, said: str) -> None:
     status, text = routed.ask(path, content)
     assert status == 400
-    assert said in text
-    assert text.startswith("inference error: BadRequest - ")
+    answer = json.loads(text)
+    assert answer["error"]["message"].startswith(said)
+    if path == "/messages":
+        assert (answer["type"], answer["error"]["type"]) == ("error", "invalid_request_error")
+        assert answer["request_id"]
+    else:
+        assert (answer["error"]["type"], answer["error"]["code"]) == ("BadRequestError", 400)
+
+
+def test_a_body_in_gzip_is_refused_for_being_in_gzip(routed: Router) -> None:
+    packed = gzip.compress(b'{"model": "m", "prompt": "x"}')
+    status, text = routed.ask("/completions", packed, {"content-encoding": "gzip"})
+    assert status == 400
+    assert json.loads(text)["error"]["message"].startswith("request bodies with content-encoding 'gzip' are not read")
 
 
 def test_a_grpc_request_that_cannot_be_understood_gets_a_grpc_status(routed: Router) -> None:
@@ -77,12 +91,19 @@ def test_a_grpc_request_that_cannot_be_understood_gets_a_grpc_status(routed: Rou
         with pytest.raises(grpc.RpcError) as refused:
             call(b"hello", timeout=PATIENCE_S)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert refused.value.details().startswith("inference error: BadRequest - the request body is not valid JSON")
+    assert refused.value.details().startswith("the request body is not valid JSON")
 
 
-def test_the_openai_client_raises_what_it_raises_for_400(routed: Router) -> None:
-    with pytest.raises(openai.BadRequestError):
+def test_the_openai_client_shows_why(routed: Router) -> None:
+    with pytest.raises(openai.BadRequestError, match="model not found in request body") as refused:
         routed.client.completions.create(model="", prompt="x")
+    assert (refused.value.code, refused.value.type, refused.value.param) == ("400", "BadRequestError", None)
+    with pytest.raises(openai.BadRequestError, match="`messages` must hold at least one message"):
+        routed.client.chat.completions.create(model="m", messages=[])
+
+
+def test_refused_requests_leave_a_connection_as_it_was(routed: Router) -> None:
+    refuse_three_and_answer_one(routed.port)
 
 
 def test_what_an_engine_answers_to_a_wrong_path_is_passed_on(routed: Router) -> None:

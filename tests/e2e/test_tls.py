@@ -16,7 +16,7 @@ from epp.standalone.binary import find_envoy
 from epp.tls import write_self_signed
 from tests.e2e.background import Background
 from tests.e2e.engine import Engine
-from tests.e2e.router import LOOPBACK, accepts
+from tests.e2e.router import LOOPBACK, accepts, refuse_three_and_answer_one
 from tests.e2e.test_command import Running
 from tests.e2e.test_draining import serving
 
@@ -65,7 +65,28 @@ def test_the_manifest_reaches_an_encrypted_picker(
         picker.running.until(lambda: picker_is_known(port))
         with openai.OpenAI(base_url=f"http://{LOOPBACK}:{port}/v1", api_key="none", max_retries=0) as client:
             assert client.completions.create(model="m", prompt="x").choices[0].text == engines[0].address
+        refuse_three_and_answer_one(port)
         assert "WARNING epp.failed_connections" not in picker.running.said
+
+
+def test_the_manifests_own_answers_are_json_that_a_client_shows(loop: Background, tmp_path: Path) -> None:
+    gone = f"{LOOPBACK}:{claim(LOOPBACK, 0, '--port')}"
+    write_self_signed(tmp_path)
+    given = ["--secure-serving=true", f"--cert-path={tmp_path}", f"--endpoint={gone}", "--error-format=api"]
+    with (
+        serving(*given) as (picker, _),
+        manifest_envoy(tmp_path, picker.grpc_port) as port,
+        openai.OpenAI(base_url=f"http://{LOOPBACK}:{port}/v1", api_key="none", max_retries=0) as client,
+    ):
+
+        def refusal() -> str:
+            with pytest.raises(openai.InternalServerError) as refused:
+                client.completions.create(model="m", prompt="x")
+            return str(refused.value)
+
+        picker.running.until(lambda: "upstream connect error" in refusal())
+        with pytest.raises(openai.BadRequestError, match="`messages` must hold at least one message"):
+            client.chat.completions.create(model="m", messages=[])
 
 
 def test_an_envoy_that_speaks_tls_to_a_plaintext_picker_is_in_the_log(loop: Background, tmp_path: Path) -> None:

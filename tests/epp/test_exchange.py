@@ -199,7 +199,7 @@ def test_a_subset_that_allows_nobody_is_refused(world: World, subset: object, bo
     assert answer.immediate_response.status.code == 503
     assert answer.immediate_response.body.startswith(b"inference error: ServiceUnavailable - ")
     headers = {h.header.key: h.header.raw_value for h in answer.immediate_response.headers.set_headers}
-    assert headers == {"x-llm-d-request-dropped-reason": b"rejected-no-endpoints"}
+    assert headers == {"x-llm-d-request-dropped-reason": b"rejected-no-endpoints", "retry-after": b"1"}
 
 
 # Refusals.

@@ -11,6 +11,7 @@ from epp.decision import Decision, RequestLabels
 from epp.errors import BadRequest, Saturated
 from epp.messages import CHUNK_BYTES, Place, Side
 from epp.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
+from epp.refusal import Refusal
 from tests.epp.doubles import candidate, destination_of, forwarded, read, response_headers
 
 EDGES = [0, 1, 2, 3, 127, 128, 129, 16_383, 16_384, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES]
@@ -48,14 +49,18 @@ def test_a_pick_goes_into_its_place_whatever_the_lengths_around_it(digits: int) 
         assert joined == messages.decision_message("request_body", "9" * length, "7" * digits, False)
 
 
-def test_a_refusal_carries_status_text_and_reason() -> None:
-    (answer,) = read([messages.immediate(Saturated("é \ud800"))])
+def test_a_refusal_carries_status_body_and_reason() -> None:
+    (answer,) = read([messages.immediate(Saturated("full"), Refusal(b"full", "text/x"))])
     refusal = answer.immediate_response
-    assert refusal.status.code == 429
-    assert refusal.body == "inference error: ResourceExhausted - é ?".encode()
-    assert refusal.headers.set_headers[0].header.raw_value == b"rejected-saturated"
+    assert (refusal.status.code, refusal.body) == (429, b"full")
+    headers = {option.header.key: option.header.raw_value for option in refusal.headers.set_headers}
+    assert headers == {
+        "x-llm-d-request-dropped-reason": b"rejected-saturated",
+        "content-type": b"text/x",
+        "retry-after": b"1",
+    }
     assert refusal.grpc_status.status == 8, "RESOURCE_EXHAUSTED"
-    (answer,) = read([messages.immediate(BadRequest("no"))])
+    (answer,) = read([messages.immediate(BadRequest("no"), Refusal(b"no"))])
     assert not answer.immediate_response.HasField("headers")
 
 

@@ -20,7 +20,7 @@ from epp.config.load import load_text
 from epp.exchange import ExchangeSettings
 from epp.extproc import PROCESS
 from epp.logs import set_up
-from epp.options import DebugOptions, LogFormat, LogOptions, Transport
+from epp.options import DebugOptions, ErrorFormat, LogFormat, LogOptions, Transport
 from epp.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
 from tests.epp.doubles import request_body, request_headers, response_body, response_headers
 from tests.epp.test_logs import loggers_as_before
@@ -128,7 +128,10 @@ def test_what_clients_keep_secret_comes_out_nowhere(
     async def scenario() -> None:
         settings = Settings(
             endpoints=("127.0.0.1:9",), transport=transport, debug=DebugOptions(port=0),
-            exchange=ExchangeSettings(max_request_bytes=200_000, emit_endpoint_scores=True),
+            exchange=ExchangeSettings(
+                max_request_bytes=200_000, emit_endpoint_scores=True,
+                error_format=ErrorFormat.API if form is LogFormat.JSON else ErrorFormat.TEXT,
+            ),
         )  # fmt: skip
         app = App(build(load_text(CONFIG)), settings)
         await app.start()

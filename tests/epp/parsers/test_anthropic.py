@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from epp.errors import BadRequest
 from epp.parsers import AnthropicParser, OpenAIParser, Parsed
+from epp.parsers.base import UNREAD
 
 PARSER = AnthropicParser()
 PATH, COUNT = "/v1/messages", "/v1/messages/count_tokens"
@@ -173,11 +174,16 @@ def test_blocks_of_every_kind_tell_conversations_apart() -> None:
     assert len({render(each) for each in conversations}) == len(conversations)
 
 
-def test_counting_tokens_is_checked_and_computes_nothing() -> None:
+def test_counting_tokens_computes_nothing() -> None:
     counted = parse([{"role": "user", "content": "x"}], COUNT)
     assert (counted.model, counted.prompts, counted.prompt_tokens, counted.streaming) == ("m", (), 1, False)
-    with pytest.raises(BadRequest, match="`messages` must hold"):
-        parse([], COUNT)
+
+
+@pytest.mark.parametrize("body", [b'{"model":"m","messages":[]}', b"{", b'{"messages":[{"role":"user"}]}', b"\xff"])
+def test_a_count_that_cannot_be_read_is_left_to_the_engine(body: bytes) -> None:
+    assert PARSER.parse(COUNT, body) == UNREAD
+    with pytest.raises(BadRequest):
+        PARSER.parse(PATH, body)
 
 
 def test_model_stream_and_salt_are_read() -> None:

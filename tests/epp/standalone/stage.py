@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,7 +55,17 @@ class Stage:
         return answer
 
     def list_endpoints(self, engines: list[Engine]) -> None:
-        write_endpoints(self.proxy.settings.endpoints_file, [engine.address for engine in engines])
+        self.list_addresses([engine.address for engine in engines])
+
+    def list_addresses(self, addresses: list[str]) -> None:
+        write_endpoints(self.proxy.settings.endpoints_file, addresses)
+
+    def until_status(self, status: int) -> Answer:
+        """The first answer with ``status``: what the proxy has been told takes effect after a moment."""
+        deadline = time.monotonic() + 15
+        while (answer := self.ask()).status != status:
+            assert time.monotonic() < deadline
+        return answer
 
 
 @contextmanager
