@@ -16,6 +16,9 @@ NAME = re.compile(r"\b(?:llm_d_epp|tierwise)_\w+")
 LABELS = re.compile(r"\bby \(([^)]*)\)")
 MATCHER = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"")
 FIELD = re.compile(r"\{\{(\w+)\}\}")
+SELECTOR = re.compile(r"\b(?:llm_d_epp|tierwise)_\w+(?:\{[^}]*\})?")
+OF_THE_SCRAPE = {"instance"}
+"""Labels that Prometheus adds to every series."""
 REQUEST = {"model_name", "target_model_name", "fairness_id", "priority"}
 
 
@@ -47,7 +50,7 @@ def test_every_panel_asks_for_what_exists(dashboard: Path) -> None:
             assert set(names) <= series.keys(), panel["title"]
             asked = {label.strip() for labels in LABELS.findall(target["expr"]) for label in labels.split(",")}
             asked |= set(MATCHER.findall(target["expr"])) | set(FIELD.findall(target["legendFormat"]))
-            assert asked <= set.union(*(series[name] for name in names)), panel["title"]
+            assert asked <= set.union(OF_THE_SCRAPE, *(series[name] for name in names)), panel["title"]
 
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda path: path.name)
@@ -61,6 +64,24 @@ def test_panels_have_their_own_ids_and_places(dashboard: Path) -> None:
         for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
     ]
     assert len(set(cells)) == len(cells)
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda path: path.name)
+def test_a_choice_of_pickers_holds_for_every_series(dashboard: Path) -> None:
+    variables = {each["name"]: each for each in json.loads(dashboard.read_text())["templating"]["list"]}
+    assert 'name=~"$pool"' in variables["instance"]["definition"]
+    for panel in panels(dashboard):
+        for target in panel["targets"]:
+            for selector in SELECTOR.findall(target["expr"]):
+                assert 'instance=~"$instance"' in selector, panel["title"]
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda path: path.name)
+def test_two_pickers_never_give_two_lines_of_one_legend(dashboard: Path) -> None:
+    """A bare selector would give a line for each picker, all with the same legend."""
+    for panel in panels(dashboard):
+        for target in panel["targets"]:
+            assert not SELECTOR.fullmatch(target["expr"]), panel["title"]
 
 
 def test_there_is_a_dashboard() -> None:
