@@ -73,15 +73,17 @@ PARTS = {
     ),
     "half": Part(
         "Half as many requests, to compare with 1,000 endpoints",
-        "--workload benchmarks/high-cache-half.yaml --endpoints 8,64 --seeds 5 --policy tiered,gpu-only,cost",
+        "--workload benchmarks/high-cache-half.yaml --written-for 8 --endpoints 8,64 --seeds 5"
+        " --policy tiered,gpu-only,cost",
     ),
     "high1000": Part(
         "1,000 endpoints",
-        "--workload benchmarks/high-cache-half.yaml --endpoints 1000 --seeds 3 --policy tiered,gpu-only,cost",
+        "--workload benchmarks/high-cache-half.yaml --written-for 8 --endpoints 1000 --seeds 3"
+        " --policy tiered,gpu-only,cost",
     ),
     "capacity1000": Part(
         "1,000 endpoints: horizons and capacities",
-        "--workload benchmarks/high-cache-half.yaml --endpoints 1000 --seeds 1"
+        "--workload benchmarks/high-cache-half.yaml --written-for 8 --endpoints 1000 --seeds 1"
         " --policy tiered,tiered-approximate,tiered-oversized",
     ),
 }

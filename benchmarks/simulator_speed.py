@@ -38,12 +38,13 @@ def simulate(policy: str, endpoints: int) -> None:
     """One run in this process; prints a row."""
     import msgspec
 
-    from epp.simulate import engines, policies, workload
+    from epp.simulate import engines, policies
     from epp.simulate.fleet import FleetSettings
+    from epp.simulate.loads import load_for
     from epp.simulate.trial import Trial, run
 
-    config = workload.choose("high-cache")
-    stage = msgspec.structs.replace(config.load.stages[0], num_requests=REQUESTS[endpoints] * 8 // endpoints)
+    config = load_for("high-cache", endpoints).config
+    stage = msgspec.structs.replace(config.load.stages[0], num_requests=REQUESTS[endpoints])
     config = msgspec.structs.replace(config, load=msgspec.structs.replace(config.load, stages=(stage,)))
     trial = Trial(
         policy=policies.choose(policy), workload="high-cache", config=config, engine=engines.choose(engines.DEFAULT),

@@ -47,7 +47,7 @@ HOME = {
     "matplotlib": ("epp/simulate/plots.py",),
     "opentelemetry": ("epp/tracing/spans.py", "epp/tracing/exporters.py"),
     "prometheus_client": ("epp/telemetry/", "epp/admin.py", "epp/sim/", "epp/demo/", "kvengine/connector/"),
-    "rich": ("epp/demo/", "epp/explain/", "epp/simulate/", "epp/size/", "epp/tune/", "epp/cli.py"),
+    "rich": ("epp/demo/", "epp/explain/", "epp/printing/", "epp/simulate/", "epp/size/", "epp/tune/", "epp/cli.py"),
     "tokenizers": ("epp/tokens/vocabulary.py",),
     "torch": ("kvengine/",),
     "uvloop": ("epp/serve.py",),

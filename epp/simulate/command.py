@@ -3,68 +3,55 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-
 from epp.errors import ConfigError
-from epp.simulate import engines, folder, policies, workload
+from epp.interruption import result_folder, sigterm_interrupts
+from epp.printing.progress import Progress
+from epp.printing.prose import Prose, console_for, show
+from epp.simulate import engines, folder, policies, summary
 from epp.simulate.fleet import FleetSettings
+from epp.simulate.loads import load_for
 from epp.simulate.options import SimulateOptions
+from epp.simulate.processes import processes
 from epp.simulate.record import Record
-from epp.simulate.stages import stages_of
+from epp.simulate.stages import requests_of
 from epp.simulate.trial import Result, Trial, run
 
 INTERRUPTED = 130
 SHOWN_EVERY = 50
 """Requests between two updates of the progress."""
-ENGINES = {
-    "ladder-16k": "qwen3-32b-tp2-h100-full",
-    "storage-50k": "llama-3.3-70b-tp4-h100",
-    "storage-70k": "llama-3.3-70b-tp4-h100",
-}
-"""What the published tables of a workload are about, where it is not the default."""
 
 
 def run_simulate(options: SimulateOptions) -> int:
     """Run the command; the process's exit status. Raises: ConfigError for what cannot be run."""
     trials = trials_of(options)
     totals = requests_of_each(trials)
-    output = options.output
-    folder.prepare(output)
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    with sigterm_interrupts(), result_folder(options.output):
+        return _compare(options, trials, totals)
+
+
+def _compare(options: SimulateOptions, trials: Sequence[Trial], totals: Sequence[int]) -> int:
+    output, console = options.output, console_for()
     began = time.monotonic()
-    results = simulate(trials, totals, options.jobs, console)
+    results = simulate(trials, totals, options.jobs)
     interrupted = len(results) < len(trials)
     results = whole_rounds(trials, results)
     if not results:
-        console.print(f"interrupted before any seed was run with every policy: nothing is written to {output}")
+        show(console, [Prose("interrupted before any seed was run with every policy: nothing is written")])
         return INTERRUPTED
-    text = folder.write(options, trials, results)
+    folder.write(options, trials, results)
+    show(console, summary.of_results(trials, results))
     requests = sum(result.whole.requests for result in results)
-    console.print(text, markup=False, soft_wrap=True)
-    console.print(f"{requests:,} requests in {time.monotonic() - began:.1f} s; written to {output}", markup=False)
+    report = output / folder.REPORT
+    said = f"{requests:,} requests in {time.monotonic() - began:.1f} s. More figures of each run are in {report}."
     if interrupted:
-        console.print(
-            f"interrupted: {len(results)} of {len(trials)} runs, and no other, are in the report", markup=False
-        )
+        said += f" Interrupted: {len(results)} of {len(trials)} runs, and no other, are in the report."
+    show(console, [Prose(said)])
     return INTERRUPTED if interrupted else 0
 
 
@@ -78,10 +65,9 @@ def trials_of(options: SimulateOptions) -> list[Trial]:
     )
     trials = []
     for name in options.workloads:
-        config = workload.choose(name)
         title = Path(name).stem
         engine = engines.choose(
-            options.engine or ENGINES.get(title, engines.DEFAULT), options.gpu_tokens, options.cpu_tokens
+            options.engine or engines.of_workload(title).name, options.gpu_tokens, options.cpu_tokens
         )
         for policy in chosen:
             policies.plan_of(policy, engine.preset(), 0)  # what is wrong with it is said before anything runs
@@ -89,13 +75,15 @@ def trials_of(options: SimulateOptions) -> list[Trial]:
             Trial(
                 policy=policy,
                 workload=title,
-                config=config,
+                config=load.config,
                 engine=engine,
                 endpoints=endpoints,
                 seed=seed,
                 settings=settings,
+                written_for=load.written_for,
             )
             for endpoints in options.endpoints or (engine.endpoints,)
+            for load in (load_for(name, endpoints, options.written_for),)
             for seed in range(1, options.seeds + 1)
             for policy in chosen
         ]
@@ -115,32 +103,19 @@ def requests_of_each(trials: Sequence[Trial]) -> list[int]:
     for trial in trials:
         same = (trial.workload, trial.endpoints, trial.seed)
         if same not in counts:
-            counts[same] = requests_of(trial)
+            counts[same] = requests_of(trial.config, trial.seed)
     return [counts[trial.workload, trial.endpoints, trial.seed] for trial in trials]
 
 
-def simulate(trials: Sequence[Trial], totals: Sequence[int], jobs: int, console: Console) -> list[Result]:
-    """Run them, ``jobs`` at a time, with progress; results in the order of ``trials``, fewer after Ctrl-C.
+def simulate(trials: Sequence[Trial], totals: Sequence[int], jobs: int) -> list[Result]:
+    """Run them, ``jobs`` at a time, with progress; results in the order of ``trials``, fewer after an interrupt.
 
     Raises: ConfigError when a run's process has died.
     """
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
     results: list[Result] = []
-    with (
-        contextlib.suppress(KeyboardInterrupt),
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
-    ):
-        task = progress.add_task("requests", total=sum(totals))
-        for trial, total, result in zip(trials, totals, _run(trials, jobs, progress, task), strict=True):
-            results.append(result)
-            if not console.is_terminal:
-                console.print(f"{trial.name}: {total} requests in {result.wall_s:.1f} s", markup=False)
+    with contextlib.suppress(KeyboardInterrupt), Progress("simulating", sum(totals), "requests") as progress:
+        for result in _run(trials, jobs, progress):
+            results.append(result)  # noqa: PERF402 - those before an interrupt are kept
     return results
 
 
@@ -152,40 +127,29 @@ def whole_rounds(trials: Sequence[Trial], results: Sequence[Result]) -> list[Res
     return [result for result in results if (result.workload, result.endpoints, result.seed) in whole]
 
 
-def requests_of(trial: Trial) -> int:
-    """How many requests a run has."""
-    config = workload.scaled(trial.config, trial.endpoints / trial.engine.endpoints)
-    return sum(stage.source.requests for stage in stages_of(config, trial.seed))
-
-
-def _run(trials: Sequence[Trial], jobs: int, progress: Progress, task: TaskID) -> Iterator[Result]:
+def _run(trials: Sequence[Trial], jobs: int, progress: Progress) -> Iterator[Result]:
     if jobs == 1:
         for trial in trials:
-            progress.update(task, description=trial.name)
-            yield run(trial, _counting(progress, task))
-        return
-    pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_leave_interrupts_to_the_parent)
-    try:
-        for result in pool.map(run, trials):
-            progress.advance(task, result.whole.requests)
+            result = run(trial, _counting(progress, trial.name))
+            progress.advance(result.whole.requests % SHOWN_EVERY, trial.name)
             yield result
+        return
+    try:
+        with processes(jobs) as pool:
+            for trial, result in zip(trials, pool.map(run, trials), strict=True):
+                progress.advance(result.whole.requests, trial.name)
+                yield result
     except BrokenProcessPool as error:
         raise ConfigError(f"--jobs={jobs}: a run's process was killed, perhaps for its memory; take fewer") from error
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
-def _leave_interrupts_to_the_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _counting(progress: Progress, task: TaskID) -> Callable[[Record], None]:
+def _counting(progress: Progress, name: str) -> Callable[[Record], None]:
     ended = 0
 
     def count(_: Record) -> None:
         nonlocal ended
         ended += 1
         if ended % SHOWN_EVERY == 0:
-            progress.advance(task, SHOWN_EVERY)
+            progress.advance(SHOWN_EVERY, name)
 
     return count

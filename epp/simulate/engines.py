@@ -45,7 +45,7 @@ class EngineKind:
     cpu_tokens: int
     max_model_len: int
     endpoints: int
-    """In the fleet that the tables are about: what a workload's load is written for."""
+    """In the fleet that the tables are about, which the presets of those tables are written for."""
     source: str
     gpu: str = "h100"
     max_num_seqs: int = 1024
@@ -116,6 +116,17 @@ KINDS = {
     )
 }  # fmt: skip
 DEFAULT = "qwen3-32b-tp2-h100"
+OF_WORKLOADS = {
+    "ladder-16k": "qwen3-32b-tp2-h100-full",
+    "storage-50k": "llama-3.3-70b-tp4-h100",
+    "storage-70k": "llama-3.3-70b-tp4-h100",
+}
+"""What the published tables of a workload are about, where it is not the default."""
+
+
+def of_workload(title: str) -> EngineKind:
+    """The kind that the published tables of the workload called ``title`` are about; the default for any other."""
+    return KINDS[OF_WORKLOADS.get(title, DEFAULT)]
 
 
 def choose(name: str, gpu_tokens: int | None = None, cpu_tokens: int | None = None) -> EngineKind:

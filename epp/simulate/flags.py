@@ -22,7 +22,11 @@ SIMULATE: tuple[Flag, ...] = tuple(
              "of inference-perf, or a trace in Mooncake's format (.jsonl); several with commas (default high-cache)",
              "NAME", repeated=True),
         Flag("endpoints", values.integers(1, 10_000), "endpoints",
-             "fleet sizes, with commas; the load grows with them (default: that of the published tables)", "N,..."),
+             "fleet sizes, with commas; a preset's load grows with them (default: that of the published tables)",
+             "N,..."),
+        Flag("written-for", values.integer(1, 10_000), "written_for",
+             "endpoints that the load of a workload file is for: fleets of other sizes get as much for each endpoint "
+             "(default: a file is run as it is written)", "N"),
         Flag("engine", values.text, "engine",
              "qwen3-32b-tp2-h100, qwen3-32b-tp2-h100-v0.4, qwen3-32b-tp2-h100-full, llama-3.3-70b-tp4-h100, "
              "gpt-oss-120b-h100 (default: what the workload's published tables are about)", "NAME"),

@@ -7,14 +7,16 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
-from epp.errors import ConfigError
+from epp.interruption import uninterrupted
 from epp.simulate import report
 from epp.simulate.options import SimulateOptions
 from epp.simulate.trial import Result, Trial
 
+REPORT = "report.md"
 RESULTS = "results.json"
 LIFECYCLE = "lifecycle_metrics.json"
 
@@ -28,34 +30,27 @@ class _Run(msgspec.Struct):
     seed: int
 
 
-def prepare(output: Path) -> None:
-    """Make the folder, before anything takes time. Raises: ConfigError where nothing can be written there."""
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise ConfigError(f"--output={output}: is a file; name a folder") from error
-    except OSError as error:
-        raise ConfigError(f"--output={output}: cannot be made: {error.strerror}") from error
-    if not os.access(output, os.W_OK | os.X_OK):
-        raise ConfigError(f"--output={output}: nothing can be written there; name another folder")
-
-
-def write(options: SimulateOptions, trials: Sequence[Trial], results: Sequence[Result]) -> str:
-    """Write the report, and remove what an earlier one left there; its text."""
+def write(options: SimulateOptions, trials: Sequence[Trial], results: Sequence[Result]) -> None:
+    """Write the report in place of an earlier one. After an interrupt one of the two is there as a whole."""
     output = options.output
-    _remove_earlier(output)
-    plots = _draw(results, output) if options.plots else []
-    text = report.markdown(trials, results, plots, options.words)
-    (output / "report.md").write_text(text)
-    plain = [msgspec.to_builtins(result) for result in results]
-    for result, run in zip(plain, results, strict=True):
-        folder = _folder_of(output, run)
-        folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / f"summary_{LIFECYCLE}", result.pop("lifecycle"))
-        for n, stage in enumerate(result["stages"]):
-            _write(folder / f"stage_{n}_{LIFECYCLE}", stage.pop("lifecycle"))
-    _write(output / RESULTS, plain)
-    return text
+    with TemporaryDirectory(prefix=".new-", dir=output) as made:
+        new = Path(made)
+        plots = _draw(results, new) if options.plots else []
+        (new / REPORT).write_text(report.markdown(trials, results, plots, options.words))
+        plain = [msgspec.to_builtins(result) for result in results]
+        for result, run in zip(plain, results, strict=True):
+            folder = _folder_of(new, run)
+            folder.mkdir(parents=True)
+            _write(folder / f"summary_{LIFECYCLE}", result.pop("lifecycle"))
+            for n, stage in enumerate(result["stages"]):
+                _write(folder / f"stage_{n}_{LIFECYCLE}", stage.pop("lifecycle"))
+        _write(new / RESULTS, plain)
+        with uninterrupted():
+            _remove_earlier(output)
+            for path in sorted(path for path in new.rglob("*") if path.is_file()):
+                place = output / path.relative_to(new)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(place)
 
 
 def _draw(results: Sequence[Result], output: Path) -> list[str]:

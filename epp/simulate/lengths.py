@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from math import exp, log, sqrt
+from math import exp, isclose, log, sqrt
 from random import Random
 from typing import TypeAlias
 
@@ -30,6 +30,11 @@ class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max: int = 1024
     mean: float = 512.0
     std_dev: float = 200.0
+    variance: float | None = None
+    """The square of ``std_dev``, as inference-perf writes it beside that."""
+    skew: float = 0.0
+    total_count: int | None = None
+    """Unused: inference-perf draws so many lengths in advance."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.min <= self.max <= MOST_TOKENS:
@@ -38,6 +43,13 @@ class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"std_dev: is {self.std_dev}; 0 to {MOST_TOKENS}")
         if not abs(self.mean) <= MOST_TOKENS:
             raise ValueError(f"mean: is {self.mean}; at most {MOST_TOKENS}")
+        if self.variance is not None and not isclose(self.variance, self.std_dev**2, rel_tol=1e-6):
+            raise ValueError(
+                f"variance: is {self.variance:g}, and std_dev {self.std_dev:g}, whose square is {self.std_dev**2:g}; "
+                "write std_dev alone"
+            )
+        if self.skew:
+            raise ValueError(f"skew: is {self.skew:g}; skewed distributions are not simulated")
         if self.type is Shape.LOGNORMAL and self.mean <= 0:
             raise ValueError(f"mean: is {self.mean}; above 0 for a lognormal distribution")
 

@@ -20,6 +20,8 @@ class SimulateOptions:
     """Names or files."""
     endpoints: tuple[int, ...] = ()
     """Fleet sizes; empty is the one that the engine's tables are about."""
+    written_for: int | None = None
+    """Endpoints that the load of a file is for; None runs a file as it is written."""
     engine: str | None = None
     """None: the one that the workload's tables are about."""
     gpu_tokens: int | None = None

@@ -10,6 +10,7 @@ from functools import partial
 
 from epp.simulate.figures import Figures, Interval, changes, interval
 from epp.simulate.fleet import FleetSettings
+from epp.simulate.loads import Load, in_words
 from epp.simulate.trial import Result, Trial
 
 
@@ -40,6 +41,10 @@ COLUMNS = (
 )
 
 UNKNOWN = "–"
+DEFAULT_POLICY = "tiered"
+"""The policy with the weights of the default profile."""
+FILES = {"cost": "manifests/config/cost.yaml"}
+"""Configurations to begin with, by the policy that simulates them."""
 INTRODUCTION = """\
 Simulated: no model ran and no GPU was there. The engines are a model of vLLM's scheduler and caches in virtual time;
 what decides is the real picker. docs/simulator.md says what the model was calibrated on, and how well it does on
@@ -57,25 +62,66 @@ def markdown(
     lines += [f"Made by `{shlex.join(['tierwise', 'simulate', *words])}`.", ""]
     for (workload, endpoints), group in grouped(results):
         trial = next(t for t in trials if (t.workload, t.endpoints) == (workload, endpoints))
-        kind = trial.engine
         lines += [f"## {workload}, {endpoints} endpoints", ""]
-        tiers = f"{kind.gpu_tokens:,} tokens in GPU memory, {kind.cpu_tokens:,} in CPU memory"
-        numbers = ", ".join(str(seed) for seed in seeds(group))
-        lines += [f"{kind.model}, {kind.ranks} x {kind.gpu} each: {tiers} ({kind.source}). Seeds: {numbers}.", ""]
-        lines += ways(trial.settings)
+        for sentence in heading(trial, group):
+            lines += [sentence, ""]
         lines += [*table(group, lambda result: result.whole), ""]
         stages = group[0].stages
         for n, stage in enumerate(stages if len(stages) > 1 else ()):
             lines += [f"### {stage.name}", "", *table(group, partial(figures_of_stage, n)), ""]
-        refused = sum(result.whole.refused for result in group)
-        requests = sum(result.whole.requests for result in group)
-        why = next((result.whole.refusal for result in group if result.whole.refusal), "")
-        said = f"{refused:,} of {requests:,} requests were refused, and count in nothing; the first by {why}"
-        lines += [f"**{said}**", ""] if refused else []
-        failed = {name for result in group for name in result.failures}
-        lines += [f"**Plugins that failed and were skipped: {', '.join(sorted(failed))}.**", ""] if failed else []
+        lines += [verdict(group), ""] if verdict(group) else []
+        for sentence in remarks(group):
+            lines += [f"**{sentence}**", ""]
     lines += [line for plot in plots for line in (f"![{plot}]({plot})", "")]
     return "\n".join(lines)
+
+
+def heading(trial: Trial, group: Sequence[Result]) -> list[str]:
+    """What was run: the load, the engines, the seeds, and how requests reach the endpoints; some sentences."""
+    kind = trial.engine
+    tiers = f"{kind.gpu_tokens:,} tokens in GPU memory, {kind.cpu_tokens:,} in CPU memory"
+    numbers = ", ".join(str(seed) for seed in seeds(group))
+    load = in_words(Load(trial.config, trial.written_for), group[0].whole.requests, trial.endpoints)
+    return [
+        f"{kind.model}, {kind.ranks} x {kind.gpu} each: {tiers} ({kind.source}). Seeds: {numbers}.",
+        f"Load of each run: {load}.",
+        *ways(trial.settings),
+    ]
+
+
+def remarks(group: Sequence[Result]) -> list[str]:
+    """What went wrong, in bold in the report."""
+    refused = sum(result.whole.refused for result in group)
+    requests = sum(result.whole.requests for result in group)
+    why = next((result.whole.refusal for result in group if result.whole.refusal), "")
+    said = []
+    if refused:
+        said.append(f"{refused:,} of {requests:,} requests were refused, and count in nothing; the first by {why}")
+    failed = {name for result in group for name in result.failures}
+    if failed:
+        said.append(f"Plugins that failed and were skipped: {', '.join(sorted(failed))}.")
+    return said
+
+
+def verdict(group: Sequence[Result]) -> str:
+    """Which policy has the shortest mean TTFT, beside the default one where that was run; empty for one policy."""
+    runs = {name: [result.whole for result in those] for name, those in by_policy(group).items()}
+    means = {name: interval([figures.mean_ttft_s for figures in those]).mean for name, those in runs.items()}
+    served = {name: mean for name, mean in means.items() if not math.isnan(mean)}
+    if len(served) < 2:
+        return ""
+    best = min(served, key=served.__getitem__)
+    base = DEFAULT_POLICY if DEFAULT_POLICY in served else next(iter(served))
+    what = f"{base}, the weights of the default profile," if base == DEFAULT_POLICY else base
+    if best == base:
+        return f"Shortest mean TTFT: {what.removesuffix(',')}, {served[base]:.2f} s."
+    change = changes(runs[best], runs[base], lambda f: f.mean_ttft_s)
+    file = f" (its configuration is {FILES[best]})" if best in FILES else ""
+    doubt = "; that may be chance" if not -change.mean > change.margin else ""
+    return (
+        f"Shortest mean TTFT: {best}{file}, {served[best]:.2f} s, where {what} has {served[base]:.2f} s "
+        f"({shown(change, 1, percent=True)} %{doubt})."
+    )
 
 
 def ways(settings: FleetSettings) -> list[str]:
@@ -85,7 +131,7 @@ def ways(settings: FleetSettings) -> list[str]:
         said.append(f"{settings.pickers} pickers, each of which knows its own picks only.")
     if settings.past_pickers:
         said.append(f"{100 * settings.past_pickers:g} % of the requests go past the pickers, to each endpoint in turn.")
-    return [" ".join(said), ""] if said else []
+    return [" ".join(said)] if said else []
 
 
 def figures_of_stage(number: int, result: Result) -> Figures:
@@ -105,17 +151,21 @@ def seeds(results: Sequence[Result]) -> list[int]:
     return sorted({result.seed for result in results})
 
 
+def by_policy(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """The runs of each policy in the order of their seeds; policies in the order in which they appear."""
+    policies: dict[str, list[Result]] = {result.policy: [] for result in results}
+    for result in sorted(results, key=lambda result: result.seed):
+        policies[result.policy].append(result)
+    return policies
+
+
 def table(results: Sequence[Result], of: Callable[[Result], Figures]) -> list[str]:
     """One line for each policy; the first is what the others are compared with."""
-    by_policy: dict[str, list[Result]] = {}
-    for result in sorted(results, key=lambda result: result.seed):
-        by_policy.setdefault(result.policy, []).append(result)
-    order = dict.fromkeys(result.policy for result in results)
-    base = [of(result) for result in by_policy[next(iter(order))]]
+    policies = by_policy(results)
+    base = [of(result) for result in next(iter(policies.values()))]
     titles = ["policy", *(column.title for column in COLUMNS), "decision (µs)", "p99 (µs)"]
     lines = [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
-    for policy in order:
-        runs = by_policy[policy]
+    for policy, runs in policies.items():
         those = [of(result) for result in runs]
         cells = [cell(column, those, base) for column in COLUMNS]
         timing = [

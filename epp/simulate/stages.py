@@ -40,6 +40,11 @@ def stages_of(config: Config, seed: int) -> list[StagePlan]:
     return [_serving(stage, load.type, asks, random) for stage in load.stages]
 
 
+def requests_of(config: Config, seed: int) -> int:
+    """How many requests a run has. Raises: ConfigError for a trace's faults."""
+    return sum(stage.source.requests for stage in stages_of(config, seed))
+
+
 def shared_prompts(shared: SharedPrefix, random: Random) -> list[Ask]:
     """Every prompt once, in a shuffled order."""
     prompts = []

@@ -17,7 +17,7 @@ from epp.simulate.inference_perf import lifecycle
 from epp.simulate.policies import Policy, plan_of
 from epp.simulate.record import Record
 from epp.simulate.stages import stages_of
-from epp.simulate.workload import Config, scaled
+from epp.simulate.workload import Config
 
 APART = 1 << 20
 """Between the seeds of two pickers: more than there are seeds of runs."""
@@ -29,10 +29,13 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy
     workload: str
     config: Config
+    """The load as it is run: of a preset, what a fleet of this size gets of it."""
     engine: EngineKind
     endpoints: int
     seed: int
     settings: FleetSettings
+    written_for: int | None = None
+    """For how many endpoints the workload was written, where ``config`` was scaled from that."""
 
     @property
     def name(self) -> str:
@@ -88,12 +91,11 @@ def _run(trial: Trial, progress: Callable[[Record], None] | None) -> Result:
     preset = trial.engine.preset()
     plans = [plan_of(trial.policy, preset, trial.seed + n * APART) for n in range(trial.settings.pickers)]
     fleet = Fleet(preset, plans, trial.endpoints, trial.seed, trial.settings)
-    config = scaled(trial.config, trial.endpoints / trial.engine.endpoints)
     stages: list[StageResult] = []
     records: list[Record] = []
-    for plan in stages_of(config, trial.seed):
+    for plan in stages_of(trial.config, trial.seed):
         if stages:
-            fleet.rest(config.load.interval)
+            fleet.rest(trial.config.load.interval)
         served = fleet.run(plan.source, progress).records
         records += served
         stages.append(StageResult(plan.name, figures_of(served), lifecycle(served, plan)))

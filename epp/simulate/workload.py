@@ -48,12 +48,22 @@ class DataType(Enum):
 
 
 class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A stretch of load; ``rate`` and ``duration``, or the other two. Units: requests per second, seconds."""
+    """A stretch of load; ``rate`` and ``duration``, or the other two. Units: requests per second, seconds.
+
+    inference-perf fills in a rate and a duration for concurrent stages when it runs; they mean nothing there.
+    """
 
     rate: Above0 | None = None
     duration: Above0 | None = None
     num_requests: Count | None = None
     concurrency_level: Count | None = None
+
+
+class Trace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of requests."""
+
+    file: str
+    format: str = "MooncakeTrace"
 
 
 class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,11 +73,17 @@ class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     interval: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 1.0
     """Seconds of rest between a stage's last answer and the next stage."""
     stages: tuple[Stage, ...] = ()
+    trace: Trace | None = None
+    """The times of a trace, which are those of ``data.trace`` here."""
     base_seed: int | None = None
     num_workers: Any = None
     worker_max_concurrency: Any = None
     worker_max_tcp_connections: Any = None
+    circuit_breakers: Any = None
     request_timeout: Any = None
+    request_retries: Any = None
+    request_retry_backoff_sec: Any = None
+    stage_teardown_grace_seconds: Any = None
 
 
 class SharedPrefix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -122,13 +138,6 @@ class ConversationReplay(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """A conversation ends before it is longer."""
 
 
-class Trace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of requests."""
-
-    file: str
-    format: str = "MooncakeTrace"
-
-
 class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What requests say."""
 
@@ -155,6 +164,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def choose(name: str) -> Config:
     """The preset called ``name``, or what the file of that name says; a ``.jsonl`` file is a trace.
 
+    A key whose value is null counts as absent, known or not: the file that inference-perf writes beside its results has
+    every key that it knows.
+
     Raises: ConfigError naming the file and the key.
     """
     path = PRESETS.get(name) or Path(name)
@@ -169,11 +181,18 @@ def choose(name: str) -> Config:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     try:
-        config = convert(parse(raw, "load and data"), Config)
+        config = convert(without_nulls(parse(raw, "load and data")), Config)
         check(config)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     return config
+
+
+def without_nulls(data: object) -> object:
+    """``data`` without the keys whose value is null."""
+    if isinstance(data, dict):
+        return {key: without_nulls(value) for key, value in data.items() if value is not None}
+    return [without_nulls(value) for value in data] if isinstance(data, list) else data
 
 
 def check(config: Config) -> None:
@@ -186,6 +205,10 @@ def check(config: Config) -> None:
         raise ConfigError(f"load.type: {load.type.value} does not go with data.type {data.type.value}")
     if data.type is DataType.CONVERSATION_REPLAY and load.type is not LoadType.CONCURRENT:
         raise ConfigError(f"load.type: conversations are concurrent, not {load.type.value}")
+    if load.trace is not None and load.trace != data.trace:
+        raise ConfigError(
+            f"load.trace: is {load.trace.file}, and requests come at the times of data.trace; leave load.trace out"
+        )
     if load.type is LoadType.TRACE_REPLAY:
         return
     if not load.stages:
@@ -198,11 +221,13 @@ def check(config: Config) -> None:
     closed = load.type is LoadType.CONCURRENT
     for n, stage in enumerate(load.stages):
         timed, counted = (stage.rate, stage.duration), (stage.num_requests, stage.concurrency_level)
-        given, others = (counted, timed) if closed else (timed, counted)
-        if None in given or any(value is not None for value in others):
-            names = "num_requests and concurrency_level" if closed else "rate and duration"
-            raise ConfigError(f"load.stages[{n}]: a stage of type {load.type.value} has {names}, and nothing else")
-        if (stage.rate or 0.0) * (stage.duration or 0.0) > MOST_REQUESTS:
+        if closed and None in counted:
+            raise ConfigError(f"load.stages[{n}]: a stage of type concurrent has num_requests and concurrency_level")
+        if not closed and (None in timed or any(value is not None for value in counted)):
+            raise ConfigError(
+                f"load.stages[{n}]: a stage of type {load.type.value} has rate and duration, and nothing else"
+            )
+        if not closed and (stage.rate or 0.0) * (stage.duration or 0.0) > MOST_REQUESTS:
             raise ConfigError(
                 f"load.stages[{n}]: {stage.rate:g} requests/s for {stage.duration:g} s are more than the "
                 f"{MOST_REQUESTS:,} that can be simulated; make it shorter"

@@ -19,13 +19,15 @@ WORKLOAD: tuple[Flag, ...] = grouped(
         "by name or file, as for simulate: high-cache, low-cache, ...; the flags below change it",
         "NAME",
     ),
+    Flag("written-for", values.integer(1, 100_000), "written_for",
+         "endpoints that the load of a workload file is for, as for simulate", "N"),
     Flag("num-groups", _MANY, "num_groups", "groups of requests that share a system prompt", "N"),
     Flag("num-prompts-per-group", _MANY, "num_prompts_per_group", "requests of a group (default 10)", "N"),
     Flag("system-prompt-len", _TOKENS, "system_prompt_len", "tokens that the requests of a group share", "TOKENS"),
     Flag("question-len", _TOKENS, "question_len", "tokens of a prompt behind that (default 256)", "TOKENS"),
     Flag("output-len", _TOKENS, "output_len", "tokens of an answer (default 1024)", "TOKENS"),
     Flag("concurrency", _MANY, "concurrency", "requests at a time, in the fleet (default: one per endpoint)", "N"),
-)
+)  # fmt: skip
 
 SIZE: tuple[Flag, ...] = (
     *grouped(

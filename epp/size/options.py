@@ -22,6 +22,8 @@ class WorkloadOptions:
     """A workload by inference-perf's key names; None for what was not said."""
 
     preset: str | None = None
+    written_for: int | None = None
+    """Endpoints that the load of ``preset``, a file, is for; None takes a file as it is written."""
     num_groups: int | None = None
     num_prompts_per_group: int | None = None
     system_prompt_len: int | None = None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from epp.errors import ConfigError
 from epp.simulate.lengths import Distribution
-from epp.simulate.workload import choose
+from epp.simulate.loads import load_for
 from epp.size.options import WorkloadOptions
 from epp.size.reuse import Reuse
 
@@ -84,7 +84,7 @@ def workload_of(asked: WorkloadOptions, endpoints: int) -> Workload | None:
     """The workload that was asked for; None if nothing was. Raises: ConfigError naming what is missing."""
     if not asked.asked:
         return None
-    said = _preset(asked.preset) if asked.preset is not None else {}
+    said = _preset(asked.preset, endpoints, asked.written_for) if asked.preset is not None else {}
     said |= {field.name: value for field in fields(Workload) if (value := getattr(asked, field.name, None)) is not None}
     for name in ("num_groups", "system_prompt_len"):
         if name not in said:
@@ -94,9 +94,10 @@ def workload_of(asked: WorkloadOptions, endpoints: int) -> Workload | None:
     return Workload(name=name, **({"concurrency": endpoints} | said))
 
 
-def _preset(name: str) -> dict[str, int]:
-    """What a workload of the simulator says, by inference-perf's key names; lengths that are drawn by their mean."""
-    config = choose(name)
+def _preset(name: str, endpoints: int, written_for: int | None) -> dict[str, int]:
+    """What a workload of the simulator puts on ``endpoints``, by inference-perf's key names; drawn lengths by their
+    mean."""
+    config = load_for(name, endpoints, written_for).config
     shared = config.data.shared_prefix
     if shared is None:
         raise ConfigError(f"--workload={name}: has no groups that share a prompt, so caches cannot be sized for it; "

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Mapping, Sequence
-from math import ceil, inf
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from epp.config.kinds import known_kinds
 from epp.errors import ConfigError
-from epp.simulate import engines, policies, workload
-from epp.simulate.command import ENGINES
+from epp.interruption import result_folder, sigterm_interrupts
+from epp.logs import counted
+from epp.printing.progress import Progress
+from epp.printing.prose import Prose, console_for, show
+from epp.simulate import engines, policies
 from epp.simulate.fleet import FleetSettings
+from epp.simulate.loads import Load, in_words, load_for
+from epp.simulate.policies import Policy
+from epp.simulate.stages import requests_of
 from epp.simulate.trial import Trial
 from epp.tune import written
+from epp.tune.budget import FEWEST, MOST_CANDIDATES, Budget
 from epp.tune.candidates import BASELINE, candidates
-from epp.tune.gain import Gain, cost, gain_of
+from epp.tune.gain import COLUMNS, Gain, cost, gain_of
 from epp.tune.options import TuneOptions
-from epp.tune.search import Found, affordable, runs_of, search
+from epp.tune.search import Found, Round, runs_of, search
 from epp.tune.simulations import Asked, Simulations, simulations
 from epp.tune.tables import gains, race, sentence
 
 HELD_OUT_FROM = 1_000_000
 """Seeds of the search are below, those that it does not see are from here on."""
-FEWEST, MOST_CANDIDATES = 3, 400
-CARE = 0.8
-"""Of the time that is left, the share that is planned: other candidates may take longer than the baseline."""
 NOT_BETTER = 1
 """The exit code where nothing was found that is better than the baseline."""
 
@@ -44,6 +44,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     objective: str
     seed: int
     runs: int
+    rounds: int
     candidates: int
     seconds: float
     standings: dict[str, dict[str, float]]
@@ -54,10 +55,18 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_tune(options: TuneOptions) -> int:
     """Run the command; the process's exit status. Raises: ConfigError for what cannot be tuned."""
-    began = time.monotonic()
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     template = trial_template(options)
-    earlier = written.prepare(options.output)
+    requests = requests_of(template.config, first_seed(options))
+    with sigterm_interrupts(), result_folder(options.output):
+        earlier = written.earlier_in(options.output)
+        console = console_for()
+        load = in_words(Load(template.config, template.written_for), requests, template.endpoints)
+        fleet = f"{template.endpoints} x {template.engine.name}"
+        show(console, [Prose(f"Load of each run, on {fleet}: {load}."), Prose("")])
+        return _tune(options, template, console, earlier=earlier)
+
+
+def _tune(options: TuneOptions, template: Trial, console: Console, *, earlier: bool) -> int:
     every = candidates(MOST_CANDIDATES, template.engine, set(known_kinds()), options.seed)
     by_name = {policy.name: policy for policy in every}
     if len(by_name) < len(every):
@@ -67,64 +76,60 @@ def run_tune(options: TuneOptions) -> int:
         return msgspec.structs.replace(template, policy=by_name[name], seed=seed)
 
     with simulations(trial_of, options.jobs) as simulated:
+        budget = Budget(options, simulated)
         first_look(options, simulated)
-        names = [policy.name for policy in every[: plan(options, simulated, began) + 1]]
-        found = look(options, simulated, names, began, console)
-        gain = None if found.best.name == BASELINE else measure(options, simulated, found.best.name, began, console)
+        found = look(options, simulated, every[: budget.candidates() + 1], budget)
+        best = by_name[found.best.name]
+        gain = None if best.name == BASELINE else measure(options, simulated, best, budget)
     tried = Tried(
         workload=template.workload, engine=template.engine.name, endpoints=template.endpoints,
-        objective=options.objective.value, seed=options.seed, runs=found.runs, candidates=len(found.standings) - 1,
-        seconds=time.monotonic() - began,
+        objective=options.objective.value, seed=options.seed, runs=found.runs, rounds=found.rounds,
+        candidates=len(found.standings) - 1, seconds=budget.spent_s,
         standings={s.name: {"ratio": s.ratio, "seeds": len(s.ratios)} for s in found.standings},
         winner=found.best.name, gain=gain,
     )  # fmt: skip
     proven = gain is not None and gain.proven
     chosen = by_name[found.best.name if proven else BASELINE]
     trace = template.config.data.trace is not None
-    told = sentence(options.objective, by_name[found.best.name].title, found.runs, gain, trace=trace)
+    told = sentence(options.objective, best.title, found.runs, gain, trace=trace)
     about = f"{written.MADE_BY} for {template.workload} on {template.endpoints} x {template.engine.name}:\n{told}"
     if proven or not earlier:
         written.write(options.output, written.configuration(chosen, template.engine, about), tried)
-    for part in (*race(found, by_name, options.objective), *gains(gain, options.objective, trace=trace)):
-        console.print(part)
-    console.print(told, style="bold")
+    show(console, (*race(found, by_name, options.objective), *gains(gain, options.objective, trace=trace)))
+    show(console, [Prose(told, "bold")])
     if trace:
-        console.print(
-            "The same requests come in every run, so that is true of this trace alone: try it on another one."
-        )
-    again = f"--candidates={len(found.standings) - 1} --seed={options.seed}"
-    repeat = f"repeat it with {again}" if found.whole else f"the time ended it early, all of it is {again}"
+        again = "The same requests come in every run, so that is true of this trace alone: try it on another one."
+        show(console, [Prose(again)])
     config, values = options.output / written.CONFIG, options.output / written.VALUES
     if earlier and not proven:
-        console.print(f"Nothing is written: {config} and the files beside it stay as an earlier search has made them.")
+        done = f"Nothing is written: {config} and the files beside it stay as an earlier search has made them."
     else:
         done = "Replaced an earlier search's result" if earlier else "Written"
-        console.print(
-            f"{done}, with {chosen.title}: {config} for tierwise serve --config-file, {values} for helm upgrade -f."
-        )
-    console.print(f"The search took {tried.seconds:.0f} s; {repeat}.")
+        done += f", with {chosen.title}: {config} for tierwise serve --config-file, {values} for helm upgrade -f."
+    show(console, [Prose(done), Prose(budget.in_words(found))])
     return 0 if proven else NOT_BETTER
 
 
 def trial_template(options: TuneOptions) -> Trial:
     """What all simulations have in common. Raises: ConfigError naming the flag's value."""
-    config = workload.choose(options.workload)
     title = Path(options.workload).stem
-    engine = engines.choose(
-        options.engine or ENGINES.get(title, engines.DEFAULT), options.gpu_tokens, options.cpu_tokens
-    )
+    engine = engines.choose(options.engine or engines.of_workload(title).name, options.gpu_tokens, options.cpu_tokens)
     policy = policies.BY_NAME["tiered"]
     policies.plan_of(policy, engine.preset(), 0)
+    endpoints = options.endpoints or engine.endpoints
+    load = load_for(options.workload, endpoints, options.written_for)
     return Trial(
-        policy=policy, workload=title, config=config, engine=engine, endpoints=options.endpoints or engine.endpoints,
-        seed=0, settings=FleetSettings(),
+        policy=policy, workload=title, config=load.config, engine=engine, endpoints=endpoints, seed=0,
+        settings=FleetSettings(), written_for=load.written_for,
     )  # fmt: skip
 
 
 def first_look(options: TuneOptions, simulated: Simulations) -> None:
     """Run the baseline: how long does it take? Raises: ConfigError where the engines cannot serve the workload."""
-    first = first_seed(options)
-    done = simulated.run([(BASELINE, seed) for seed in range(first, first + max(2, options.jobs))], lambda: True)
+    first, count = first_seed(options), max(2, options.jobs)
+    with Progress("the baseline first", count, "simulations") as progress:
+        seeds = range(first, first + count)
+        done = simulated.run([(BASELINE, seed) for seed in seeds], lambda: True, lambda _: progress.advance())
     refused, requests = (sum(getattr(f, key) for f in done.values()) for key in ("refused", "requests"))
     if refused:
         raise ConfigError(
@@ -133,76 +138,47 @@ def first_look(options: TuneOptions, simulated: Simulations) -> None:
         )
 
 
-def plan(options: TuneOptions, simulated: Simulations, began: float) -> int:
-    """How many candidates there is time for. Raises: ConfigError where that are too few, with a budget that is "
-    "enough."""
-    if options.candidates is not None:
-        return options.candidates
-    each_s, spent_s = simulated.each_s, time.monotonic() - began
-    held_out_s = 2 * options.held_out * each_s
-    count = min(affordable(int((options.budget_s - spent_s - held_out_s) * CARE / each_s)), MOST_CANDIDATES)
-    if count < FEWEST:
-        enough_s = runs_of(FEWEST) * each_s / CARE + held_out_s + spent_s
-        raise ConfigError(
-            f"--budget={options.budget_s:g}s: one simulation of this workload takes {each_s:.1f} s, and a search "
-            f"with 2 x "
-            f"{options.held_out} held-out ones {ceil(enough_s * 1.2)} s at least; raise --budget, or lower --held-out "
-            "or --endpoints"
-        )
-    return count
-
-
-def time_left(options: TuneOptions, simulated: Simulations, began: float, after: int = 0) -> bool:
-    """Whether another simulation may begin, ``after`` which so many are still to come."""
-    if options.candidates is not None:
-        return True
-    return time.monotonic() + after * simulated.each_s / CARE < began + options.budget_s
-
-
 def first_seed(options: TuneOptions) -> int:
     """Of the search; other searches have other workloads."""
     return 1 + options.seed * 1000 % (HELD_OUT_FROM - 1000)
 
 
-def look(options: TuneOptions, simulated: Simulations, names: Sequence[str], began: float, console: Console) -> Found:
-    """The search, with progress."""
+def look(options: TuneOptions, simulated: Simulations, tried: Sequence[Policy], budget: Budget) -> Found:
+    """Search among ``tried``, the baseline first, and show how far that is."""
+    titles = {policy.name: policy.title for policy in tried}
+    total = runs_of(len(tried) - 1)
+    with Progress(f"{len(tried) - 1} candidates", total, "simulations") as progress:
 
-    def may_begin() -> bool:
-        return time_left(options, simulated, began, after=2 * options.held_out)
-
-    def room() -> float:
-        left_s = began + options.budget_s - time.monotonic()
-        return inf if options.candidates is not None else left_s * CARE / simulated.each_s - 2 * options.held_out
-
-    with progress_on(console) as progress:
-        task = progress.add_task(f"{len(names) - 1} candidates", total=runs_of(len(names) - 1))
+        def may_begin() -> bool:
+            return budget.allows_another(after=2 * options.held_out)
 
         def evaluate(asked: Sequence[Asked]) -> Mapping[Asked, float]:
+            progress.expect(len(asked))
             left = [one for one in asked if one not in simulated.done]
-            progress.advance(task, len(asked) - len(left))
-            simulated.run(left, may_begin, lambda _: progress.advance(task))
+            progress.advance(len(asked) - len(left))
+            simulated.run(left, may_begin, lambda one: progress.advance(note=titles[one[0]]))
             return {one: cost(options.objective, simulated.done[one]) for one in asked if one in simulated.done}
 
-        return search(names, evaluate, first_seed(options), room)
+        def ended(each: Round) -> None:
+            ratio = each.best.ratio if COLUMNS[options.objective].less else 1 / each.best.ratio
+            progress.say(
+                f"round {each.number}, {counted(each.candidates, 'candidate')} on {counted(each.seeds, 'new seed')}: "
+                f"best so far {titles[each.best.name]}, ×{ratio:.3f} of {BASELINE}'s; {budget.spent_s:.0f} s"
+            )
+
+        names = list(titles)
+        return search(names, evaluate, first_seed(options), budget.room, options.rounds, ended)
 
 
-def measure(options: TuneOptions, simulated: Simulations, winner: str, began: float, console: Console) -> Gain:
+def measure(options: TuneOptions, simulated: Simulations, winner: Policy, budget: Budget) -> Gain:
     """What ``winner`` gains on held-out seeds, as many as there is time for, but ``FEWEST`` in any case."""
     begin = HELD_OUT_FROM + options.seed * options.held_out
     seeds = range(begin, begin + options.held_out)
-    asked = [(name, seed) for seed in seeds for name in (BASELINE, winner)]
+    asked = [(name, seed) for seed in seeds for name in (BASELINE, winner.name)]
     sure, others = asked[: 2 * FEWEST], asked[2 * FEWEST :]
-    with progress_on(console) as progress:
-        task = progress.add_task(f"{winner} on held-out seeds", total=len(asked))
-        done = dict(simulated.run(sure, lambda: True, lambda _: progress.advance(task)))
-        more = simulated.run(others, lambda: time_left(options, simulated, began), lambda _: progress.advance(task))
-        done.update(more)
-    pairs = [seed for seed in seeds if (BASELINE, seed) in done and (winner, seed) in done]
-    base, ours = ([done[name, seed] for seed in pairs] for name in (BASELINE, winner))
+    with Progress(f"{winner.title} on held-out seeds", len(asked), "simulations") as progress:
+        done = dict(simulated.run(sure, lambda: True, lambda _: progress.advance()))
+        done.update(simulated.run(others, budget.allows_another, lambda _: progress.advance()))
+    pairs = [seed for seed in seeds if (BASELINE, seed) in done and (winner.name, seed) in done]
+    base, ours = ([done[name, seed] for seed in pairs] for name in (BASELINE, winner.name))
     return gain_of(options.objective, pairs, base, ours)
-
-
-def progress_on(console: Console) -> Progress:
-    """A bar, on terminals."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -29,6 +29,8 @@ class TuneOptions:
     """None: the one that the workload's tables are about."""
     endpoints: int | None = None
     """None: as many as the engine's tables have."""
+    written_for: int | None = None
+    """Endpoints that the load of a file is for; None runs a file as it is written."""
     gpu_tokens: int | None = None
     cpu_tokens: int | None = None
     """What a tier of each engine holds; None leaves it to the engine."""
@@ -36,6 +38,8 @@ class TuneOptions:
     budget_s: float = 300.0
     candidates: int | None = None
     """How many are tried, whatever time it takes; None tries as many as the budget allows."""
+    rounds: int | None = None
+    """Of the search; None has as many as are planned, and where there is time more."""
     held_out: int = 10
     """Seeds that the search does not see."""
     seed: int = 1

@@ -9,7 +9,7 @@ Source: K. Jamieson, A. Talwalkar, "Non-stochastic Best Arm Identification and H
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, exp, inf, log
 
@@ -41,8 +41,11 @@ class Found:
 
     standings: tuple[Standing, ...]
     runs: int
+    rounds: int
     whole: bool
-    """Whether there was time for all rounds."""
+    """Whether there was time for all that was planned."""
+    next_runs: int = 0
+    """Simulations of a further round, which there was no time for; 0 where only the plan ended the search."""
 
     @property
     def best(self) -> Standing:
@@ -72,23 +75,50 @@ def affordable(runs: int) -> int:
     return count
 
 
-def search(names: Sequence[str], evaluate: Evaluate, first_seed: int, room: Callable[[], float] = lambda: inf) -> Found:
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round that has ended."""
+
+    number: int
+    """From 1."""
+    candidates: int
+    seeds: int
+    """New ones."""
+    best: Standing
+
+
+def search(
+    names: Sequence[str],
+    evaluate: Evaluate,
+    first_seed: int,
+    room: Callable[[], float] = lambda: inf,
+    most_rounds: int | None = None,
+    ended: Callable[[Round], None] = lambda _: None,
+) -> Found:
     """Find the best of ``names``, of which the first is the baseline.
 
-    ``room``: simulations that there is still time for. Where the rounds that are left take more, fewer go on.
+    ``room``: simulations that there is still time for. Where the rounds that are left take more, fewer go on; where
+    there is room after all of them, the finalists have further rounds, with as many new seeds as in the last one.
+    ``most_rounds`` has so many rounds, whatever room there is. ``ended`` is told of each.
     """
     baseline, others, whole = names[0], list(names[1:]), True
     standings = {name: Standing(name) for name in names}
-    alive, seed, runs, out = others, first_seed, 0, list[str]()
-    for kept, new in rounds(len(others)):
+    alive, seed, runs, number, next_runs, out = others, first_seed, 0, 0, 0, list[str]()
+    for planned, (kept, new) in _rounds_without_end(len(others)):
+        if most_rounds is not None and number == most_rounds:
+            break
+        if not planned and most_rounds is None:
+            next_runs = (len(alive) + 1) * new if room() < inf else 0
+            if not 0 < next_runs <= room():
+                break
         fitting = kept = min(kept, len(alive))
-        while runs and fitting > 1 and runs_of(fitting, new) > room():
+        while planned and runs and fitting > 1 and runs_of(fitting, new) > room():
             fitting -= 1
         whole = whole and fitting == kept
         out, alive = [*alive[fitting:], *out], alive[:fitting]
         asked = [(name, each) for each in range(seed, seed + new) for name in (baseline, *alive)]
         values = evaluate(asked)
-        runs += len(values)
+        runs, number = runs + len(values), number + 1
         for each in range(seed, seed + new):
             if any((name, each) not in values for name in (baseline, *alive)):
                 continue  # the time ended: what only some have seen says nothing
@@ -96,10 +126,19 @@ def search(names: Sequence[str], evaluate: Evaluate, first_seed: int, room: Call
                 standings[name].ratios[each] = log(values[name, each] / values[baseline, each])
         seed += new
         alive.sort(key=lambda name: standings[name].ratio)
+        ended(Round(number, len(alive), new, min((standings[baseline], standings[alive[0]]), key=lambda s: s.ratio)))
         if len(values) < len(asked):
             whole = False
             break
     ordered = [standings[name] for name in (*alive, *out)]
     worse = (n for n, standing in enumerate(ordered) if standing.ratio >= 1.0 or not standing.ratios)
     place = next(worse, len(ordered))
-    return Found((*ordered[:place], standings[baseline], *ordered[place:]), runs, whole)
+    return Found((*ordered[:place], standings[baseline], *ordered[place:]), runs, number, whole, next_runs)
+
+
+def _rounds_without_end(count: int) -> Iterator[tuple[bool, tuple[int, int]]]:
+    """The planned rounds, and then the last one again and again; and whether each is planned."""
+    planned = rounds(count)
+    yield from ((True, each) for each in planned)
+    while planned:
+        yield False, planned[-1]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context
 
 from epp.simulate.figures import Figures
+from epp.simulate.processes import processes
 from epp.simulate.trial import Trial, run
 
 RECENT = 10
@@ -73,7 +73,7 @@ def simulations(trial_of: Callable[[str, int], Trial], jobs: int) -> Iterator[Si
     if jobs == 1:
         yield Simulations(trial_of, None, 1)
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with processes(jobs) as pool:
         yield Simulations(trial_of, pool, jobs)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
 
+from epp.printing.prose import Prose
+from epp.printing.sheet import Sheet
 from epp.simulate.policies import Policy
 from epp.tune.candidates import BASELINE
 from epp.tune.gain import COLUMNS, Gain
@@ -21,21 +21,21 @@ SHOWN = 12
 def race(found: Found, by_name: Mapping[str, Policy], objective: Objective) -> Iterator[RenderableType]:
     """The best candidates, the baseline among them, and how to read that."""
     what = COLUMNS[objective].title.partition(" (")[0]
-    table = _table(f"What was tried: {what} as a multiple of {BASELINE}'s", "", "×", "runs")
+    table = Sheet(f"What was tried: {what} as a multiple of {BASELINE}'s", "", "×", "runs")
     shown = [s for n, s in enumerate(found.standings) if n < SHOWN or s.name == BASELINE]
     for standing in shown:
         baseline = standing.name == BASELINE
         title = f"{by_name[standing.name].title}{' (what it is compared to)' if baseline else ''}"
         ratio = standing.ratio if COLUMNS[objective].less else 1 / standing.ratio
-        table.add_row(title, f"{ratio:.3f}", str(len(standing.ratios)), style="bold" if baseline else "")
+        table.add(title, f"{ratio:.3f}", str(len(standing.ratios)), style="bold" if baseline else "")
     if len(found.standings) > len(shown):
-        table.add_row(f"and {len(found.standings) - len(shown)} more", "", "", style="dim")
+        table.add(f"and {len(found.standings) - len(shown)} more", style="dim")
     yield table
     better = "Less is better" if COLUMNS[objective].less else "More is better"
-    yield Text(
+    yield Prose(
         f"{better}. Weights are those of queue : KV memory in use : prefix on the GPU : prefix in CPU memory. The "
         "better third of each round goes on to more runs; where there were few runs, luck is much of the difference.\n",
-        style="dim",
+        "dim",
     )
 
 
@@ -44,15 +44,15 @@ def gains(gain: Gain | None, objective: Objective, *, trace: bool = False) -> It
     if gain is None:
         return
     runs = "new runs of the trace" if trace else "new runs, with requests that the search has not seen"
-    table = _table(f"The best of them again, in {len(gain.seeds)} {runs}", "", BASELINE, "found", "change")
+    table = Sheet(f"The best of them again, in {len(gain.seeds)} {runs}", "", BASELINE, "found", "change")
     for each, column in COLUMNS.items():
         change = gain.changes[each.value]
-        table.add_row(
+        table.add(
             column.title, f"{change.baseline:,.{column.digits}f}", f"{change.winner:,.{column.digits}f}",
             share(change.change, change.margin), style="bold" if each is objective else "",
         )  # fmt: skip
-    table.caption = " "
     yield table
+    yield Prose("")
 
 
 def sentence(objective: Objective, winner: str, runs: int, gain: Gain | None, *, trace: bool = False) -> str:
@@ -76,10 +76,3 @@ def sentence(objective: Objective, winner: str, runs: int, gain: Gain | None, *,
 def share(change: float, margin: float) -> str:
     """As percent, with the margin."""
     return f"{change:+.1%} ± {margin:.1%}"
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, justify="right" if column else "left", no_wrap=True)
-    return table

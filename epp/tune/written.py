@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
 from epp.errors import ConfigError
+from epp.interruption import uninterrupted
 from epp.simulate.engines import EngineKind
 from epp.simulate.policies import CONFIG_BLOCK_TOKENS, Policy
 
@@ -40,30 +42,34 @@ def values(config: str, *, older: bool = False) -> str:
     return keys + "".join(f"  {line}\n" if line else "\n" for line in inner.splitlines())
 
 
-def prepare(folder: Path) -> bool:
-    """Make ``folder``, before there is anything to write; whether an earlier result is there.
+def earlier_in(folder: Path) -> bool:
+    """Whether an earlier result is in ``folder``.
 
-    Raises: ConfigError where it cannot be made, or holds a file of that name which is somebody else's.
+    Raises: ConfigError where it cannot be read, or holds a file of that name which is somebody else's.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         there = [path for name in (CONFIG, VALUES, OLDER_VALUES) if (path := folder / name).exists()]
         foreign = [path.name for path in there if MADE_BY.encode() not in path.read_bytes()]
     except OSError as error:
-        raise ConfigError(f"--output={folder}: cannot be made, or read: {error.strerror}") from error
+        raise ConfigError(f"--output={folder}: cannot be read: {error.strerror}") from error
     if foreign:
         raise ConfigError(f"--output={folder}: {foreign[0]} there is none of tierwise tune's; name another folder")
     return bool(there)
 
 
 def write(folder: Path, config: str, tried: object) -> None:
-    """All files, into a folder that is there. Raises: ConfigError where they cannot be written."""
+    """Write all files, into a folder that is there, and let no signal come between them.
+
+    Raises: ConfigError where they cannot be written; none of them is replaced then.
+    """
     texts = {CONFIG: config, VALUES: values(config), OLDER_VALUES: values(config, older=True)}
     texts[TRIED] = msgspec.json.format(msgspec.json.encode(tried)).decode() + "\n"
     try:
-        for name, text in texts.items():  # a picker may follow the file, and must not read half of it
-            new = folder / f".{name}.new"
-            new.write_text(text)
-            new.replace(folder / name)
+        with TemporaryDirectory(prefix=".new-", dir=folder) as made:
+            for name, text in texts.items():
+                (Path(made) / name).write_text(text)
+            with uninterrupted():
+                for name in texts:  # a picker may follow the file, and must not read half of it
+                    (Path(made) / name).replace(folder / name)
     except OSError as error:
         raise ConfigError(f"--output={folder}: cannot be written: {error.strerror}") from error

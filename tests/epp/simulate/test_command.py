@@ -15,11 +15,14 @@ import pytest
 import yaml
 
 from epp import cli
+from epp.errors import ConfigError
 from epp.simulate.command import trials_of
 from epp.simulate.engines import KINDS
 from epp.simulate.flags import SIMULATE
-from epp.simulate.options import SimulateOptions
+from epp.simulate.loads import Load, in_words
+from epp.simulate.options import SimulateOptions, simulate_options
 from epp.simulate.policies import POLICIES
+from epp.simulate.stages import requests_of
 from epp.simulate.workload import PRESETS
 
 WORKLOAD = {
@@ -61,11 +64,15 @@ def test_it_writes_tables_figures_and_inference_perfs_json(
     assert simulate(*words) == 0
     report = (out / "report.md").read_text()
     printed = capsys.readouterr().out
-    assert report in printed
+    assert "|" not in printed, "Markdown is for the file"
+    assert max(map(len, printed.splitlines())) <= 80
     assert (
         f"Made by `tierwise simulate --policy=random,tiered --workload={workload} --endpoints=2,8 --seeds=2`." in report
     )
-    assert "300 requests" in printed  # 20 and 40 for 8 endpoints, a quarter of that for 2; 2 policies, 2 seeds
+    assert "480 requests" in printed  # 20 and 40, whatever the fleet; 2 policies, 2 seeds, 2 fleets
+    load = "Load of each run: 60 requests in 2 stages, 20 to 40 requests/s; 3 groups of 4 prompts, 2,000 tokens shared"
+    assert report.count(load) == 2
+    assert "Load of each run: 60 requests in 2 stages, 20 to 40 requests/s;" in " ".join(printed.split())
     assert [line for line in report.splitlines() if line.startswith("## ")] == [
         "## short, 2 endpoints",
         "## short, 8 endpoints",
@@ -289,18 +296,27 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_after_an_interrupt_the_report_has_what_can_be_compared(tmp_path: Path, workload: str, jobs: str) -> None:
+def command_for(*words: str) -> list[str]:
+    return [sys.executable, "-u", "-c", INTERRUPTIBLE, *words]
+
+
+@pytest.mark.parametrize(("jobs", "ended_by"), [("1", signal.SIGINT), ("2", signal.SIGINT), ("2", signal.SIGTERM)])
+def test_after_an_interrupt_the_report_has_what_can_be_compared(
+    tmp_path: Path, workload: str, jobs: str, ended_by: signal.Signals
+) -> None:
     out = tmp_path / "out"
     words = ["--workload", workload, "--policy", "random,tiered", "--seeds", "900", "--plots=false", "--jobs", jobs]
-    command = [sys.executable, "-u", "-c", INTERRUPTIBLE, "simulate", *words, "--output", str(out)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+    command = command_for("simulate", *words, "--output", str(out))
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            if "seed3" in line:
-                os.killpg(process.pid, signal.SIGINT)
+        assert process.stderr is not None
+        for line in process.stderr:
+            if int(line.split()[1].replace(",", "")) > 4 * 60:
+                os.killpg(process.pid, ended_by)
                 break
-        said = process.stdout.read()
+        said = " ".join(process.stdout.read().split())
     assert process.returncode == 130
     assert "of 1800 runs, and no other, are in the report" in said
     results = json.loads((out / "results.json").read_text())
@@ -308,3 +324,53 @@ def test_after_an_interrupt_the_report_has_what_can_be_compared(tmp_path: Path, 
     policies = Counter(result["policy"] for result in results)
     assert policies["random"] == policies["tiered"]
     assert "| tiered | " in (out / "report.md").read_text()
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("program", ["simulate", "tune"])
+def test_what_is_ended_before_there_is_a_result_leaves_no_folder(
+    program: str, ended_by: signal.Signals, tmp_path: Path
+) -> None:
+    """The default workload takes longer than the first line of progress."""
+    out = tmp_path / "made" / "for" / "it"
+    command = command_for(program, "--endpoints", "64", "--output", str(out))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline()
+        assert out.is_dir()
+        process.send_signal(ended_by)
+        assert "Traceback" not in process.stderr.read()
+    assert process.returncode == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_preset_grows_with_the_fleet_and_a_file_is_what_it_says(tmp_path: Path, workload: str) -> None:
+    def load(*words: str, endpoints: str = "16") -> str:
+        options = simulate_options({"policy": [["tiered"]], "workload": [[words[0]]], "endpoints": [int(endpoints)],
+                                    "seeds": 1, **({"written-for": int(words[1])} if words[1:] else {})})  # fmt: skip
+        (trial,) = trials_of(options)
+        return in_words(Load(trial.config, trial.written_for), requests_of(trial.config, 1), trial.endpoints)
+
+    assert load("high-cache", endpoints="8").startswith("450 requests, 45 at a time; 45 groups of 10 prompts, 30,000")
+    assert load("high-cache").startswith("900 requests, 90 at a time; 90 groups")
+    assert load("high-cache").endswith("(written for 8 endpoints, and scaled to 16)")
+    assert load("storage-50k", endpoints="4").startswith("2,700 requests, 20 at a time")
+    assert load(workload, endpoints="2") == load(workload, endpoints="16")
+    assert load(workload).startswith("60 requests in 2 stages, 20 to 40 requests/s; 3 groups of 4 prompts")
+    assert load(workload, "8").startswith("120 requests in 2 stages, 40 to 80 requests/s; 6 groups of 4 prompts")
+    assert load(workload, "8").endswith("(written for 8 endpoints, and scaled to 16)")
+    assert load(workload, "16") == load(workload)
+    trace = tmp_path / "one.jsonl"
+    trace.write_text('{"timestamp": 0, "input_length": 10, "output_length": 1}')
+    assert load(str(trace)) == "1 request of one.jsonl, at its times"
+    with pytest.raises(ConfigError, match=r"--written-for=8: .*one.jsonl is a trace, and a trace is not scaled"):
+        load(str(trace), "8")
+
+
+def test_the_report_says_that_prices_do_better_than_the_default_weights(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ["--policy", "tiered,cost", "--endpoints", "8", "--seeds", "2", "--plots=false", "--output", str(out)]
+    assert simulate(*words) == 0
+    report = (out / "report.md").read_text()
+    assert "Shortest mean TTFT: cost (its configuration is manifests/config/cost.yaml), " in report
+    assert "where tiered, the weights of the default profile, has " in report

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -194,3 +195,85 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
         workload.choose("hig-cache")
     with pytest.raises(ConfigError, match=r"nowhere\.yaml: cannot be read"):
         workload.choose("nowhere.yaml")
+
+
+WRITTEN_BY_INFERENCE_PERF = """\
+api: {type: completion, streaming: true, headers: null, slo_unit: null}
+data:
+  type: shared_prefix
+  path: null
+  corpus_file_path: null
+  input_distribution: null
+  output_distribution: null
+  shared_prefix:
+    num_unique_system_prompts: 40
+    num_users_per_system_prompt: 6
+    system_prompt_len: 3000
+    question_len: {min: 10, max: 90, mean: 50.0, std_dev: 10.0, total_count: null, type: normal, variance: 100.0,
+                   skew: 0.0}
+    output_len: 12
+    seed: null
+    question_distribution: null
+    output_distribution: null
+    enable_multi_turn_chat: false
+    multimodal: null
+  multimodal: null
+  trace: null
+  otel_trace_replay: null
+  weka_trace_replay: null
+  conversation_replay: null
+load:
+  type: concurrent
+  interval: 1.0
+  stages:
+  - {num_requests: 240, concurrency_level: 12, rate: 240.0, duration: 1}
+  sweep: null
+  num_workers: 4
+  worker_max_concurrency: 100
+  worker_max_tcp_connections: 2500
+  trace: null
+  circuit_breakers: []
+  request_timeout: null
+  request_retries: 0
+  request_retry_backoff_sec: 0.5
+  stage_teardown_grace_seconds: 120.0
+  lora_traffic_split: null
+  base_seed: 1795321000000
+metrics: null
+report: {request_lifecycle: {summary: true, per_stage: true, per_request: false}}
+storage: {local_storage: {path: reports, report_file_prefix: null}, google_cloud_storage: null}
+server: {type: vllm, model_name: m, base_url: "http://localhost:8081", ignore_eos: true, api_key: null}
+tokenizer: null
+circuit_breakers: null
+"""
+"""The keys of version 0.7, which fills in a rate and a duration for concurrent stages before it writes them."""
+
+
+def test_the_file_that_inference_perf_writes_beside_its_results_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(WRITTEN_BY_INFERENCE_PERF)
+    (stage,) = stages_of(workload.choose(str(path)), 1)
+    asks = asks_of(stage)
+    assert (len(asks), stage.concurrency) == (240, 12)
+    assert len({ask.parts[0] for ask in asks}) == 40
+    assert 40 < sum(ask.parts[1].tokens for ask in asks) / 240 < 60
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ("multimodal: null", "multimodal: {}", "data.shared_prefix.multimodal: unknown field"),
+        ("variance: 100.0", "variance: 9.0", "variance: is 9, and std_dev 10, whose square is 100"),
+        ("skew: 0.0", "skew: 2.0", "skewed distributions are not simulated"),
+        ("sweep: null", "sweep: {type: linear}", "load.sweep: unknown field"),
+        ("  trace: null\n  circuit", "  trace: {file: t.jsonl}\n  circuit", "load.trace: is t.jsonl, and requests"),
+    ],
+)
+def test_what_is_written_there_and_not_simulated_is_refused_by_its_key(
+    tmp_path: Path, before: str, after: str, sentence: str
+) -> None:
+    path = tmp_path / "config.yaml"
+    assert before in WRITTEN_BY_INFERENCE_PERF
+    path.write_text(WRITTEN_BY_INFERENCE_PERF.replace(before, after, 1))
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        workload.choose(str(path))

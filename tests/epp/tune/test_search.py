@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.tune.search import affordable, rounds, runs_of, search
+from epp.tune.search import Round, affordable, rounds, runs_of, search
 
 Asked = tuple[str, int]
 
@@ -108,3 +108,34 @@ def test_where_time_gets_short_fewer_go_on_and_the_best_is_among_them(count: int
     assert found.whole == (room >= runs_of(count) - first)
     last = max(2 * seeds for _, seeds in rounds(count))  # a last round of one candidate and the baseline
     assert found.runs <= max(first + room, 0) + 2 * last * len(rounds(count))
+    assert found.next_runs > first + room - found.runs, "there was no room for another round"
+
+
+def test_where_there_is_room_after_the_last_round_the_finalists_go_on_with_new_seeds() -> None:
+    names = [f"c{n}" for n in range(28)]
+    bench = Bench(worths(28, 2))
+    found = search(names, bench, first_seed=1, room=lambda: runs_of(27) + 40 - len(bench.asked))
+    assert (found.runs, found.rounds, found.whole) == (runs_of(27) + 2 * 16, 3 + 2, True)
+    assert found.next_runs == 16
+    assert len(found.best.ratios) == 1 + 2 + 4 + 4 + 4
+    assert len(bench.asked) == len(set(bench.asked))
+
+
+def test_a_number_of_rounds_repeats_such_a_search() -> None:
+    names = [f"c{n}" for n in range(28)]
+    first, again = Bench(worths(28, 2), noise=0.3), Bench(worths(28, 2), noise=0.3)
+    found = search(names, first, first_seed=1, room=lambda: runs_of(27) + 40 - len(first.asked))
+    repeated = search(names, again, first_seed=1, most_rounds=found.rounds)
+    assert again.asked == first.asked
+    assert repeated.standings == found.standings
+    assert repeated.next_runs == 0
+
+
+def test_each_round_is_told_with_the_best_so_far() -> None:
+    told: list[Round] = []
+    search([f"c{n}" for n in range(28)], Bench(worths(28, 2)), first_seed=1, ended=told.append)
+    assert [(each.number, each.candidates, each.seeds, each.best.name) for each in told] == [
+        (1, 27, 1, "c2"),
+        (2, 9, 2, "c2"),
+        (3, 3, 4, "c2"),
+    ]

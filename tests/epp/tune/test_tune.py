@@ -152,6 +152,11 @@ def test_more_throughput_is_the_better_one() -> None:
 # The command.
 
 
+def words_of(capsys: pytest.CaptureFixture[str]) -> str:
+    """What was printed, on one line."""
+    return " ".join(capsys.readouterr().out.split())
+
+
 def tune(tmp_path: Path, *words: str) -> tuple[int, Path]:
     (tmp_path / "small.yaml").write_text(WORKLOAD)
     output = tmp_path / "tuned"
@@ -163,8 +168,16 @@ def test_a_search_repeats_itself_and_writes_what_it_found(tmp_path: Path, capsys
     told = []
     for _ in range(2):
         code, output = tune(tmp_path, "--candidates=6", "--held-out=4")
-        printed = capsys.readouterr().out
-        assert "--candidates=6 --seed=1" in printed
+        shown = capsys.readouterr()
+        printed = " ".join(shown.out.split())
+        assert "repeat it with --candidates=6 --seed=1." in printed
+        load = "Load of each run, on 4 x qwen3-32b-tp2-h100: 48 requests, 16 at a time; 12 groups of 4 prompts, 6,000"
+        assert printed.startswith(load)
+        rounds = [line for line in shown.err.splitlines() if line.startswith("round ")]
+        assert [line.partition(":")[0] for line in rounds] == [
+            "round 1, 6 candidates on 1 new seed",
+            "round 2, 3 candidates on 2 new seeds",
+        ]
         tried = json.loads((output / "tuning.json").read_text())
         plan_from(output / "picker.yaml", None)
         assert code == (0 if tried["gain"] and tried["gain"]["proven"] else 1)
@@ -204,7 +217,7 @@ def test_what_a_trace_finds_starts_the_picker_through_the_charts_values(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, output = of_a_trace(tmp_path)
-    printed = " ".join(capsys.readouterr().out.split())
+    printed = words_of(capsys)
     tried = json.loads((output / "tuning.json").read_text())
     assert code == 0
     assert "simulated runs of this trace" in printed
@@ -240,12 +253,12 @@ def test_a_search_that_finds_nothing_leaves_an_earlier_result_as_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert in_vain(tmp_path) == 1
-    assert "Written, with weights 2:2:1:1: " in capsys.readouterr().out
+    assert "Written, with weights 2:2:1:1: " in words_of(capsys)
     output = tmp_path / "tuned"
     (output / "picker.yaml").write_text("# Made by tierwise tune for another workload\n")
     before = {path.name: path.read_bytes() for path in output.iterdir()}
     assert in_vain(tmp_path) == 1
-    printed = " ".join(capsys.readouterr().out.split())
+    printed = words_of(capsys)
     assert {path.name: path.read_bytes() for path in output.iterdir()} == before
     assert f"Nothing is written: {output / 'picker.yaml'} and the files beside it stay as an earlier search" in printed
 
@@ -256,7 +269,7 @@ def test_a_search_that_finds_something_says_that_it_replaces_an_earlier_result(
     for word in ("Written, with ", "Replaced an earlier search's result, with "):
         code, output = of_a_trace(tmp_path)
         assert code == 0
-        assert word in capsys.readouterr().out
+        assert word in words_of(capsys)
         assert "Made by tierwise tune" in (output / "picker.yaml").read_text()
 
 
@@ -293,7 +306,9 @@ def test_a_budget_bounds_the_search(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert code in (0, 1)
     tried = json.loads((output / "tuning.json").read_text())
     assert tried["candidates"] >= 3
-    assert capsys.readouterr().out.count("\n") > 5
+    printed = words_of(capsys)
+    assert "s of the 8 s that it may take" in printed
+    assert "no time for another round, which would take about" in printed or "the time ended it early" in printed
 
 
 @pytest.mark.parametrize(
@@ -302,7 +317,7 @@ def test_a_budget_bounds_the_search(tmp_path: Path, capsys: pytest.CaptureFixtur
         (("--workload=nonsense",), "unknown workload 'nonsense'"),
         (("--engine=nonsense",), "unknown engine 'nonsense'"),
         (("--workload=/nowhere/trace.jsonl",), "/nowhere/trace.jsonl"),
-        (("--gpu-tokens=4096",), "48 requests are longer than the engine's context"),
+        (("--gpu-tokens=4096",), "96 of 96 requests are longer than the engine's context"),
         (("--gpu-tokens=4096", "--jobs=2"), "requests are longer than the engine's context"),
         (("--objective=joy",), "must be mean-ttft or"),
         (("--candidates=2",), "from 3 to 400"),
@@ -317,9 +332,9 @@ def test_what_cannot_be_tuned_is_one_sentence(
 ) -> None:
     code, _ = tune(tmp_path, *words)
     assert code == cli.USAGE_ERROR
-    error = capsys.readouterr().err
+    *progress, error = capsys.readouterr().err.splitlines()
     assert sentence in error
-    assert error.count("\n") == 1
+    assert all(line.startswith("the baseline first: ") for line in progress)
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -327,3 +342,14 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest
     code, _ = tune(tmp_path, "--candidates=3", "--held-out=3")
     assert code == cli.USAGE_ERROR
     assert "--output=" in capsys.readouterr().err
+
+
+def test_a_search_that_had_time_for_more_rounds_says_how_many_repeat_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        _, output = tune(tmp_path, "--candidates=4", "--rounds=4", "--held-out=3")
+        tried = json.loads((output / "tuning.json").read_text())
+        assert tried["rounds"] == 4
+        assert max(standing["seeds"] for standing in tried["standings"].values()) == 1 + 2 + 2 + 2
+        assert "repeat it with --candidates=4 --rounds=4 --seed=1." in words_of(capsys)

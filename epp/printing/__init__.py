@@ -1,0 +1,1 @@
+"""What the commands print for people: tables that are never cut, wrapped sentences, progress."""
