@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -254,9 +254,10 @@ class App:
         stack.push_async_callback(reload.stop)
         self.expose(reload.readings)
 
-    def _use(self, plan: Plan) -> None:
-        self.core.use(plan)
+    def _use(self, plan: Plan) -> Iterator[None]:
+        rubble = self.core.use(plan)
         self._tokens.use(plan.tokens)
+        return rubble
 
     async def _scrape(self, stack: AsyncExitStack, parameters: ScrapeParameters) -> None:
         self._scraper = scraper = Scraper(

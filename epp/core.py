@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from epp.accesslog import AccessLog
@@ -91,9 +91,10 @@ class Core:
             self.pool.listeners.append(self.precise)
         self._expose()
 
-    def use(self, plan: Plan) -> None:
+    def use(self, plan: Plan) -> Iterator[None]:
         """Serve by ``plan`` from the next request on; what is known of the endpoints' caches stays where its tiers do.
 
+        Returns what is left to do, in small steps: a large index that is not used any more is taken apart.
         Raises: ConfigError for what takes a restart; nothing has changed then.
         """
         before = self.plan
@@ -119,8 +120,9 @@ class Core:
                 plan = replace(plan, prefix_cache=known)
             else:
                 log.warning("the producers' tiers have changed: what the endpoints hold is learned anew")
+        rubble: Iterator[None] = iter(())
         if plan.prefix_cache is not known:
-            self._listen(known, plan.prefix_cache)
+            rubble = self._listen(known, plan.prefix_cache)
         if plan.precise is not None:
             plan.precise.source = self.precise
         plan.profile.failures = before.profile.failures
@@ -129,6 +131,7 @@ class Core:
         admission = self.gate.use(plan.admission)
         self.director.use(plan.parser, plan.profile, admission, plan.admission.objectives, self._tokens(plan))
         self.plan = plan
+        return rubble
 
     def _tokens(self, plan: Plan) -> TokenStep | None:
         if plan.tokens is None:
@@ -136,14 +139,15 @@ class Core:
         self.tokens.limits = plan.tokens.limits
         return self.tokens
 
-    def _listen(self, known: PrefixCache | None, now: PrefixCache | None) -> None:
-        """Tell ``now`` of the endpoints, and ``known`` no more."""
+    def _listen(self, known: PrefixCache | None, now: PrefixCache | None) -> Iterator[None]:
+        """Tell ``now`` of the endpoints, and ``known`` no more; what that knew is to be taken apart."""
         if known is not None:
             self.pool.listeners.remove(known)
         if now is not None:
             self.pool.listeners.append(now)
             for candidate in self.pool.candidates():
                 now.endpoint_added(candidate)
+        return iter(()) if known is None else known.clear()
 
     def _forget(self, candidate: Candidate) -> None:
         """The endpoint's engine holds nothing any more."""

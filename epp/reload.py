@@ -11,6 +11,7 @@ from epp.chore import Chore
 from epp.config.plan import Plan
 from epp.errors import ConfigError
 from epp.followed_files import FollowedFiles
+from epp.slices import sliced
 from epp.telemetry.gauges import Reading
 
 log = logging.getLogger(__name__)
@@ -20,7 +21,8 @@ class ConfigReload:
     """Follows ``file``, which was ``seen`` before the configuration in use was read. Owner: the event loop.
 
     ``plan`` reads the file as it is now, and raises ConfigError; ``use`` serves by what that returned, from the next
-    request on, and raises ConfigError, having changed nothing, for what takes a restart. ``told`` are the lines of the
+    request on, and raises ConfigError, having changed nothing, for what takes a restart; it returns what is left to do,
+    in small steps. ``told`` are the lines of the
     log about the configuration in use.
     """
 
@@ -28,7 +30,7 @@ class ConfigReload:
         self,
         file: FollowedFiles,
         plan: Callable[[], Plan],
-        use: Callable[[Plan], None],
+        use: Callable[[Plan], Iterator[None]],
         *,
         told: Sequence[str] = (),
         now: Callable[[], float] = time.time,
@@ -72,7 +74,7 @@ class ConfigReload:
             self._file.seen()
             try:
                 plan = await asyncio.to_thread(self._plan)
-                self._use(plan)
+                rubble = self._use(plan)
             except Exception as error:  # no file must end the picker
                 self._refused(error)
             else:
@@ -80,6 +82,7 @@ class ConfigReload:
                 self.current, self._since = True, self._now()
                 self._tell(plan.lines)
                 log.info("%s has changed, and is in use from now on", self._path)
+                await sliced(rubble)
 
     def _tell(self, lines: Sequence[str]) -> None:
         """Say what is not as it was."""

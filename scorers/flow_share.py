@@ -175,12 +175,14 @@ class FlowRecency(Recency):
 
     def dissolve(self) -> None:
         """As in Recency."""
-        for flow in self._flows.values():
-            flow.dissolve()
-        self._flows.clear()
-        self._charges.clear()
-        self._below.clear()
+        for _ in self._take_flows_apart():
+            pass
         super().dissolve()
+
+    def take_apart(self) -> Iterator[None]:
+        """As in Recency."""
+        yield from self._take_flows_apart()
+        yield from super().take_apart()
 
     def faults(self) -> Iterator[str]:
         """One sentence for each invariant that does not hold."""
@@ -202,6 +204,14 @@ class FlowRecency(Recency):
                 yield f"slot {self.slot}: the order of flow {name!r} is not that of last use"
             if flow.blocks != sum([charge.blocks for charge in charges]) or flow.blocks > self.bound or not charges:
                 yield f"slot {self.slot}: flow {name!r} is counted with {flow.blocks} blocks; its bound is {self.bound}"
+
+    def _take_flows_apart(self) -> Iterator[None]:
+        self._charges.clear()
+        self._below.clear()
+        for flow in self._flows.values():
+            flow.dissolve()
+            yield
+        self._flows.clear()
 
     def _trim_flow(self, flow: Flow) -> None:
         while flow.blocks > self.bound:

@@ -9,8 +9,9 @@ and 0.03 µs for each endpoint that holds something.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from math import inf
 
 from scorers.base import Prompt, Slot
@@ -23,7 +24,7 @@ from scorers.match import Match, Statistics
 from scorers.path import NO_GATES, Gate, admitted_to, use
 from scorers.recency import Recency, kept_of
 from scorers.recorded import take_back, use_again
-from scorers.tree import Node, Walk, walk
+from scorers.tree import Node, Walk, take_apart, walk
 
 BYTES_PER_TOKEN = 4
 BLOCK_TOKENS = 64
@@ -180,6 +181,13 @@ class PrefixIndex:
             self.generation += 1
             self._over_share += recency.evicted_blocks if isinstance(recency, FlowRecency) else 0
             recency.dissolve()
+
+    def clear(self) -> Iterator[None]:
+        """Forget all endpoints at once. To be iterated: takes apart what they held, some at each step."""
+        root, recencies = self._root, list(self._endpoints.values())
+        self._root, self._endpoints = Node(None, b""), {}
+        self.generation += 1
+        return chain(chain.from_iterable(recency.take_apart() for recency in recencies), take_apart(root))
 
     def __contains__(self, slot: Slot) -> bool:
         return slot in self._endpoints

@@ -16,18 +16,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import msgspec
 
 from scorers.base import Tier
 from scorers.held_along import held_along
 from scorers.identity import PrefixHasher
-from scorers.tree import Node, walk
+from scorers.tree import Node, take_apart, walk
 
 TIERS = (Tier.GPU, Tier.CPU, Tier.STORAGE)
 BYTES_PER_TOKEN = 4
-STEP = 200
-"""Runs taken apart at a time."""
 
 
 class PreciseMatch(msgspec.Struct, frozen=True):
@@ -127,9 +126,9 @@ class PreciseIndex:
         """Forget everything at once, and match digests made with ``secret``. To be iterated: takes old runs apart (they
         hold each other), some at each step."""
         self._hasher = PrefixHasher(secret)
-        nodes = [*self._roots.values(), *self._runs.values()]
+        roots = list(self._roots.values())
         self._runs, self._roots, self._kept = {}, {}, {}
-        return _take_apart(nodes)
+        return chain.from_iterable(map(take_apart, roots))
 
     def match(self, identity: bytes, data: bytes, limit_tokens: int = sys.maxsize) -> PreciseMatch:
         """What every source holds of the first ``limit_tokens`` of a prompt."""
@@ -188,11 +187,3 @@ def bits_of(mask: int) -> Iterator[int]:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
         mask ^= lowest
-
-
-def _take_apart(nodes: list[Node]) -> Iterator[None]:
-    while nodes:
-        for node in nodes[-STEP:]:
-            node.parent = node.children = None
-        del nodes[-STEP:]
-        yield

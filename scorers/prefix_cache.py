@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import inf, nextafter
 
 from scorers.base import CachedPrefix, Candidate, Mode, Request, Slot, Tier
+from scorers.cached_tokens import in_tokens, summed
 from scorers.capacity_warnings import CapacityWarnings
 from scorers.flights import Flight, Flights
-from scorers.index import BLOCK_TOKENS, BYTES_PER_TOKEN, PrefixIndex
+from scorers.index import BLOCK_TOKENS, PrefixIndex
 from scorers.match import Match, Statistics
 from scorers.offers import Offers
 from scorers.path import NO_GATES, Gate
@@ -62,6 +63,13 @@ class PrefixCache:
             self.engine_reported(candidate)
         return True
 
+    def clear(self) -> Iterator[None]:
+        """Forget everything, when another cache serves instead. To be iterated (``PrefixIndex.clear``)."""
+        self._flights = Flights()
+        self._gates.clear()
+        self._unsized.clear()
+        return self.index.clear()
+
     def _serve(self, producers: Sequence[ApproxPrefixProducer]) -> None:
         self.producers = tuple(producers)
         self._tiers = {producer.name: tier for tier, producer in enumerate(producers)}
@@ -77,7 +85,7 @@ class PrefixCache:
     def cached(self, producer: ApproxPrefixProducer, request: Request) -> CachedPrefix:
         """What is held of ``request`` in the producer's tier. The first producer asked has the prompts matched."""
         found = self._cached(producer, request)
-        return found if request.tokens is None else _in_tokens(found, request)
+        return found if request.tokens is None else in_tokens(found, request)
 
     def _cached(self, producer: ApproxPrefixProducer, request: Request) -> CachedPrefix:
         tier = self._tiers[producer.name]
@@ -90,7 +98,7 @@ class PrefixCache:
             limit = UNLIMITED
         limit -= limit % self.index.block_tokens
         total = sum([min(match.total_tokens, limit) for match in matches])
-        return CachedPrefix(producer.tier, total, _summed(matches, tier, limit, chunks), modes)
+        return CachedPrefix(producer.tier, total, summed(matches, tier, limit, chunks), modes)
 
     def picked(self, request: Request, candidate: Candidate) -> None:
         """Record the pick; the second and later calls for a request do nothing."""
@@ -262,46 +270,3 @@ def _flow_shares(producers: Sequence[ApproxPrefixProducer]) -> list[float]:
     """For each tier; nothing where no flow is bounded."""
     shares = [producer.parameters.max_share_by_fairness_id for producer in producers]
     return shares if min(shares) < 1.0 else []
-
-
-def _summed(matches: Sequence[Match], tier: int, limit: int, chunks: Mapping[Slot, int]) -> dict[Slot, int]:
-    """Tokens by endpoint, of each prompt no more than ``limit`` and only whole chunks; the last token, from which an
-    engine goes on, is always computed, so a chunk that ends with it is no hit."""
-    tokens: dict[Slot, int] = {}
-    for table, usable, prompts in _alike(matches, tier, tell_lengths=bool(chunks)) if limit else ():
-        for slot, held in table.items():
-            counted = min(held, limit)
-            if slot in chunks:
-                counted = min(counted, usable)
-                counted -= counted % chunks[slot]
-            if counted:
-                tokens[slot] = tokens.get(slot, 0) + counted * prompts
-    return tokens
-
-
-def _alike(matches: Sequence[Match], tier: int, *, tell_lengths: bool) -> Iterator[tuple[dict[Slot, int], int, int]]:
-    """What is held of each prompt, how many of its tokens may be a hit, and of how many prompts in a row both is true:
-    those of one batch begin alike as a rule, and to compare two tables is 30 times as fast as to add one up. The
-    tokens are 0 unless ``tell_lengths``."""
-    table: dict[Slot, int] = {}
-    usable = prompts = 0
-    for match in matches:
-        tokens = (len(match.prompt.data) - 1) // BYTES_PER_TOKEN if tell_lengths else 0
-        if tokens != usable or match.held[tier] != table:
-            if prompts:
-                yield table, usable, prompts
-            table, usable, prompts = match.held[tier], tokens, 0
-        prompts += 1
-    if prompts:
-        yield table, usable, prompts
-
-
-def _in_tokens(found: CachedPrefix, request: Request) -> CachedPrefix:
-    """``found``, which takes four bytes for a token, in the tokens that the prompts really have."""
-    if request.tokens is request.prompts:
-        return found
-    taken = sum([-(-len(prompt.data) // 4) for prompt in request.prompts])
-    real = sum([len(prompt.data) for prompt in request.tokens or ()]) / 4
-    scale = real / taken if taken else 0.0
-    tokens = {slot: int(held * scale) for slot, held in found.tokens.items()}
-    return CachedPrefix(found.tier, int(found.total_tokens * scale), tokens, found.modes)

@@ -26,7 +26,7 @@ import msgspec
 
 from scorers.base import Slot
 from scorers.holders import slots_of
-from scorers.tree import Node
+from scorers.tree import STEP, Node
 
 
 class Entry(msgspec.Struct, gc=False, eq=False):
@@ -215,6 +215,21 @@ class Recency:
         del self._end.newer, self._end.older
         self._entries.clear()
         self.cuts = ()
+
+    def take_apart(self) -> Iterator[None]:
+        """The same where the tree goes, too; some at each step."""
+        entry = self._end.older
+        self._entries.clear()
+        self.cuts = ()
+        while entry is not self._end:
+            for _ in range(STEP):
+                if entry is self._end:
+                    break
+                older = entry.older
+                del entry.newer, entry.older
+                entry = older
+            yield
+        del self._end.newer, self._end.older
 
     def _lift(self, entry: Entry) -> None:
         """Take an entry out of the order and of the tiers' sums."""

@@ -18,6 +18,9 @@ from xxhash import xxh3_64
 
 from scorers.identity import DIGEST_BYTES
 
+STEP = 200
+"""Runs taken apart at a time."""
+
 
 class Node(msgspec.Struct, gc=False, eq=False):
     """One run of blocks, held by at least one endpoint in at least one tier.
@@ -87,6 +90,18 @@ class Node(msgspec.Struct, gc=False, eq=False):
             node = below.pop()
             yield node
             below.extend((node.children or {}).values())
+
+
+def take_apart(root: Node) -> Iterator[None]:
+    """Cut every link below ``root``, which nobody uses any more, some at each step: parents and children hold each
+    other, and the garbage collector does not know them."""
+    below = [root]
+    while below:
+        for _ in range(min(STEP, len(below))):
+            node = below.pop()
+            below.extend((node.children or {}).values())
+            node.parent = node.children = None
+        yield
 
 
 @dataclass(slots=True)

@@ -358,3 +358,23 @@ def is_plain(plugin: Plugin[Any]) -> bool:
     except (TypeError, AttributeError, pickle.PicklingError):
         return False
     return True
+
+
+def test_an_index_of_other_tiers_is_taken_apart_when_the_configuration_has_changed(tmp_path: Path) -> None:
+    path = tmp_path / "picker.yaml"
+
+    async def scenario(s: Stage) -> None:
+        s.held("a" * 4000)
+        before = s.app.core.plan.prefix_cache
+        assert before is not None
+        root = before.index.root
+        (run,) = (root.children or {}).values()
+        lines = [line for line in tiered().splitlines() if "name: cpu" not in line]
+        path.write_text("\n".join(lines) + "\n")
+        await s.until(lambda: s.metric("tierwise_config_reloads") == 1)
+        await s.until(lambda: run.parent is None)
+        assert root.children is None
+        assert before.index.is_empty
+        assert before.index.statistics().endpoints == 0
+
+    run(path, scenario)
