@@ -13,8 +13,9 @@ from pathlib import Path
 import uvloop
 
 from epp import logs
-from epp.allocator import collect_rarely, keep_freed_memory
+from epp.allocator import collect_rarely, give_back_unused, keep_freed_memory
 from epp.app import App, Settings
+from epp.chore import Chore
 from epp.config.build import plan_from
 from epp.config.plan import Plan
 from epp.errors import ConfigError
@@ -42,11 +43,19 @@ def run(command: str, work: Callable[[], Awaitable[None]]) -> int:
     """Run ``work`` on an event loop; what cannot be had is one sentence and an exit status."""
     keep_freed_memory()
     try:
-        uvloop.run(work())  # type: ignore[arg-type]
+        uvloop.run(_beside_chores(work))
     except ConfigError as error:
         print(f"{command}: {error}", file=sys.stderr)
         return USAGE_ERROR
     return 0
+
+
+async def _beside_chores(work: Callable[[], Awaitable[None]]) -> None:
+    memory = Chore("give-back-memory", give_back_unused)
+    try:
+        await work()
+    finally:
+        await memory.stop()
 
 
 async def serve(options: ServeOptions, *sources: Source) -> None:
