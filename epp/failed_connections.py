@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 
 from epp.telemetry.gauges import Reading
-from epp.wire.door import Failed, Failure, Report
+from epp.wire.door import MAX_HANDSHAKES, Failed, Failure, Report
 
 log = logging.getLogger(__name__)
 
@@ -114,5 +114,10 @@ def sentence(port: Port, failed: Failed) -> str:
             )
         case Failure.ALPN:
             return f"{who} does not ask {to} for HTTP/2 by ALPN: in Envoy common_tls_context: {{alpn_protocols: [h2]}}"
+        case Failure.HANDSHAKES:
+            return (
+                f"{who} begins a TLS handshake at {to} while {MAX_HANDSHAKES} are under way, which are the most: let "
+                "only the proxies reach it"
+            )
         case Failure.HANDSHAKE:
             return f"{who} and {to} do not agree on TLS{openssl}"

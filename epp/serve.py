@@ -124,7 +124,7 @@ def settings(options: ServeOptions) -> Settings:
             ask_kvengine=options.ask_kvengine,
         ),
         max_held_bytes=options.max_held_bytes,
-        limits=Limits(max_receive_message_bytes=options.grpc_max_recv_bytes),
+        limits=Limits(max_receive_message_bytes=options.grpc_max_recv_bytes, max_buffered_bytes=options.max_held_bytes),
         pace=Pace(busy_s=options.refresh_metrics_interval_s, staleness_s=options.metrics_staleness_threshold_s),
         endpoints=options.endpoints,
         index_snapshot=options.index_snapshot,

@@ -92,7 +92,9 @@ def settings(options: StandaloneOptions) -> Settings:
             ask_kvengine=options.ask_kvengine,
         ),
         max_held_bytes=options.max_held_bytes,
-        limits=Limits(max_receive_message_bytes=options.max_request_bytes + SLACK_BYTES),
+        limits=Limits(
+            max_receive_message_bytes=options.max_request_bytes + SLACK_BYTES, max_buffered_bytes=options.max_held_bytes
+        ),
         pace=Pace(busy_s=options.refresh_metrics_interval_s, staleness_s=options.metrics_staleness_threshold_s),
         endpoints=options.endpoints,
         endpoints_file=options.endpoints_file,

@@ -16,6 +16,7 @@ from grpc import aio
 from epp.wire.counters import Counters, Statistics
 from epp.wire.limits import Limits
 from epp.wire.service import Call, Handler, Methods, Status
+from epp.wire.share import Share
 
 logger = logging.getLogger(__name__)
 
@@ -46,10 +47,17 @@ class GrpcioServer:
             ("grpc.max_receive_message_length", self._limits.max_receive_message_bytes),
             ("grpc.max_send_message_length", -1),
             ("grpc.max_concurrent_streams", self._limits.max_concurrent_streams),
+            ("grpc.max_metadata_size", self._limits.max_header_list_bytes),
+            ("grpc.absolute_max_metadata_size", self._limits.max_header_list_bytes),
+            ("grpc.keepalive_time_ms", 60_000),  # a PING where nothing comes, and the end without an answer
+            ("grpc.keepalive_timeout_ms", 30_000),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.max_pings_without_data", 0),  # 0: as many as that takes
+            ("grpc.server_handshake_timeout_ms", int(self._limits.handshake_s * 1000)),
             ("grpc.so_reuseport", 0),
         ]
-        handlers = [_Methods(self._methods, self._counters, self._limits.max_stream_queue_bytes)]
-        self._server = aio.server(handlers=handlers, options=options)
+        handlers = [_Methods(self._methods, self._counters, self._limits)]
+        self._server = aio.server(handlers=handlers, options=options, maximum_concurrent_rpcs=self._limits.max_streams)
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             if self._tls:
@@ -89,10 +97,10 @@ def _credentials(certificates: Certificates) -> grpc.ServerCredentials:
 class _Methods(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     """Every method is bidirectional to grpcio: on the wire the kinds differ in nothing."""
 
-    def __init__(self, methods: Methods, counters: Counters, max_queue_bytes: int) -> None:
+    def __init__(self, methods: Methods, counters: Counters, limits: Limits) -> None:
         self._methods = methods
         self._counters = counters
-        self._max_queue_bytes = max_queue_bytes
+        self._limits = limits
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
         factory = self._methods.get(handler_call_details.method)
@@ -107,11 +115,13 @@ class _Methods(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         counters = self._counters
         counters.streams += 1
         counters.streams_total += 1
-        call = _AioCall(context, counters, self._max_queue_bytes)
+        call = _AioCall(context, counters, self._limits)
         reader: asyncio.Task[None] | None = None
         try:
             call.handler = factory(call)
+            call.metadata = ()
             reader = asyncio.create_task(_read(requests, call, call.handler))
+            asyncio.get_running_loop().call_later(self._limits.first_message_s, call.expire_silent)
             await call.write_all(context, reader)
         except asyncio.CancelledError:
             call.cancel()
@@ -124,6 +134,7 @@ class _Methods(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             context.set_details("internal error")
         finally:
             counters.streams -= 1
+            call.drop()
             if reader:
                 reader.cancel()
 
@@ -135,6 +146,7 @@ async def _read(requests: AsyncIterator[bytes], call: _AioCall, handler: Handler
             if call.over:
                 return
             call.counters.messages_received += 1
+            call.silent = False
             handler.received(message)
         await asyncio.sleep(_HALF_CLOSE_S)
         if not call.over:
@@ -146,7 +158,7 @@ async def _read(requests: AsyncIterator[bytes], call: _AioCall, handler: Handler
 class _AioCall:
     """The ``Call`` of a handler on grpcio. Owned by the call's two tasks, which share one event loop."""
 
-    def __init__(self, context: _Context, counters: Counters, max_queue_bytes: int) -> None:
+    def __init__(self, context: _Context, counters: Counters, limits: Limits) -> None:
         self.metadata: Sequence[tuple[str, str]] = tuple(
             (key, _text(value)) for key, value in context.invocation_metadata() or ()
         )
@@ -156,9 +168,10 @@ class _AioCall:
         self.changed = asyncio.Event()
         self.over = False
         self._queue: deque[bytes] = deque()
-        self._queued_bytes = 0
-        self._max_queue_bytes = max_queue_bytes
-        self._task = asyncio.current_task()
+        self._share = Share(limits, counters)
+        self._limits = limits
+        self.silent = True
+        self._task = _current_task()
         self._end: tuple[Status, str] | None = None
 
     def send(self, message: bytes) -> None:
@@ -166,9 +179,10 @@ class _AioCall:
         if not self.over:
             self.counters.messages_sent += 1
             self._queue.append(message)
-            self._queued_bytes += len(message)
+            self._share.add(len(message))
             self.changed.set()
-            if self._queued_bytes > self._max_queue_bytes and self._task:
+            if self._share.bytes > self._limits.max_stream_queue_bytes or self._share.forbids():
+                self.counters.crowded_out_streams += self._share.forbids()
                 self._task.cancel()  # the client does not read
 
     def finish(self, status: Status = Status.OK, message: str = "") -> None:
@@ -177,6 +191,17 @@ class _AioCall:
             self.over = True
             self._end = (status, message)
             self.changed.set()
+
+    def drop(self) -> None:
+        """Forget what is queued."""
+        self._queue.clear()
+        self._share.add(-self._share.bytes)
+
+    def expire_silent(self) -> None:
+        """End the call if no message has come."""
+        if self.silent and not self.over:
+            self.counters.silent_streams += 1
+            self._task.cancel()
 
     def cancel(self) -> None:
         """Tell the handler, once, that its call is over."""
@@ -195,7 +220,7 @@ class _AioCall:
         while True:
             while self._queue:
                 message = self._queue.popleft()
-                self._queued_bytes -= len(message)
+                self._share.add(-len(message))
                 await context.write(message)
             if self._end:
                 status, text = self._end
@@ -206,6 +231,13 @@ class _AioCall:
                 reader.result()
             self.changed.clear()
             await self.changed.wait()
+
+
+def _current_task() -> asyncio.Task[object]:
+    """Return the task that serves the call."""
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - grpcio serves each call in one
+    return task
 
 
 def _text(value: str | bytes) -> str:

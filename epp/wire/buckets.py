@@ -18,15 +18,15 @@ class Buckets:
         self._rates = rates
         self._levels: dict[Flood, tuple[float, float]] = {}  # tokens, when; an absent bucket is full
 
-    def charge(self, flood: Flood) -> None:
-        """Take a token. Raises: ConnectionFault when there is none."""
+    def charge(self, flood: Flood, count: int = 1) -> None:
+        """Take ``count`` tokens. Raises: ConnectionFault when there are fewer."""
         rate = self._rates[flood]
         tokens, since = self._levels.get(flood, (rate.burst, self.now))
         tokens = min(rate.burst, tokens + (self.now - since) * rate.per_s)
-        if tokens < 1:
+        if tokens < count:
             reason = f"too many {flood.value}: {rate.burst:g} at once and {rate.per_s:g} per second are allowed"
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, reason, flood)
-        self._levels[flood] = (tokens - 1, self.now)
+        self._levels[flood] = (tokens - count, self.now)
 
     def give(self, flood: Flood, tokens: int = 1) -> None:
         """Put tokens back: useful work was done."""

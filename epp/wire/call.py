@@ -20,12 +20,14 @@ class GrpcCall:
     Owned by its Session.
     """
 
-    __slots__ = ("_session", "handler", "metadata", "over", "reader", "stream")
+    __slots__ = ("_session", "handler", "metadata", "over", "reader", "silent", "stream")
 
     def __init__(self, session: Session, stream: Stream, head: GrpcHead, max_message_bytes: int) -> None:
         self.metadata: Sequence[tuple[str, str]] = head.metadata
         self.stream = stream
         self.over = False
+        self.silent = True
+        """Whether no message has come."""
         self.handler: Handler | None = None
         self.reader = MessageReader(max_message_bytes, head.compressed)
         self._session = session

@@ -28,10 +28,13 @@ from epp.wire.inbound import Inbound
 from epp.wire.limits import Limits
 from epp.wire.outbound import Outbound
 from epp.wire.settings import DEFAULT_FRAME_BYTES, DEFAULT_WINDOW_BYTES, Setting
+from epp.wire.share import Share
 from epp.wire.stream import Closing, Stream
 from epp.wire.streams import StreamTable
 
 Head = TypeVar("Head")
+_SILENT_BYTES, _FRAME_BYTES = 4096, 64
+"""After how many bytes without an event ``receive`` yields all the same; each frame counts so many besides its own."""
 
 
 class Connection(Generic[Head]):
@@ -41,11 +44,13 @@ class Connection(Generic[Head]):
     """
 
     __slots__ = ("_buckets", "_counters", "_deframer", "_events", "_handlers", "_limits", "_on_data", "_out",
-                 "_streams", "_window", "closed")  # fmt: skip
+                 "_reader", "_streams", "_window", "closed", "fault", "share")  # fmt: skip
 
     def __init__(self, limits: Limits, counters: Counters, interpret: Callable[[HttpHead], Head]) -> None:
         self.closed = False
         """Whether the last GOAWAY is out, or the transport lost: nothing is read any more."""
+        self.fault: ConnectionFault | None = None
+        """Why it was ended, where that was a fault."""
         self._limits = limits
         self._counters = counters
         self._events: deque[Event[Head]] = deque()
@@ -54,7 +59,9 @@ class Connection(Generic[Head]):
         self._streams = StreamTable(counters)
         size = max(limits.connection_window_bytes, DEFAULT_WINDOW_BYTES)
         self._window = ReceiveWindow(size, size)
-        self._out = Outbound(self._ended, limits)
+        self.share = Share(limits, counters)
+        self._out = Outbound(self._ended, limits, self.share)
+        self._reader = HeaderReader(limits.max_header_block_bytes, interpret)
         control = Control(self._streams, self._out, self._buckets, limits.stream_window_bytes, self.settle)
         inbound = Inbound(
             limits,
@@ -62,7 +69,7 @@ class Connection(Generic[Head]):
             self._buckets,
             self._streams,
             self._out,
-            HeaderReader(limits.max_header_block_bytes, interpret),
+            self._reader,
             window=self._window,
             stream_window=control.stream_window,
             emit=self._events.append,
@@ -104,23 +111,30 @@ class Connection(Generic[Head]):
         return self._streams.open
 
     @property
+    def header_work(self) -> int:
+        """What decoding the client's headers has cost so far. Units: ``compression.WORK_S``."""
+        return self._reader.work
+
+    @property
     def drained(self) -> bool:
         """Whether a drain has come to its end: no stream is open and none can come."""
         return self._streams.accepts_to < MAX_STREAM_ID and not self._streams.open
 
     # Bytes in
 
-    def receive(self, data: bytes, now: float) -> Iterator[Event[Head]]:
+    def receive(self, data: bytes, now: float) -> Iterator[Event[Head] | None]:
         """Yield what ``data`` means, each event before the next frame is looked at; to be taken to its end.
 
-        So what a frame means never depends on which frames were read together with it.
+        So what a frame means never depends on which frames were read together with it. A None means nothing: after
+        frames that were work and no event, the caller has an occasion to do something else first.
         Units: ``now`` is any clock that does not go back, in seconds.
         """
         if self.closed:
             return
-        self._out.now = self._buckets.now = now
+        self.tick(now)
         self._counters.bytes_received += len(data)
         events = self._events
+        silent = 0
         try:
             for kind, flags, stream_id, payload in self._deframer.feed(data):
                 try:
@@ -132,6 +146,11 @@ class Connection(Generic[Head]):
                         self._buckets.charge(Flood.UNKNOWN_FRAMES)
                 except StreamFault as fault:
                     self._fail_stream(fault)
+                if not events:
+                    silent += _FRAME_BYTES + len(payload)
+                    if silent > _SILENT_BYTES:
+                        silent = 0
+                        yield None
                 while events:
                     yield events.popleft()
                 if self.closed:
@@ -140,6 +159,10 @@ class Connection(Generic[Head]):
             self._terminate(fault)
             while events:
                 yield events.popleft()
+
+    def tick(self, now: float) -> None:
+        """Take note of the time; between two events that ``receive`` yields, too."""
+        self._out.now = self._buckets.now = now
 
     # Calls in
 
@@ -179,7 +202,7 @@ class Connection(Generic[Head]):
         out = self._out
         out.now = now
         reads = not self.closed and out.queued_bytes < self._limits.connection_high_water_bytes
-        if reads and (increment := self._window.grant()):
+        if reads and not self.share.forbids() and (increment := self._window.grant()):
             out.control(frames.window_update(0, increment))
         data = out.take()
         self._counters.bytes_sent += len(data)
@@ -227,7 +250,19 @@ class Connection(Generic[Head]):
         self._events.clear()
         return taken
 
+    def accuse(self, flood: Flood) -> None:
+        """Charge for work that the layer above had; the connection may end by it."""
+        try:
+            self._buckets.charge(flood)
+        except ConnectionFault as fault:
+            self._terminate(fault)
+
+    def absolve(self, flood: Flood) -> None:
+        """Take a charge back: the work was good for something."""
+        self._buckets.give(flood)
+
     def _terminate(self, fault: ConnectionFault) -> None:
+        self.fault = fault
         self._counters.connection_faults += fault.code is not ErrorCode.NO_ERROR
         if fault.flood:
             self._counters.floods[fault.flood] += 1

@@ -18,6 +18,8 @@ from epp.wire.settings import DEFAULT_WINDOW_BYTES, Setting
 from epp.wire.streams import StreamTable
 
 DRAIN_PING = b"draining"
+STREAMS_PER_CHARGE = 256
+"""Streams that a SETTINGS frame may make us look at for the price of another frame: 0.02 ms of a core."""
 
 
 class Control:
@@ -52,7 +54,9 @@ class Control:
         if Setting.MAX_FRAME_SIZE in values:
             self._out.max_frame_bytes = values[Setting.MAX_FRAME_SIZE]
         if Setting.INITIAL_WINDOW_SIZE in values:
-            self._out.set_initial_window(values[Setting.INITIAL_WINDOW_SIZE], self._streams.open.values())
+            size = values[Setting.INITIAL_WINDOW_SIZE]
+            looked_at = self._out.set_initial_window(size, self._streams.open.values())
+            self._buckets.charge(Flood.SETTINGS, looked_at // STREAMS_PER_CHARGE)
         self._out.control(frames.SETTINGS_ACK)
 
     def _on_acknowledged(self) -> None:

@@ -17,6 +17,13 @@ from enum import Enum
 from typing import NamedTuple, cast
 
 BACKLOG = 1024
+MAX_HANDSHAKES, HANDSHAKE_S = 1024, 10.0
+"""How many TLS handshakes may be under way, and how long one may take: a client that is silent has one for nothing."""
+
+KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 90_000}
+"""A peer that vanished without a word, with its node or behind a firewall, is noticed in 90 s: by probes when nothing
+is under way, else by what it does not acknowledge. Units: seconds, and milliseconds for the last. Accepted sockets
+inherit them from the listening one (Linux)."""
 
 _HTTP1 = re.compile(rb"(?!PRI )[A-Z]{3,7} ")
 
@@ -33,6 +40,7 @@ class Failure(Enum):
     OUR_CERTIFICATE = "our-certificate"
     ALPN = "alpn"
     HANDSHAKE = "handshake"
+    HANDSHAKES = "too-many-handshakes"
 
 
 class Failed(NamedTuple):
@@ -93,7 +101,14 @@ class Door:
 
 
 async def open_door(
-    factory: Factory, host: str, port: int, *, tls: ssl.SSLContext | None, report: Report, http1: bool
+    factory: Factory,
+    host: str,
+    port: int,
+    *,
+    tls: ssl.SSLContext | None,
+    report: Report,
+    http1: bool,
+    max_handshakes: int = MAX_HANDSHAKES,
 ) -> Door:
     """Listen; ``http1`` says whether this port speaks it. Raises: OSError."""
     loop = asyncio.get_running_loop()
@@ -102,9 +117,20 @@ async def open_door(
     def entrance() -> asyncio.Protocol:
         if tls is None:
             return _Plain(cast("asyncio.Protocol", factory()), report, http1=http1)
-        return _Encrypted(factory, tls, report, handshakes)
+        return _Encrypted(factory, tls, report, handshakes, max_handshakes)
 
-    return Door(await loop.create_server(entrance, host, port, backlog=BACKLOG), handshakes)
+    server = await loop.create_server(entrance, host, port, backlog=BACKLOG)
+    for listening in server.sockets:
+        _keep_alive(listening)
+    return Door(server, handshakes)
+
+
+def _keep_alive(listening: socket.socket) -> None:
+    """Probe whether peers are still there, as far as this system can."""
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        if (option := getattr(socket, name, None)) is not None:
+            listening.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 class _Plain(asyncio.Protocol):
@@ -134,15 +160,20 @@ class _Encrypted(asyncio.Protocol):
     """Hands a connection's socket to a handshake whose end is seen."""
 
     def __init__(
-        self, factory: Factory, tls: ssl.SSLContext, report: Report, handshakes: set[asyncio.Task[None]]
+        self, factory: Factory, tls: ssl.SSLContext, report: Report, handshakes: set[asyncio.Task[None]], most: int
     ) -> None:
         self._factory = factory
         self._tls = tls
         self._report = report
         self._handshakes = handshakes
+        self._most = most
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         unknown = _failed(Failure.HANDSHAKE, transport)
+        if len(self._handshakes) >= self._most:
+            self._report(unknown._replace(failure=Failure.HANDSHAKES))
+            cast("asyncio.Transport", transport).abort()
+            return
         try:
             own = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
         except OSError as error:  # no descriptor is left
@@ -157,12 +188,14 @@ class _Encrypted(asyncio.Protocol):
 
     async def _shake_hands(self, own: socket.socket, unknown: Failed) -> None:
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(self._factory, own, ssl=self._tls)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._factory, own, ssl=self._tls, ssl_handshake_timeout=HANDSHAKE_S
+            )
         except ssl.SSLError as error:
             reason = str(error.reason or error)
             failure = _FAILURES.get(reason, Failure.HANDSHAKE)
             self._report(unknown._replace(failure=failure, reason=reason.replace("_", " ").lower()))
-        except OSError:  # it left, or was silent for a minute: whoever looks whether the port is open does that
+        except OSError:  # it left, or was silent for too long: whoever looks whether the port is open does that
             own.close()
 
 

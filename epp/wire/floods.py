@@ -28,10 +28,13 @@ class Flood(Enum):
     PRIORITIES = "priorities"
     EMPTY_DATA = "empty-data"
     """DATA frames that carry nothing and end nothing."""
+    TINY_DATA = "tiny-data"
+    """DATA frames that carry next to nothing of a message and do not end it."""
     WINDOW_UPDATES = "window-updates"
     """Windows opened in such small steps that every byte costs a frame."""
     UNKNOWN_FRAMES = "unknown-frames"
-    """Frames that we only ignore: of unknown types, GOAWAY, header blocks on streams that we have reset."""
+    """Frames that we only ignore: of unknown types, GOAWAY, header blocks on streams that we have reset. These must be
+    decoded all the same, so every 64 bytes of them count as another frame."""
     STALLED = "stalled"
     """Answers that the client asked for and then never let out."""
     UNREAD = "unread"
@@ -53,6 +56,7 @@ FLOOD_RATES: Mapping[Flood, Rate] = {
     Flood.PINGS: Rate(2_000, 50),
     Flood.PRIORITIES: Rate(2_000, 100),
     Flood.EMPTY_DATA: Rate(1_000, 50),
+    Flood.TINY_DATA: Rate(10_000, 1_000),
     Flood.WINDOW_UPDATES: Rate(10_000, 1_000),
     Flood.UNKNOWN_FRAMES: Rate(10_000, 500),
     Flood.STALLED: Rate(200, 1),

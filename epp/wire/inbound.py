@@ -24,6 +24,7 @@ from epp.wire.stream import Closing, Stream
 from epp.wire.streams import StreamTable
 
 Head = TypeVar("Head")
+_BYTES_PER_CHARGE = 64
 _TOO_LARGE = block((b":status", b"431"), (b"content-length", b"0"))
 
 
@@ -116,10 +117,11 @@ class Inbound(Generic[Head]):
         if stream is None and self._streams.is_idle(stream_id):
             self._on_request(stream_id, payload, ended)
         else:
+            if stream is None:
+                self._buckets.charge(Flood.UNKNOWN_FRAMES, 1 + len(payload) // _BYTES_PER_CHARGE)
             section = self._reader.fields(payload)  # wanted or not: the dynamic table must stay in step
             if stream is None:
                 self._streams.check_late(stream_id)
-                self._buckets.charge(Flood.UNKNOWN_FRAMES)
             else:
                 self._on_trailers(stream, section, ended)
         if parent == stream_id:
@@ -134,10 +136,15 @@ class Inbound(Generic[Head]):
         if not served:
             self._streams.close(stream_id, Closing.RESET_BY_US)
             return
-        if len(self._streams.open) >= self._limits.max_concurrent_streams:
+        limits, own = self._limits, len(self._streams.open)
+        if own >= limits.max_concurrent_streams:
+            self._buckets.charge(Flood.RESETS)
             self._refuse(stream_id)
             return
-        stream = Stream(stream_id, self._out.initial_window, self._stream_window(), head.content_length)
+        if own >= limits.max_streams - self._counters.streams:  # not charged: it may be its neighbours' fault
+            self._refuse(stream_id)
+            return
+        stream = Stream(stream_id, self._stream_window(), head.content_length, self._out.now)
         self._streams.add(stream)
         if ended:
             self._end_request(stream)
@@ -148,7 +155,6 @@ class Inbound(Generic[Head]):
             self._emit(Opened(stream, meaning, ended))
 
     def _refuse(self, stream_id: int) -> None:
-        self._buckets.charge(Flood.RESETS)
         self._counters.refused_streams += 1
         self._out.control(frames.rst_stream(stream_id, ErrorCode.REFUSED_STREAM))
         self._streams.close(stream_id, Closing.RESET_BY_US)

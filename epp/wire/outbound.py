@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 from epp.wire import frames
 from epp.wire.errors import ConnectionFault, ErrorCode, StreamFault
 from epp.wire.frames import DATA, END_STREAM
 from epp.wire.limits import Limits
 from epp.wire.settings import DEFAULT_FRAME_BYTES, DEFAULT_WINDOW_BYTES, MAX_WINDOW_BYTES
+from epp.wire.share import Share
 from epp.wire.stream import Stream
 
 BATCH_BYTES = 1 << 18
@@ -38,8 +39,10 @@ class Outbound:
         "_chunks",
         "_ended",
         "_first_block",
+        "_highest_credit",
         "_limits",
         "_rotation",
+        "_share",
         "batched_bytes",
         "initial_window",
         "max_frame_bytes",
@@ -50,7 +53,7 @@ class Outbound:
         "window",
     )
 
-    def __init__(self, ended: Callable[[Stream], None], limits: Limits) -> None:
+    def __init__(self, ended: Callable[[Stream], None], limits: Limits, share: Share) -> None:
         self.window = DEFAULT_WINDOW_BYTES
         self.initial_window = DEFAULT_WINDOW_BYTES
         self.max_frame_bytes = DEFAULT_FRAME_BYTES
@@ -63,9 +66,11 @@ class Outbound:
         """DATA frames that were worth a WINDOW_UPDATE: not cut to almost nothing by the client's windows."""
         self._ended = ended
         self._limits = limits
+        self._share = share
         self._chunks: list[bytes | memoryview] = []
         self._rotation: deque[Stream] = deque()
         self._first_block = True
+        self._highest_credit = 0  # of any stream so far, until it is looked for again
 
     def __bool__(self) -> bool:
         return bool(self._chunks)
@@ -90,13 +95,13 @@ class Outbound:
         length = len(prefix) + len(body)
         if (
             not stream.queued_bytes
-            and length <= stream.send_window
+            and length <= self.initial_window + stream.credit
             and length <= self.window
             and length <= self.max_frame_bytes
             and self.batched_bytes < BATCH_BYTES
             and not self.paused
         ):
-            stream.send_window -= length
+            stream.credit -= length
             self.window -= length
             self.batched_bytes += length
             self.useful_frames += 1
@@ -106,6 +111,7 @@ class Outbound:
         if (
             stream.queued_bytes + length > limits.max_stream_queue_bytes
             or self.queued_bytes + length > limits.max_connection_queue_bytes
+            or self._share.forbids(length)
         ):
             return False
         self._enqueue(stream, prefix)
@@ -129,6 +135,7 @@ class Outbound:
     def forget(self, stream: Stream) -> None:
         """Drop what a closed stream had queued."""
         self.queued_bytes -= stream.queued_bytes
+        self._share.add(-stream.queued_bytes)
         stream.queued_bytes = 0
         stream.queue = None
 
@@ -159,24 +166,35 @@ class Outbound:
 
     def widen_stream(self, stream: Stream, increment: int) -> None:
         """Open a stream's window. Raises: StreamFault when it overflows."""
-        if stream.send_window + increment > MAX_WINDOW_BYTES:
+        credit = stream.credit + increment
+        if self.initial_window + credit > MAX_WINDOW_BYTES:
             raise StreamFault(stream.id, ErrorCode.FLOW_CONTROL_ERROR, f"window above {MAX_WINDOW_BYTES} bytes")
-        stream.send_window += increment
+        stream.credit = credit
+        self._highest_credit = max(self._highest_credit, credit)
         if stream.queued_bytes:
             self._rotate_in(stream)
             self._pump()
 
-    def set_initial_window(self, size: int, streams: Iterable[Stream]) -> None:
-        """Move every stream's window by the difference; it may become negative. Raises: ConnectionFault."""
-        delta = size - self.initial_window
+    def set_initial_window(self, size: int, streams: Collection[Stream]) -> int:
+        """Move every stream's window by the difference; it may become negative. Raises: ConnectionFault.
+
+        Returns how many streams had to be looked at: none, unless a wider window lets queued bytes out or may overflow.
+        """
+        wider = size > self.initial_window
         self.initial_window = size
-        for stream in streams:
-            stream.send_window += delta
-            if stream.send_window > MAX_WINDOW_BYTES:
+        looked_at = 0
+        if size + self._highest_credit > MAX_WINDOW_BYTES:  # the stream that had so much may be closed
+            looked_at = len(streams)
+            self._highest_credit = max((stream.credit for stream in streams), default=0)
+            if size + self._highest_credit > MAX_WINDOW_BYTES:
                 raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, f"stream window above {MAX_WINDOW_BYTES} bytes")
-            if stream.queued_bytes:
-                self._rotate_in(stream)
-        self._pump()
+        if wider and self.queued_bytes:
+            looked_at += len(streams)
+            for stream in streams:
+                if stream.queued_bytes:
+                    self._rotate_in(stream)
+            self._pump()
+        return looked_at
 
     def _enqueue(self, stream: Stream, data: bytes) -> None:
         if not data:
@@ -188,10 +206,11 @@ class Outbound:
         stream.queue.append(data)
         stream.queued_bytes += len(data)
         self.queued_bytes += len(data)
+        self._share.add(len(data))
         self._rotate_in(stream)
 
     def _rotate_in(self, stream: Stream) -> None:
-        if not stream.ready and stream.send_window > 0:
+        if not stream.ready and self.initial_window + stream.credit > 0:
             stream.ready = True
             self._rotation.append(stream)
 
@@ -201,9 +220,10 @@ class Outbound:
         while rotation and self.window > 0 and self.batched_bytes < BATCH_BYTES and not self.paused:
             stream = rotation.popleft()
             stream.ready = False
-            if stream.closed or stream.send_window <= 0 or not stream.queued_bytes:
+            left = self.initial_window + stream.credit
+            if stream.closed or left <= 0 or not stream.queued_bytes:
                 continue
-            self._write_frame(stream, min(self.max_frame_bytes, self.window, stream.send_window, stream.queued_bytes))
+            self._write_frame(stream, min(self.max_frame_bytes, self.window, left, stream.queued_bytes))
             stream.blocked_since = self.now
             if stream.queued_bytes:
                 self._rotate_in(stream)
@@ -215,10 +235,11 @@ class Outbound:
     def _write_frame(self, stream: Stream, size: int) -> None:
         """Write one DATA frame of ``size`` bytes, gathered from the head of the stream's queue."""
         assert stream.queue is not None  # noqa: S101 - queued_bytes > 0
-        stream.send_window -= size
+        stream.credit -= size
         stream.queued_bytes -= size
         self.window -= size
         self.queued_bytes -= size
+        self._share.add(-size)
         self.batched_bytes += size
         last = stream.queued_bytes == 0 and stream.finishing and stream.trailers is None
         self._chunks.append(_pack_header(size >> 8, size & 0xFF, DATA, END_STREAM if last else 0, stream.id))

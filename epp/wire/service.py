@@ -30,7 +30,11 @@ class Call(Protocol):
 
     @property
     def metadata(self) -> Sequence[tuple[str, str]]:
-        """Request metadata, lower-case names; binary values (``-bin``) stay in base64."""
+        """Request metadata, lower-case names; binary values (``-bin``) stay in base64.
+
+        Empty once the handler is made: kept, the headers of all open calls could be gigabytes. A handler that needs
+        some copies them.
+        """
 
     @property
     def peer(self) -> str:

@@ -15,6 +15,7 @@ from epp.wire.connection import Connection
 from epp.wire.counters import Counters
 from epp.wire.errors import ConnectionFault, ErrorCode
 from epp.wire.events import Aborted, Event, Opened, Received
+from epp.wire.floods import Flood
 from epp.wire.grpc import GrpcFault, GrpcHead
 from epp.wire.limits import Limits
 from epp.wire.service import Methods, Status
@@ -22,12 +23,20 @@ from epp.wire.stream import Stream
 
 logger = logging.getLogger(__name__)
 
+Pressed = Callable[[], bool]
+"""Whether there is no more time for this connection now."""
+
+
+def never() -> bool:
+    """Return False: there is time for everything."""
+    return False
+
 
 class Session:
     """A connection and its calls. ``wake`` is called when a handler answers between reads. Owned by the event loop."""
 
-    __slots__ = ("_assembling_bytes", "_busy", "_connection", "_counters", "_deadlines", "_limits", "_methods",
-                 "_overflowed", "_wake", "peer")  # fmt: skip
+    __slots__ = ("_assembling_bytes", "_busy", "_connection", "_counters", "_deadlines", "_incoming", "_limits",
+                 "_methods", "_overflowed", "_wake", "peer")  # fmt: skip
 
     def __init__(
         self, methods: Methods, limits: Limits, counters: Counters, peer: str, wake: Callable[[], None]
@@ -39,6 +48,7 @@ class Session:
         self._wake = wake
         self._busy = False
         self._connection: Connection[GrpcHead] = Connection(limits, counters, grpc.interpret)
+        self._incoming: Iterable[Event[GrpcHead] | None] | None = None  # what ``proceed`` goes on with
         self._deadlines: list[tuple[float, int]] = []
         self._overflowed: list[GrpcCall] = []
         self._assembling_bytes = 0
@@ -53,9 +63,23 @@ class Session:
         """When ``expire`` is to be called; it may be early."""
         return self._deadlines[0][0] if self._deadlines else None
 
-    def receive(self, data: bytes, now: float) -> None:
-        """Let the handlers have what ``data`` completes."""
-        self._deliver(self._connection.receive(data, now), now)
+    def receive(self, data: bytes, now: float, pressed: Pressed = never) -> bool:
+        """Let the handlers have what ``data`` completes; returns whether that is done.
+
+        It stops when it is ``pressed``; the next call is then to ``proceed``.
+        """
+        self._incoming = self._connection.receive(data, now)
+        return self.proceed(now, pressed)
+
+    def proceed(self, now: float, pressed: Pressed = never) -> bool:
+        """Go on with what ``receive`` began."""
+        if self._incoming is None:
+            return True
+        self._connection.tick(now)
+        done = self._deliver(self._incoming, now, pressed)
+        if done:
+            self._incoming = None
+        return done
 
     def output(self, now: float) -> bytes:
         """Return what to write now; call again until it is empty or the transport is full."""
@@ -78,8 +102,21 @@ class Session:
         """End the calls whose answers the client does not let out."""
         self._deliver(self._connection.drop_stalled(now), now)
 
+    def drop_silent(self, now: float) -> None:
+        """End the calls that were opened, and on which nothing was sent since."""
+        allowed_s = self._limits.first_message_s
+        self._busy = True
+        for stream in list(self._connection.streams.values()):  # in the order in which they were opened
+            if stream.opened_at > now - allowed_s:
+                break
+            if isinstance(call := stream.call, GrpcCall) and call.silent:
+                self._counters.silent_streams += 1
+                self._fail(call, GrpcFault(Status.DEADLINE_EXCEEDED, f"no message came in {allowed_s:g} s"))
+        self._busy = False
+
     def end(self, fault: ConnectionFault | None = None) -> None:
         """Cancel every call: the transport was lost, or is to be closed."""
+        self._incoming = None
         self._deliver(self._connection.end(fault), 0.0)
 
     def send(self, call: GrpcCall, message: bytes) -> None:
@@ -89,6 +126,7 @@ class Session:
             self._connection.headers(stream, grpc.RESPONSE_HEAD)
         self._counters.messages_sent += 1
         if not self._connection.send(stream, grpc.prefix(message), message):
+            self._counters.crowded_out_streams += self._connection.share.forbids(len(message))
             call.over = True  # and cancelled soon, but not inside its own call to us
             self._overflowed.append(call)
         if not self._busy:
@@ -113,8 +151,9 @@ class Session:
 
     # From events to handlers
 
-    def _deliver(self, events: Iterable[Event[GrpcHead]], now: float) -> None:
-        self._busy = True
+    def _deliver(self, events: Iterable[Event[GrpcHead] | None], now: float, pressed: Pressed = never) -> bool:
+        """Act on ``events`` until there are no more, and return True, or until ``pressed``."""
+        self._busy, done = True, True
         for event in events:
             if type(event) is Received:
                 call = event.stream.call
@@ -124,9 +163,13 @@ class Session:
                 self._opened(event.stream, event.head, event.ended, now)
             elif type(event) is Aborted:
                 self._aborted(event.stream)
+            if pressed():
+                done = False
+                break
         if self._overflowed:
             self.drop_overflowed()
         self._busy = False
+        return done
 
     def _opened(self, stream: Stream, head: GrpcHead, ended: bool, now: float) -> None:
         if head.refusal:
@@ -148,6 +191,7 @@ class Session:
             call.handler = factory(call)
         except Exception:
             self._blame(call, head.path)
+        call.metadata = ()
         if ended:
             self._half_closed(call)
 
@@ -157,7 +201,15 @@ class Session:
         reader = call.reader
         before = reader.held_bytes
         messages = reader.feed(payload)
-        self._assembling_bytes += reader.held_bytes - before
+        if change := reader.held_bytes - before:
+            self._assembling_bytes += change
+            self._connection.share.add(change)
+        if messages:
+            call.silent = False
+            if before:
+                self._connection.absolve(Flood.TINY_DATA)
+        elif 0 < len(payload) < grpc.SMALL_BYTES and not ended:
+            self._connection.accuse(Flood.TINY_DATA)
         handler = call.handler
         assert handler is not None  # noqa: S101 - a call without one is over
         try:
@@ -172,8 +224,12 @@ class Session:
             return
         if reader.fault:
             self._fail(call, reader.fault)
-        elif self._assembling_bytes > self._limits.max_assembly_bytes and reader.held_bytes:
+        elif reader.held_bytes and self._assembling_bytes > self._limits.max_assembly_bytes:
             reason = f"messages still arriving hold more than {self._limits.max_assembly_bytes} bytes"
+            self._fail(call, GrpcFault(Status.RESOURCE_EXHAUSTED, reason))
+        elif reader.held_bytes and self._connection.share.forbids():
+            self._counters.crowded_out_streams += 1
+            reason = f"all connections buffer more than {self._limits.max_buffered_bytes} bytes; try again"
             self._fail(call, GrpcFault(Status.RESOURCE_EXHAUSTED, reason))
         elif ended:
             self._half_closed(call)
@@ -227,6 +283,7 @@ class Session:
         call.handler = call.stream.call = None
         if call.reader.held_bytes:
             self._assembling_bytes -= call.reader.held_bytes
+            self._connection.share.add(-call.reader.held_bytes)
             call.reader.drop()
 
     def _remember_deadline(self, when: float, stream_id: int) -> None:

@@ -23,21 +23,24 @@ class Stream:
         "call",
         "closed",
         "content_left",
+        "credit",
         "finishing",
         "id",
         "offset",
+        "opened_at",
         "queue",
         "queued_bytes",
         "ready",
         "receiving",
         "remote_ended",
-        "send_window",
         "trailers",
     )
 
-    def __init__(self, stream_id: int, send_window: int, receiving: ReceiveWindow, content_length: int | None) -> None:
+    def __init__(self, stream_id: int, receiving: ReceiveWindow, content_length: int | None, now: float) -> None:
         self.id = stream_id
-        self.send_window = send_window
+        self.opened_at = now
+        self.credit = 0
+        """The stream's send window, less the initial window that the client's SETTINGS give to all streams."""
         self.receiving = receiving
         self.content_left = content_length
         self.queue: deque[bytes] | None = None

@@ -43,6 +43,7 @@ class Echo(Handler):
         self._call = call
         self._endings = endings
         self._at_once = at_once
+        self._metadata = call.metadata
         self._fields = dict(call.metadata)
         self._kept: list[bytes] = []
 
@@ -62,7 +63,7 @@ class Echo(Handler):
                     self._call.send(message)
                 self._call.finish()
             case "metadata":
-                self._call.send(json.dumps([list(field) for field in self._call.metadata]).encode())
+                self._call.send(json.dumps([list(field) for field in self._metadata]).encode())
                 self._call.finish()
             case "status":
                 self._call.finish(Status(int(self._fields["status"])), b"".join(self._kept).decode())

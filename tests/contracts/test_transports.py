@@ -116,9 +116,13 @@ class Torrent(Echo):
 
 
 class Metadata(Echo):
+    def __init__(self, service: Service, call: Call) -> None:
+        super().__init__(service, call)
+        self.metadata = call.metadata
+
     def received(self, message: bytes) -> None:
-        own = [pair for pair in self.call.metadata if not pair[0].startswith("user-agent")]
-        self.call.send(repr((own, self.call.peer.rpartition(":")[0])).encode())
+        own = [pair for pair in self.metadata if not pair[0].startswith("user-agent")]
+        self.call.send(repr((own, len(self.call.metadata), self.call.peer.rpartition(":")[0])).encode())
 
 
 async def turn() -> None:
@@ -283,8 +287,9 @@ def test_a_server_that_finishes_first(channel: grpc.Channel) -> None:
 def test_metadata_and_peer(channel: grpc.Channel) -> None:
     metadata = (("key", "value"), ("raw-bin", b"\x01\x02\x03\xff"), ("key", "again"))
     answer = channel.unary_unary("/test.S/Metadata")(b"", metadata=metadata, timeout=10)
-    own, peer = eval(answer.decode())
+    own, left, peer = eval(answer.decode())
     assert own == [("key", "value"), ("raw-bin", "AQID/w"), ("key", "again")]
+    assert left == 0, "a call keeps none once its handler is made"
     assert peer == "127.0.0.1"
 
 

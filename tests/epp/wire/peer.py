@@ -80,11 +80,19 @@ class Quiet(Echo):
 class Peer:
     """One client connection to one Session, without sockets or clocks."""
 
-    def __init__(self, methods: Methods | None = None, limits: Limits | None = None, *, greet: bool = True) -> None:
+    def __init__(
+        self,
+        methods: Methods | None = None,
+        limits: Limits | None = None,
+        *,
+        greet: bool = True,
+        counters: Counters | None = None,
+    ) -> None:
         self.seen: list[str] = []
         self.calls: list[Call] = []
+        self.metadata: list[Pairs] = []
         self.now = 100.0
-        self.counters = Counters()
+        self.counters = counters or Counters()
         self.encoder, self.decoder = Encoder(), Decoder()
         methods = methods or {ECHO: self.echo, "/test.Echo/Quiet": self.quiet}
         self.session = Session(methods, limits or Limits(), self.counters, "192.0.2.1:5", lambda: None)
@@ -95,10 +103,12 @@ class Peer:
 
     def echo(self, call: Call) -> Echo:
         self.calls.append(call)
+        self.metadata.append(call.metadata)
         return Echo(call, self.seen)
 
     def quiet(self, call: Call) -> Quiet:
         self.calls.append(call)
+        self.metadata.append(call.metadata)
         return Quiet(call, self.seen)
 
     def drain(self) -> list[Frame]:

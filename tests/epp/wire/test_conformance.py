@@ -317,7 +317,7 @@ def test_late_frames_on_a_stream_that_we_reset_are_ignored_but_counted_and_decod
     late = raw(DATA, 0, 1, b"late") + peer.head(1, [("new-in-table", "value")], end=True) + window_update(1, 0)
     assert peer.send(late) == []
     peer.send(peer.head(3, [*REQUEST, ("new-in-table", "value")]))
-    assert ("new-in-table", "value") in peer.calls[-1].metadata
+    assert ("new-in-table", "value") in peer.metadata[-1]
 
 
 def test_frames_on_a_stream_that_ended_long_ago_cost_a_stream_error_at_most() -> None:

@@ -30,6 +30,7 @@ def run(pieces: list[bytes]) -> tuple[bytes, list[str]]:
     peer.session.end()
     assert peer.open_streams == 0
     assert peer.counters.streams == 0
+    assert peer.counters.buffered_bytes == 0
     ends = sum(seen in ("cancelled", "half-closed") for seen in peer.seen)
     assert ends >= len(peer.calls) - peer.seen.count("left"), "every handler was told the end"
     return out, peer.seen
@@ -152,7 +153,7 @@ def test_a_header_block_that_repeats_means_what_the_table_says_now() -> None:
     peer.send(raw(1, 4, 1, first), raw(1, 4, 3, again), raw(1, 4, 5, again))
     peer.send(raw(1, 4, 7, peer.block([*REQUEST, ("x-id", "2")])))
     peer.send(raw(1, 4, 9, again))
-    ids = [dict(call.metadata).get("x-id") for call in peer.calls]
+    ids = [dict(metadata).get("x-id") for metadata in peer.metadata]
     assert ids[:4] == ["1", "1", "1", "2"]
     assert ids[4:] != ["1"], "in the moved table these references name other fields"
 
@@ -162,7 +163,7 @@ def test_remembered_header_blocks_never_differ_from_decoded_ones(pairs: list[tup
     peer = Peer(limits=Limits(max_concurrent_streams=1000))
     for number, (name, value) in enumerate(pairs):
         peer.send(peer.head(2 * number + 1, [*REQUEST, (name, value)]))
-    assert [call.metadata[-1] for call in peer.calls] == pairs
+    assert [metadata[-1] for metadata in peer.metadata] == pairs
 
 
 def test_resets_and_windows_in_between_change_nothing_either() -> None:

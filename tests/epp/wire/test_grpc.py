@@ -290,7 +290,7 @@ def test_a_handler_that_raises_fails_its_call_only(where: str, caplog: pytest.Lo
 def test_binary_metadata_stays_in_base64_and_protocol_fields_are_left_out() -> None:
     peer = Peer()
     peer.open(1, ECHO, ("trace-bin", "AQID"), ("grpc-timeout", "1S"), ("user-agent", "test"))
-    assert list(peer.calls[0].metadata) == [("trace-bin", "AQID"), ("user-agent", "test")]
+    assert list(peer.metadata[0]) == [("trace-bin", "AQID"), ("user-agent", "test")]
     assert peer.calls[0].peer == "192.0.2.1:5"
 
 

@@ -8,9 +8,11 @@ from hyperframe.frame import DataFrame
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epp.wire.counters import Counters
 from epp.wire.flow import ReceiveWindow
 from epp.wire.limits import Limits
 from epp.wire.outbound import Outbound
+from epp.wire.share import Share
 from epp.wire.stream import Stream
 from tests.epp.wire.peer import parse
 
@@ -31,9 +33,10 @@ class Model:
 
     def __init__(self) -> None:
         self.ended: list[int] = []
-        self.out = Outbound(lambda stream: self.close(stream), Limits())
+        self.share = Share(Limits(), Counters())
+        self.out = Outbound(lambda stream: self.close(stream), Limits(), self.share)
         self.out.window, self.out.initial_window = 500, 100
-        self.streams = {i: Stream(i, 100, ReceiveWindow(1, 1), None) for i in STREAMS}
+        self.streams = {i: Stream(i, ReceiveWindow(1, 1), None, 0.0) for i in STREAMS}
         self.window, self.initial = 500, 100
         self.windows = dict.fromkeys(STREAMS, 100)
         self.given = dict.fromkeys(STREAMS, b"")
@@ -83,6 +86,7 @@ class Model:
         for i in STREAMS:
             assert self.given[i].startswith(self.got[i])
         assert self.out.queued_bytes == sum(s.queued_bytes for s in self.streams.values())
+        assert self.share.bytes == self.out.queued_bytes
 
 
 @given(st.lists(steps, max_size=60))
@@ -93,7 +97,8 @@ def test_no_window_is_ever_crossed_and_everything_arrives_in_order(script: list[
         model.take()
         assert model.window >= 0
         assert model.window == model.out.window
-        assert all(model.windows[i] == s.send_window for i, s in model.streams.items() if not s.closed)
+        for i, stream in model.streams.items():
+            assert stream.closed or model.windows[i] == model.out.initial_window + stream.credit
         model.check()
     model.step("pause", 0, 0)
     model.step("connection", 0, 100_000)

@@ -20,6 +20,7 @@ from cryptography.x509.oid import NameOID
 from grpc import aio
 from hyperframe.frame import Frame, GoAwayFrame
 
+from epp.wire import door
 from epp.wire.aio import GrpcioServer
 from epp.wire.errors import ErrorCode
 from epp.wire.floods import Flood
@@ -333,6 +334,153 @@ def test_tls_without_alpn_h2_is_refused(protocols: list[str], certificate: tuple
         frames = parse(await asyncio.wait_for(reader.read(), 10))
         assert frames[-1].error_code == ErrorCode.INADEQUATE_SECURITY
         writer.close()
+        await server.stop()
+
+    uvloop.run(main())
+
+
+def connected(port: int) -> sockets.socket:
+    client = sockets.create_connection(("127.0.0.1", port))
+    client.setblocking(False)
+    return client
+
+
+async def read_all(client: sockets.socket) -> list[Frame]:
+    """What the server says until it closes."""
+    data = b""
+    while piece := await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 65_536), 20):
+        data += piece
+    return parse(data)
+
+
+def test_one_connection_too_many_takes_the_place_of_one_without_streams() -> None:
+    async def test(socket: Socket) -> None:
+        await socket.connect()
+        await socket.until(SETTINGS)
+        (first,) = socket.server.links
+        newer = connected(socket.port)
+        assert (await socket.rest())[-1].error_code == ErrorCode.NO_ERROR
+        await asyncio.wait_for(first.lost, 20)
+        newer.close()
+        statistics = socket.server.statistics()
+        assert (statistics.displaced_connections, statistics.refused_connections) == (1, 0)
+
+    run(test, Limits(max_connections=1))
+
+
+def test_one_connection_too_many_is_refused_while_all_are_in_use(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(socket: Socket) -> None:
+        await socket.connect()
+        socket.writer.write(socket.codec.head(1) + raw(DATA, 0, 1, message(b"in use")))
+        await socket.until(DATA)
+        for _ in range(3):
+            with connected(socket.port) as newer:
+                frames = await read_all(newer)
+                assert isinstance(frames[-1], GoAwayFrame)
+                assert frames[-1].error_code == ErrorCode.ENHANCE_YOUR_CALM
+        socket.writer.write(raw(DATA, 1, 1, message(b"goes on")))
+        assert body(await socket.until(DATA)) == message(b"goes on")
+        assert socket.server.statistics().refused_connections == 3
+
+    run(test, Limits(max_connections=1))
+    assert caplog.text.count("refused: 1 connections are open, which are the most, and all are in use") == 1
+
+
+def test_a_connection_that_ends_by_a_flood_is_named_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(socket: Socket) -> None:
+        for _ in range(2):
+            await socket.connect()
+            socket.writer.write(raw(PING, 0, 0, bytes(8)) * 5_000)
+            await socket.rest()
+            socket.writer.close()
+        assert socket.server.statistics().floods == {Flood.PINGS: 2}
+
+    run(test)
+    assert caplog.text.count("ended: too many pings: 2000 at once") == 1
+    assert "connection of 127.0.0.1:" in caplog.text
+
+
+@pytest.mark.parametrize("runner", [asyncio.run, uvloop.run])
+def test_a_neighbour_is_served_in_the_middle_of_one_clients_bytes(
+    runner: Callable[[Awaitable[None]], None],
+) -> None:
+    """The clock says that each look at it took a turn's time: every event ends a turn."""
+
+    async def main() -> None:
+        order: list[str] = []
+        served = asyncio.get_running_loop().create_future()
+
+        class Named(Quiet):
+            def received(self, message: bytes) -> None:
+                order.append(message.decode())
+                if len(order) == 3_001:
+                    served.set_result(None)
+
+        ticks = iter(range(1_000_000))
+        server = WireServer({ECHO: lambda call: Named(call, [])}, clock=lambda: float(next(ticks)))
+        port = await server.start("127.0.0.1", 0)
+        greedy, neighbour = connected(port), connected(port)
+        loop = asyncio.get_running_loop()
+        hello = PREFACE + settings() + raw(SETTINGS, ACK, 0) + Peer(greet=False).head(1)
+        await loop.sock_sendall(greedy, hello + raw(DATA, 0, 1, message(b"greedy")) * 3_000)
+        await loop.sock_sendall(neighbour, hello + raw(DATA, 0, 1, message(b"neighbour")))
+        await served
+        assert order.index("neighbour") < 1_500
+        assert server.statistics().turns_cut > 1_000
+        greedy.close()
+        neighbour.close()
+        await server.stop()
+
+    runner(asyncio.wait_for(main(), 60))
+
+
+def test_a_connection_whose_headers_take_more_than_their_share_waits_and_is_served(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test(socket: Socket) -> None:
+        await socket.connect()
+        for stream_id in range(1, 21, 2):
+            socket.writer.write(socket.codec.head(stream_id, [*REQUEST, ("x-number", str(stream_id))]))
+        socket.writer.write(raw(DATA, 0, 19, message(b"first")))
+        assert body(await socket.until(DATA), 19) == message(b"first")
+        assert socket.server.statistics().header_waits > 0
+        socket.writer.write(raw(DATA, 0, 19, message(b"later")))
+        assert body(await socket.until(DATA), 19) == message(b"later")
+
+    run(test, Limits(header_share=1e-4))
+    assert "waits: decoding its headers takes 0% of a core" in caplog.text
+
+
+@pytest.mark.skipif(not hasattr(sockets, "TCP_USER_TIMEOUT"), reason="Linux only")
+@pytest.mark.parametrize("runner", [asyncio.run, uvloop.run])
+def test_a_peer_that_vanishes_is_noticed_in_90_seconds(runner: Callable[[Awaitable[None]], None]) -> None:
+    async def main() -> None:
+        server = WireServer({})
+        port = await server.start("127.0.0.1", 0)
+        with connected(port) as client:
+            assert await asyncio.get_running_loop().sock_recv(client, 9)
+            (link,) = server.links
+            accepted = link._transport.get_extra_info("socket")
+            options = [sockets.TCP_KEEPIDLE, sockets.TCP_KEEPINTVL, sockets.TCP_KEEPCNT, sockets.TCP_USER_TIMEOUT]
+            assert accepted.getsockopt(sockets.SOL_SOCKET, sockets.SO_KEEPALIVE) == 1
+            assert [accepted.getsockopt(sockets.IPPROTO_TCP, o) for o in options] == [60, 10, 3, 90_000]
+        await server.stop()
+
+    runner(main())
+
+
+def test_tls_handshakes_under_way_have_a_bound(certificate: tuple[Path, Path]) -> None:
+    async def main() -> None:
+        reports: list[door.Failed] = []
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        server = WireServer({}, limits=Limits(max_handshakes=2), tls=context, report=reports.append)
+        port = await server.start("127.0.0.1", 0)
+        clients = [connected(port) for _ in range(3)]
+        assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(clients[2], 1), 20) == b""
+        assert [report.failure for report in reports] == [door.Failure.HANDSHAKES]
+        for client in clients:
+            client.close()
         await server.stop()
 
     uvloop.run(main())

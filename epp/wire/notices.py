@@ -1,0 +1,46 @@
+"""Log lines about bounds that clients reached: at most one a minute for each, whatever they do."""
+
+from __future__ import annotations
+
+import logging
+
+from epp.wire.counters import Counters
+from epp.wire.limits import Limits
+
+logger = logging.getLogger(__name__)
+
+EVERY_S = 60.0
+
+_COUNTED = {
+    "refused_streams": "refused: {limits.max_concurrent_streams} streams of one connection and {limits.max_streams} "
+    "of all are the most",
+    "silent_streams": "ended: no message came on them in {limits.first_message_s:g} s",
+    "crowded_out_streams": "ended: more than {limits.max_buffered_bytes} bytes are buffered (--max-held-bytes), and "
+    "their connections do not read, or do not end their messages",
+}
+"""Counters of streams that are looked at once in a while, and what the log says of them."""
+
+
+class Notices:
+    """Owner: one server. Invariant: no two lines about one bound within ``EVERY_S``."""
+
+    def __init__(self, limits: Limits, counters: Counters) -> None:
+        self._limits = limits
+        self._counters = counters
+        self._said_at: dict[str, float] = {}
+        self._said: dict[str, int] = {}
+
+    def say(self, bound: str, text: str, now: float) -> None:
+        """Write ``text``, which is about ``bound``, unless something about it was written in the last minute."""
+        if now - self._said_at.get(bound, now - EVERY_S) >= EVERY_S:
+            self._said_at[bound] = now
+            logger.warning("%s", text)
+
+    def look(self, now: float) -> None:
+        """Write about the counters that grew."""
+        for name, text in _COUNTED.items():
+            count = getattr(self._counters, name)
+            new = count - self._said.get(name, 0)
+            if new and now - self._said_at.get(name, now - EVERY_S) >= EVERY_S:
+                self._said[name] = count
+                self.say(name, f"{new} streams were {text.format(limits=self._limits)}", now)

@@ -1,0 +1,362 @@
+"""What one connection can take from all: streams, memory, time. Work is counted, never timed."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+from hyperframe.frame import DataFrame
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epp.wire.compression import FIELD_WORK
+from epp.wire.counters import Counters
+from epp.wire.errors import ErrorCode
+from epp.wire.floods import Flood
+from epp.wire.flow import ReceiveWindow
+from epp.wire.limits import Limits
+from epp.wire.outbound import Outbound
+from epp.wire.share import SMALLEST_BYTES, Share
+from epp.wire.stream import Stream
+from epp.wire.turns import HEADER_BURST_S, TURN_S, WORK_S, Turn
+from tests.epp.wire.peer import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PING,
+    REQUEST,
+    Peer,
+    body,
+    goaway,
+    message,
+    raw,
+    resets,
+    rst,
+    settings,
+    window_update,
+)
+
+CALM = ErrorCode.ENHANCE_YOUR_CALM
+QUIET = [(k, "/test.Echo/Quiet" if k == ":path" else v) for k, v in REQUEST]
+
+
+class Streams(list[Stream]):
+    """Open streams that count how many of them were looked at."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[Stream]:
+        for stream in super().__iter__():
+            self.looked_at += 1
+            yield stream
+
+
+def sender(count: int) -> tuple[Outbound, Streams]:
+    out = Outbound(lambda _: None, Limits(), Share(Limits(), Counters()))
+    return out, Streams(Stream(i, ReceiveWindow(1, 1), None, 0.0) for i in range(1, 2 * count, 2))
+
+
+# SETTINGS
+
+
+def test_a_new_initial_window_looks_at_no_stream() -> None:
+    out, streams = sender(1000)
+    for size in (0, 100_000, 65_535, 2**31 - 1):
+        assert out.set_initial_window(size, streams) == 0
+    assert streams.looked_at == 0
+
+
+def test_a_wider_window_lets_queued_bytes_out_and_says_how_many_streams_it_looked_at() -> None:
+    out, streams = sender(10)
+    out.set_initial_window(0, streams)
+    for stream in streams[:3]:
+        out.data(stream, b"", b"waits")
+    assert out.set_initial_window(2, streams) == 10
+    assert out.queued_bytes == 3 * 3
+
+
+def test_a_stream_that_was_widened_and_is_gone_forbids_no_larger_initial_window() -> None:
+    peer = Peer()
+    peer.open(1, "/test.Echo/Quiet")
+    peer.send(window_update(1, 2**31 - 1 - 65_535))
+    assert goaway(peer.send(rst(1), settings((4, 2**31 - 1)))) is None
+    assert peer.alive
+
+
+@pytest.mark.parametrize("smaller_first", [False, True])
+def test_a_larger_initial_window_that_overflows_any_streams_window_ends_the_connection(smaller_first: bool) -> None:
+    peer = Peer()
+    for stream_id in (1, 3, 5):
+        peer.open(stream_id, "/test.Echo/Quiet")
+    if smaller_first:
+        peer.send(settings((4, 0)))
+    peer.send(window_update(3, 2**31 - 1 - 65_535))
+    assert goaway(peer.send(settings((4, 65_536)))) is ErrorCode.FLOW_CONTROL_ERROR
+
+
+def test_settings_that_make_us_walk_many_streams_are_charged_by_them() -> None:
+    peer = Peer()
+    peer.send(settings((4, 0)))
+    block = peer.plain_block(REQUEST)
+    for stream_id in range(1, 20_000, 2):
+        peer.session.receive(raw(HEADERS, END_HEADERS, stream_id, block), peer.now)
+    peer.send(raw(DATA, 0, 1, message(bytes(1000))))
+    toggles = 0
+    while not peer.session.connection.closed:
+        peer.session.receive(settings((4, 0)) + settings((4, 1)), peer.now)
+        peer.session.output(peer.now)
+        toggles += 1
+    assert 10 <= toggles <= 30
+    assert peer.counters.floods == {Flood.SETTINGS: 1}
+
+
+# Headers
+
+
+def test_open_calls_keep_none_of_their_headers() -> None:
+    """Few bytes of references unpack to 12 KB of headers for each call."""
+    peer = Peer()
+    peer.open(1, "/test.Echo/Quiet", ("x-large", "v" * 3_900))
+    blocks = [peer.plain_block(QUIET) + b"\xbe\xbe\xbe\0\1n\4%04d" % i for i in range(300)]  # the newest entry
+    tracemalloc.start()
+    try:
+        for number, block in enumerate(blocks):
+            peer.session.receive(raw(HEADERS, END_HEADERS, 2 * number + 3, block), peer.now)
+            peer.metadata.clear()
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peer.open_streams == 301
+    assert peer.session.connection.header_work > 300 * 4 * FIELD_WORK
+    assert kept_bytes < 300 * 4_000
+    assert not any(call.metadata for call in peer.calls)
+
+
+def test_heads_that_unpack_to_much_are_not_remembered() -> None:
+    peer = Peer()
+    peer.open(1, "/test.Echo/Quiet", ("x-large", "v" * 3_900))
+    for number in range(200):
+        peer.open(
+            2 * number + 3,
+            "/test.Echo/Quiet",
+            ("x-large", "v" * 3_900),
+            ("te", "trailers") if number % 2 else ("a", "b"),
+        )
+    reader = peer.session.connection._reader
+    assert sum(head.size_bytes for head, _ in reader._known.values()) <= 64 << 10
+
+
+def test_a_remembered_block_is_no_work_and_another_is_charged_by_bytes_and_fields() -> None:
+    peer = Peer()
+    block = peer.plain_block(QUIET)
+    peer.send(raw(HEADERS, END_HEADERS, 1, block))
+    first = peer.session.connection.header_work
+    assert first == len(block) + FIELD_WORK * len(QUIET)
+    for stream_id in range(3, 1001, 2):
+        peer.send(raw(HEADERS, END_HEADERS, stream_id, block))
+    assert peer.session.connection.header_work == first
+
+
+def test_late_headers_are_charged_by_their_bytes() -> None:
+    peer = Peer()
+    peer.send(peer.head(1, QUIET), window_update(1, 0))
+    late = raw(HEADERS, END_HEADERS, 1, peer.plain_block([("x", "~" * 8_000)]))
+    sent = 0
+    while not peer.session.connection.closed:
+        peer.session.receive(late, peer.now)
+        sent += len(late)
+    assert sent < 11_000 * 64
+    assert peer.counters.floods == {Flood.UNKNOWN_FRAMES: 1}
+
+
+def test_headers_may_take_their_share_of_a_core_and_wait_beyond_it() -> None:
+    turn, second = Turn(0.25), 0.25 / WORK_S
+    work, now, waited = 0.0, 100.0, 0.0
+    for _ in range(100):  # each costs half a second of the share
+        work += second / 2
+        wait = turn.header_wait(int(work), now)
+        waited += wait
+        now += wait
+    assert waited == pytest.approx(100 * 0.5 - HEADER_BURST_S)
+    assert turn.header_wait(int(work), now) == 0.0
+
+
+def test_an_envoy_that_traces_4000_requests_a_second_never_waits() -> None:
+    turn = Turn(Limits().header_share)
+    for tick in range(1000):
+        assert turn.header_wait(170 * 40 * (tick + 1), tick / 100) == 0.0
+
+
+# Streams
+
+
+def test_a_connection_has_as_many_streams_as_it_leaves_free() -> None:
+    limits = Limits(max_streams=30)
+    one = Peer(limits=limits)
+    two = Peer(limits=limits, counters=one.counters)
+    for peer, most in ((one, 15), (two, 8)):
+        for stream_id in range(1, 101, 2):
+            peer.open(stream_id, "/test.Echo/Quiet")
+        assert peer.open_streams == most
+    assert one.counters.refused_streams == 35 + 42
+    assert two.alive
+
+
+def test_streams_that_are_refused_for_the_neighbours_sake_are_no_flood() -> None:
+    peer = Peer(limits=Limits(max_streams=0))
+    block = peer.plain_block(QUIET)
+    for stream_id in range(1, 80_001, 2):
+        peer.session.receive(raw(HEADERS, END_HEADERS, stream_id, block), peer.now)
+        peer.session.output(peer.now)
+    assert peer.alive
+
+
+def test_a_stream_without_a_message_ends_in_time_and_one_with_a_message_stays() -> None:
+    peer = Peer(limits=Limits(first_message_s=60))
+    peer.open(1, "/test.Echo/Quiet")
+    peer.open(3, "/test.Echo/Quiet")
+    peer.send(raw(DATA, 0, 3, message(b"x")))
+    peer.session.drop_silent(peer.now + 59)
+    assert peer.open_streams == 2
+    peer.session.drop_silent(peer.now + 61)
+    frames = peer.drain()
+    assert peer.fields(next(f for f in frames if f.stream_id == 1))["grpc-status"] == "4"
+    assert peer.open_streams == 1
+    assert peer.counters.silent_streams == 1
+    peer.session.drop_silent(peer.now + 1e6)
+    assert peer.open_streams == 1, "an answer may take hours"
+
+
+# Messages in pieces
+
+
+def test_a_message_in_tiny_frames_is_kept_in_few_objects_and_is_a_flood() -> None:
+    peer = Peer()
+    peer.open(1, "/test.Echo/Quiet")
+    peer.send(raw(DATA, 0, 1, message(bytes(100_000))[:5]))
+    sent = 0
+    while not peer.session.connection.closed and sent < 20_000:
+        peer.session.receive(raw(DATA, 0, 1, b"xy"), peer.now)
+        sent += 1
+        if sent == 5_000:
+            call = peer.calls[0]
+            assert len(call.reader._parts) == 1  # type: ignore[attr-defined]
+    assert sent <= 11_000
+    assert peer.counters.floods == {Flood.TINY_DATA: 1}
+    assert peer.counters.buffered_bytes == 0
+
+
+def test_a_client_that_sends_each_prefix_in_a_frame_of_its_own_is_no_flood() -> None:
+    peer = Peer()
+    peer.open(1, "/test.Echo/Quiet")
+    for _ in range(30_000):
+        whole = message(b"a small message")
+        peer.session.receive(raw(DATA, 0, 1, whole[:5]) + raw(DATA, 0, 1, whole[5:]), peer.now)
+        peer.session.output(peer.now)
+    assert peer.alive
+    assert peer.seen == ["15 bytes"] * 30_000
+
+
+@given(st.lists(st.one_of(st.integers(1, 10), st.integers(200, 600)), min_size=1, max_size=60), st.integers(0, 5_000))
+def test_a_message_in_pieces_of_any_size_is_whole(sizes: list[int], length: int) -> None:
+    peer = Peer()
+    peer.send(settings((4, 1 << 20)))
+    peer.open(1)
+    data, at, got = message(bytes(i % 251 for i in range(length))), 0, b""
+    for size in sizes:
+        got += body(peer.send(raw(DATA, 0, 1, data[at : at + size])))
+        at += size
+    got += body(peer.send(raw(DATA, END_STREAM, 1, data[at:]))) if at < len(data) else b""
+    assert got == data
+    assert peer.counters.buffered_bytes == 0
+
+
+# Memory
+
+
+def test_what_all_connections_buffer_has_a_bound_and_who_reads_is_not_touched() -> None:
+    limits = Limits(max_buffered_bytes=4 << 20)
+    good = Peer(limits=limits)
+    counters = good.counters
+    counters.connections = 9
+    bad = [Peer(limits=limits, counters=counters) for _ in range(8)]
+    for peer in bad:
+        peer.send(settings((4, 0)))
+        for stream_id in range(1, 41, 2):
+            peer.open(stream_id)
+            for _ in range(15):
+                peer.send(raw(DATA, 0, stream_id, message(bytes(16_000))))
+    assert counters.buffered_bytes <= (4 << 20) + 9 * SMALLEST_BYTES
+    assert counters.crowded_out_streams > 0
+    good.send(settings((4, 1 << 20)))
+    good.open(1)
+    for _ in range(50):
+        frames = good.send(raw(DATA, 0, 1, message(bytes(16_000))), window_update(0, 16_005), window_update(1, 16_005))
+        assert any(isinstance(f, DataFrame) for f in frames)
+        assert not resets(frames)
+    for peer in (good, *bad):
+        peer.session.end()
+    assert counters.buffered_bytes == 0
+
+
+def test_messages_that_never_end_count_too() -> None:
+    limits = Limits(max_buffered_bytes=1 << 20)
+    peer = Peer(limits=limits)
+    for stream_id in range(1, 41, 2):
+        peer.open(stream_id, "/test.Echo/Quiet")
+        data = message(bytes(1 << 20))
+        for start in range(0, 160_000, 16_000):
+            peer.send(raw(DATA, 0, stream_id, data[start : start + 16_000]))
+    assert peer.counters.buffered_bytes <= (1 << 20)
+    assert peer.counters.crowded_out_streams > 0
+    assert peer.alive
+
+
+# Turns
+
+
+def test_a_session_stops_when_it_is_pressed_and_proceeds_where_it_stopped() -> None:
+    data = b""
+    peer = Peer()
+    for stream_id in range(1, 41, 2):
+        data += peer.head(stream_id) + raw(DATA, END_STREAM, stream_id, message(b"hello"))
+    stops, done = 0, peer.session.receive(data, peer.now, lambda: True)
+    while not done:
+        stops += 1
+        done = peer.session.proceed(peer.now, lambda: True)
+    assert stops >= 40
+    assert peer.seen == ["5 bytes", "half-closed"] * 20
+
+
+def test_frames_that_are_no_events_end_a_turn_too() -> None:
+    peer = Peer()
+    stops, done = 0, peer.session.receive(raw(PING, 0, 0, bytes(8)) * 1_000, peer.now, lambda: True)
+    while not done:
+        stops += 1
+        done = peer.session.proceed(peer.now, lambda: True)
+    assert stops >= 10
+    assert len(peer.drain()) == 1_000
+
+
+def test_a_connection_that_is_lost_in_the_middle_of_a_turn_ends_each_call_once() -> None:
+    peer = Peer()
+    data = b"".join(peer.head(i, QUIET) + raw(DATA, 0, i, message(b"hello")) for i in range(1, 41, 2))
+    assert not peer.session.receive(data, peer.now, lambda: len(peer.calls) >= 7)
+    peer.session.end()
+    assert peer.session.proceed(peer.now)
+    assert peer.seen.count("cancelled") == len(peer.calls) == 7
+
+
+def test_a_turn_ends_with_its_time_and_begins_with_the_loops_next_run() -> None:
+    now = 50.0
+    turn = Turn(0.25, lambda: now)
+    turn.begin(1.0)
+    assert not turn.over()
+    now += TURN_S
+    assert turn.over()
+    turn.begin(1.0)
+    assert turn.over(), "the loop has looked at nobody else yet"
+    turn.begin(1.001)
+    assert not turn.over()
