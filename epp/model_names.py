@@ -20,7 +20,7 @@ SPACE = re.compile(rb"[ \t\n\r]*+")
 STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 SCALAR = re.compile(rb'[^"{}\[\],:]*+')
 DEEP = re.compile(rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
-LINE_END = re.compile(rb"[\r\n]")
+LINE_ENDS = re.compile(rb"[\r\n]++")
 QUOTE, BACKSLASH, COMMA, COLON = b'"\\,:'
 OPEN, CLOSE, OPEN_LIST, CLOSE_LIST = b"{}[]"
 
@@ -220,14 +220,15 @@ class EventNames:
         out: list[bytes] = []
         at, size = 0, len(piece)
         while at < size:
-            found = LINE_END.search(piece, at)
+            found = LINE_ENDS.search(piece, at)
             end = found.start() if found else size
             if end > at:
                 self._after_return = False
                 out.append(self._within_line(piece[at:end]))
-            if end < size:
-                out += (self._line_ended(piece[end]), piece[end : end + 1])
-            at = end + 1
+            if found:
+                out += (self._lines_ended(found[0]), found[0])
+                end = found.end()
+            at = end
         return b"".join(out)
 
     def end(self) -> bytes:
@@ -244,6 +245,15 @@ class EventNames:
         if not DATA.startswith(self._field):
             self._field = self._field.ljust(len(DATA))
         return text
+
+    def _lines_ended(self, marks: bytes) -> bytes:
+        """Return what was kept back; of thousands of empty lines, all after the first one are as one."""
+        kept = self._line_ended(marks[0])
+        if len(marks) > 1:
+            if marks != b"\r\n":
+                self._document.begin()
+            self._after_return = marks.endswith(b"\r")
+        return kept
 
     def _line_ended(self, mark: int) -> bytes:
         second, self._after_return = self._after_return and mark == b"\n"[0], mark == b"\r"[0]

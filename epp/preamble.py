@@ -6,9 +6,15 @@ Comments of server-sent events keep connections alive.
 
 from __future__ import annotations
 
+import re
+
 EVENTS = frozenset({b"response.created", b"response.in_progress", b"response.queued"})
 LONGEST = max(len(b"event: " + name + b"\r") for name in EVENTS)
 """A line that goes on beyond that without an end names none of them."""
+
+
+QUIET_LINES = re.compile(rb"(?:(\r?\n)|:[^\r\n]*+\r?\n)*+")
+"""A run of empty lines and comments, of which an engine may send thousands; the group matches if any is empty."""
 
 
 class Preamble:
@@ -23,7 +29,7 @@ class Preamble:
 
     def ends_with(self, part: bytes) -> bool:
         """Whether the answer begins in ``part``."""
-        for line in part.splitlines(keepends=True):
+        for line in self._after_quiet_lines(part).splitlines(keepends=True):
             whole = line.endswith(b"\n")
             if self._skipping:
                 self._skipping = not whole
@@ -37,6 +43,17 @@ class Preamble:
             self._skipping = not whole
             self._line.clear()
         return False
+
+    def _after_quiet_lines(self, part: bytes) -> bytes:
+        """Return ``part`` without the empty lines and comments at its beginning."""
+        if self._skipping or self._line:
+            return part
+        quiet = QUIET_LINES.match(part)
+        if quiet is None or not quiet.end():
+            return part
+        if quiet[1] is not None:
+            self._named = False
+        return part[quiet.end() :]
 
     def _says_nothing(self, *, whole: bool = False) -> bool:
         line = bytes(self._line).rstrip(b"\r\n")
