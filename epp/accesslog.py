@@ -15,7 +15,7 @@ from typing import Protocol
 from google.protobuf.message import DecodeError
 from typing_extensions import override
 
-from epp.decision import MODEL_SERVER_ERROR, Cause, Outcome
+from epp.decision import GOOD_STATUSES, MODEL_SERVER_ERROR, Cause, Outcome
 from epp.pb.accesslog_entry_pb2 import HTTPAccessLogEntry
 from epp.pb.accesslog_service_pb2 import StreamAccessLogsMessage, StreamAccessLogsResponse
 from epp.wire.service import Call, Handler, Methods
@@ -30,6 +30,8 @@ GONE = frozenset({"downstream_connection_termination", "downstream_remote_reset"
 """The response flags that say that the client left."""
 SAMPLE = "sample"
 """The name of the route whose responses pass through the picker."""
+CLOSED = "closed"
+"""The name of the route of paths that are not open to clients."""
 MAX_DIGITS = 20
 """Of a pick id; a 64-bit number has no more."""
 
@@ -52,6 +54,8 @@ class AccessLogStatistics:
     """Requests that the picker did not place: refused, too large, or served while it was away."""
     sampled: int = 0
     """Picks whose whole response the exchange has seen."""
+    closed_path: int = 0
+    """Requests for a path that is not open to clients."""
     unmatched: int = 0
     """Other picks closed before, by the exchange or a lease, or made by an earlier picker."""
     garbage: int = 0
@@ -88,6 +92,9 @@ class AccessLog:
         counts.entries += 1
         common = entry.common_properties
         if common.intermediate_log_entry:
+            return
+        if common.route_name == CLOSED:
+            counts.closed_path += 1
             return
         ours = common.metadata.filter_metadata.get(NAMESPACE)
         if ours is None:
@@ -133,7 +140,7 @@ def outcome(entry: HTTPAccessLogEntry) -> Outcome:
     errors = [flag for flag in flags if flag not in GONE]  # a client that leaves is no error
     gone = len(errors) < len(flags)
     status = response.response_code.value or None
-    if status not in (200, None):
+    if status is not None and status not in GOOD_STATUSES:
         errors.append(MODEL_SERVER_ERROR)
     streaming = "text/event-stream" in response.response_headers.get("content-type", "")
     return Outcome(

@@ -116,7 +116,12 @@ def standalone_options(given: Given, flags: Sequence[Flag], environment: Mapping
         if given.get("fail-open") == closed:
             raise ConfigError(f"--fail-open and --fail-closed cannot both be {str(closed).lower()}; give one of them")
         given["fail-open"] = not closed
-    made = StandaloneOptions(notices=tuple(notices), endpoints=_endpoints(given), tracing=tracing)
+    made = StandaloneOptions(
+        notices=tuple(notices),
+        endpoints=_endpoints(given),
+        open_paths=tuple(given.get("open-path", ())),
+        tracing=tracing,
+    )
     made = own_ports.of_standalone(_set(made, given, flags))
     return replace(made, max_held_bytes=_max_held_bytes(given, made))
 

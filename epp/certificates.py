@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -115,6 +116,9 @@ class Certificate:
 
 def read_pair(folder: Path, flag: str) -> Pair:
     """What ``tls.crt`` and ``tls.key`` in ``folder`` hold. Raises: ConfigError naming ``flag`` and the file."""
+    if not folder.is_dir():
+        what = "is no folder" if folder.exists() else "there is no such folder"
+        raise ConfigError(f"{flag}={folder}: {what}; it must be a folder with tls.crt and tls.key")
     texts = []
     for name in ("tls.crt", "tls.key"):
         try:
@@ -131,10 +135,28 @@ def read_pair(folder: Path, flag: str) -> Pair:
 
 def check_pair(pair: Pair, where: str) -> None:
     """Raises: ConfigError beginning with ``where`` unless the key belongs to the certificate."""
+    for name, content, what in (
+        ("tls.crt", pair.chain, b"CERTIFICATE"),
+        ("tls.key", pair.private_key, b"PRIVATE KEY"),
+    ):
+        if not re.search(rb"-----BEGIN [A-Z ]*" + what + rb"-----", content):
+            raise ConfigError(f"{where}: {name} is no PEM: it has no line -----BEGIN {what.decode()}-----")
     try:
         load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pair)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"{where}: tls.crt and tls.key cannot be used: {error}") from error
+        raise ConfigError(f"{where}: {_blamed(pair, error)}") from error
+
+
+def _blamed(pair: Pair, error: OSError) -> str:
+    """Which of the two files ``error`` is about, in a sentence."""
+    if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+        return "the key in tls.key does not belong to the certificate in tls.crt"
+    try:
+        text = pair.chain.decode("ascii", "ignore")
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=text)
+    except (ValueError, ssl.SSLError) as broken:
+        return f"the certificate in tls.crt cannot be read: {broken}"
+    return f"the private key in tls.key cannot be read (keys with a password are not): {error}"
 
 
 def load(context: ssl.SSLContext, pair: Pair) -> None:

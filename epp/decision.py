@@ -123,3 +123,7 @@ class Outcome:
     def failed(self) -> bool:
         """Whether the endpoint has not computed the prompt, as far as that was seen."""
         return self.unanswered if self.status is None or 200 <= self.status < 300 else True
+
+
+GOOD_STATUSES = (200, 101)
+"""What an engine answers when all is well; 101 begins a WebSocket."""

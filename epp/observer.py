@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from epp import messages
-from epp.decision import MODEL_SERVER_ERROR, Cause, Outcome
+from epp.decision import GOOD_STATUSES, MODEL_SERVER_ERROR, Cause, Outcome
 from epp.grpc_usage import GrpcUsage
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.preamble import Preamble
@@ -42,7 +42,7 @@ class Observer:
         seen = messages.header_values(message.response_headers, WATCHED)
         status = seen.get(STATUS, "")
         outcome.status = int(status) if status.isdecimal() else None
-        if outcome.status != 200 or seen.get(GRPC_STATUS, "0") != "0":
+        if outcome.status not in GOOD_STATUSES or seen.get(GRPC_STATUS, "0") != "0":
             outcome.errors.append(MODEL_SERVER_ERROR)
         content_type = seen.get(CONTENT_TYPE, "")
         events = "text/event-stream" in content_type

@@ -212,6 +212,8 @@ class StandaloneOptions:
     sample_rate: float = 0.01
     """Share of requests that the picker sees in full although the mode is lean, 0 to 1."""
     response_mode: ResponseMode = ResponseMode.LEAN
+    open_paths: tuple[str, ...] = ()
+    """Paths of the engines that clients may use beside the inference API; ``all`` is every path."""
 
     pool_name: str = "epp"
     transport: Transport = Transport.WIRE
@@ -219,6 +221,8 @@ class StandaloneOptions:
     max_held_bytes: int = 1 << 30
     drain_timeout_s: float = 30.0
     error_format: ErrorFormat = ErrorFormat.API
+    shutdown_delay_s: float = 5.0
+    """How much of it connections are still accepted for after SIGTERM."""
     ask_kvengine: bool = False
     index_snapshot: Path | None = None
     index_snapshot_interval_s: float = 60.0

@@ -48,8 +48,8 @@ def access_log_readings(access_log: AccessLog) -> Source:
     def read() -> Iterator[Reading]:
         yield Reading(
             "tierwise_access_log_entries",
-            "Entries of the proxy's access log, by what they told: ended (closed a pick), without_pick, unmatched "
-            "(closed before), garbage.",
+            "Entries of the proxy's access log, by what they told: ended (closed a pick), without_pick, "
+            "closed_path (not open to clients), unmatched (closed before), garbage.",
             ("result",),
             [((name,), count) for name, count in asdict(access_log.statistics()).items() if name != "entries"],
             counter=True,

@@ -24,7 +24,7 @@ from epp.followed_files import FollowedFiles
 from epp.logs import counted
 from epp.options import ServeOptions
 from epp.scrape.pace import Pace
-from epp.signals import until_signalled
+from epp.signals import Stop, until_signalled
 from epp.telemetry.gauges import Source
 from epp.wire.limits import Limits
 
@@ -69,12 +69,13 @@ async def serve(options: ServeOptions, *sources: Source) -> None:
         raise ConfigError(nowhere(options.pool_name))
     app = App(plan, replace(settings(options), config_file=watched, reread=read))
 
-    async def work(stop: asyncio.Event) -> None:
+    async def work(stop: Stop) -> None:
         loop = asyncio.get_running_loop()
         await app.start()
         for source in sources:
             app.expose(source)
         collect_rarely()
+        log.info("%s", encryption(options))
         log.info(
             "serving ext-proc on port %d, health on %d, metrics on %d; %s",
             app.grpc_port, app.health_port, app.metrics_port, counted(len(app.pool), "endpoint"),
@@ -88,6 +89,17 @@ async def serve(options: ServeOptions, *sources: Source) -> None:
         await app.stop(max(0.0, options.drain_timeout_s - (loop.time() - began)))
 
     await until_signalled(work)
+
+
+def encryption(options: ServeOptions) -> str:
+    """What each port speaks, in words for the log."""
+    ext_proc = metrics = "plaintext"
+    if options.tls is not None:
+        folder = options.tls.cert_path
+        ext_proc = f"TLS with {'a self-signed certificate' if folder is None else f'the certificate in {folder}'}"
+    if options.metrics_tls is not None:
+        metrics = f"TLS with the certificate in {options.metrics_tls.cert_dir}"
+    return f"ext-proc speaks {ext_proc}, health plaintext, metrics {metrics}"
 
 
 def nowhere(pool_name: str) -> str:

@@ -194,6 +194,13 @@ def endpoints(value: str) -> tuple[str, ...]:
     return found
 
 
+def url_path(value: str) -> str:
+    """The path of a URL as an engine compares it, without what a pattern or an address would have; or ``all``."""
+    if value != "all" and (not value.startswith("/") or "//" in value or set(value) & set("%?#*;\\ ")):
+        raise ValueError("must be a path such as /metrics, without a pattern, a query or percent signs; or all")
+    return value if value in ("/", "all") else value.rstrip("/")
+
+
 def log_level(value: str) -> int:
     """zap's levels as verbosity: ``debug``, ``info``, ``error``, or the number itself."""
     levels = {"debug": DEBUG_VERBOSITY, "info": INFO_VERBOSITY, "error": ERROR_VERBOSITY}

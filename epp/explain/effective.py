@@ -10,14 +10,13 @@ from typing import Any
 import msgspec
 
 from epp.config.plan import Plan
+from epp.logs import USERINFO
 from scorers.base import Filter, Picker, Plugin, Producer, Scorer
 
 SECRET = re.compile(r"(token|secret|password|api_?key|credential)s?$", re.IGNORECASE)
 """Names of text parameters whose values are not shown."""
 WRITTEN_OUT = frozenset({"config_text"})
 """Texts that may hold secrets anywhere, comments included."""
-USERINFO = re.compile(r"(?<=://)[^\s/?#]*@")
-"""A name and a password in a URL."""
 KINDS: tuple[tuple[type[Plugin[Any]], str], ...] = (
     (Producer, "producer"),
     (Filter, "filter"),

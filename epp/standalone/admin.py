@@ -36,9 +36,13 @@ class ProxyAdmin:
         _, colon, value = (text or "").partition(": ")
         return int(value) if colon else None
 
+    async def let_clients_leave(self) -> None:
+        """End kept connections after their current answers; new ones are still accepted."""
+        await self._ask("POST", "/healthcheck/fail")
+
     async def drain(self) -> None:
         """Accept no further connections, and end the kept ones after their current answers."""
-        await self._ask("POST", "/healthcheck/fail")
+        await self.let_clients_leave()
         await self._ask("POST", "/drain_listeners")
 
     async def _ask(self, method: str, path: str) -> str | None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from envoy_data_plane.envoy.config.bootstrap.v3 import Admin, Bootstrap, BootstrapStaticResources
+from envoy_data_plane.envoy.config.bootstrap.v3 import (
+    Admin,
+    Bootstrap,
+    BootstrapStaticResources,
+    LayeredRuntime,
+    RuntimeLayer,
+)
 from envoy_data_plane.envoy.config.core.v3 import Node
+from envoy_data_plane.google.protobuf import Struct
 
 from epp.standalone.clusters import endpoints_cluster, picker_cluster, tcp_address
 from epp.standalone.listener import listener
 from epp.standalone.settings import ProxySettings
+
+PATTERN_SIZE = {"re2.max_program_size.error_level": 100_000, "re2.max_program_size.warn_level": 100_000}
+"""What a pattern of paths may compile to: Envoy's own limit, 100, is for configurations that strangers write."""
 
 
 def bootstrap(settings: ProxySettings) -> Bootstrap:
@@ -15,6 +25,9 @@ def bootstrap(settings: ProxySettings) -> Bootstrap:
     return Bootstrap(
         node=Node(id="tierwise", cluster="tierwise"),
         admin=Admin(address=tcp_address("127.0.0.1", settings.admin_port)),
+        layered_runtime=LayeredRuntime(
+            layers=[RuntimeLayer(name="tierwise", static_layer=Struct.from_dict(PATTERN_SIZE))]
+        ),
         static_resources=BootstrapStaticResources(
             listeners=[listener(settings)],
             clusters=[endpoints_cluster(settings), picker_cluster(settings)],

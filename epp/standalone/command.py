@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
+from importlib.util import find_spec
 
 from epp import logs
 from epp.allocator import collect_rarely
@@ -15,11 +15,15 @@ from epp.exchange import ExchangeSettings
 from epp.options import ResponseMode, StandaloneOptions
 from epp.scrape.pace import Pace
 from epp.serve import announce, followed, run
-from epp.signals import until_signalled
+from epp.signals import Stop, until_signalled
 from epp.standalone.lessons import told_of_lessons
 from epp.standalone.patience import warned_of_waits
 from epp.standalone.run import LOOPBACK, standalone
 from epp.wire.limits import Limits
+
+PROXY_MESSAGES = "envoy_data_plane"
+if find_spec(PROXY_MESSAGES) is None:  # it is imported when the ports are known to be free
+    raise ModuleNotFoundError(f"No module named {PROXY_MESSAGES!r}", name=PROXY_MESSAGES)
 
 ENDPOINTS_NAMED = 2
 """How many endpoints a decision names where the configuration does not: the pick, and one to fall back to."""
@@ -37,7 +41,7 @@ def run_standalone(options: StandaloneOptions) -> int:
         collect_rarely()
         return app
 
-    async def work(stop: asyncio.Event) -> None:
+    async def work(stop: Stop) -> None:
         if options.config_file is None and options.config_text is None:
             refuse_nowhere(options, None)  # what it is to do comes before the question of ports
         await standalone(options, start, stop)

@@ -70,6 +70,20 @@ def processing_mode(request: RequestMode, response: ResponseMode, response_heade
     )
 
 
+def tunnel_mode() -> ProcessingMode:
+    """Which parts of a tunnel (a WebSocket) go to the picker: the request's headers, by which it picks, and those of
+    the answer. What travels inside is shown to nobody. Trailers never come, and keep the stream open until the tunnel
+    ends: until then the picker counts it."""
+    return ProcessingMode(
+        request_header_mode=SEND,
+        request_body_mode=ProcessingModeBodySendMode.NONE,
+        request_trailer_mode=SKIP,
+        response_header_mode=SEND,
+        response_body_mode=ProcessingModeBodySendMode.NONE,
+        response_trailer_mode=SEND,
+    )
+
+
 def picker_service() -> GrpcService:
     """The picker, as a filter or a log names a gRPC service."""
     return GrpcService(envoy_grpc=GrpcServiceEnvoyGrpc(cluster_name=PICKER))

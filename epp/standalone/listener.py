@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from envoy_data_plane.envoy.config.accesslog.v3 import AccessLog
+from envoy_data_plane.envoy.config.accesslog.v3 import AccessLog, AccessLogFilter
 from envoy_data_plane.envoy.config.common.mutation_rules.v3 import HeaderMutation, HeaderMutationRemoveOnMatch
 from envoy_data_plane.envoy.config.core.v3 import (
     ApiVersion,
+    Http1ProtocolOptions,
     Http2ProtocolOptions,
     HttpProtocolOptions,
     HttpProtocolOptionsHeadersWithUnderscoresAction,
@@ -25,6 +26,8 @@ from envoy_data_plane.envoy.extensions.filters.http.router.v3 import Router
 from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager.v3 import (
     HttpConnectionManager,
     HttpConnectionManagerInternalAddressConfig,
+    HttpConnectionManagerPathWithEscapedSlashesAction,
+    HttpConnectionManagerUpgradeConfig,
     HttpFilter,
 )
 from envoy_data_plane.envoy.extensions.http.early_header_mutation.header_mutation.v3 import (
@@ -42,11 +45,13 @@ from epp.standalone.clusters import (
     tcp_address,
 )
 from epp.standalone.conversation import EXT_PROC, external_processor, picker_service
-from epp.standalone.local_replies import local_replies
-from epp.standalone.routes import A_DAY, routes
+from epp.standalone.local_replies import has_status, local_replies
+from epp.standalone.routes import A_DAY, WEBSOCKET, routes
 from epp.standalone.settings import MIB, ProxySettings
 
 ENDS_REPORTED_EVERY = timedelta(milliseconds=50)
+HOST_OF_OLD_CLIENTS = "tierwise"
+"""HTTP/1.0 demands no Host of its clients, and engines demand one of Envoy."""
 STEERING_HEADERS = StringMatcher(prefix="x-envoy-")
 """By which Envoy lets clients of private networks set time limits and retries."""
 
@@ -83,7 +88,7 @@ def connection_manager(settings: ProxySettings) -> HttpConnectionManager:
             HttpFilter(name=EXT_PROC, typed_config=Any.pack(external_processor(settings))),
             HttpFilter(name="envoy.filters.http.router", typed_config=Any.pack(Router(suppress_envoy_headers=True))),
         ],
-        access_log=[completions_log()] if lean else [],
+        access_log=[log_to_picker(None if lean else has_status(404))],
         local_reply_config=local_replies(settings),
         # Or Envoy closes the connection with every 400, also the picker's; what it cannot parse closes it all the same.
         stream_error_on_invalid_http_message=True,
@@ -103,11 +108,16 @@ def connection_manager(settings: ProxySettings) -> HttpConnectionManager:
         preserve_external_request_id=True,
         normalize_path=True,
         merge_slashes=True,
+        # As the engines do, which know no difference: a path must not mean another thing to them than to the routes.
+        path_with_escaped_slashes_action=HttpConnectionManagerPathWithEscapedSlashesAction.UNESCAPE_AND_FORWARD,
+        upgrade_configs=[HttpConnectionManagerUpgradeConfig(upgrade_type=WEBSOCKET, enabled=False)],  # but on its route
         common_http_protocol_options=HttpProtocolOptions(
             idle_timeout=timedelta(hours=1),
             headers_with_underscores_action=HttpProtocolOptionsHeadersWithUnderscoresAction.ALLOW,
         ),
+        http_protocol_options=Http1ProtocolOptions(accept_http_10=True, default_host_for_http_10=HOST_OF_OLD_CLIENTS),
         http2_protocol_options=Http2ProtocolOptions(
+            allow_connect=True,  # by which HTTP/2 opens a WebSocket; plain CONNECT has no route
             max_concurrent_streams=100_000,
             initial_stream_window_size=1 * MIB,
             initial_connection_window_size=64 * MIB,
@@ -118,9 +128,11 @@ def connection_manager(settings: ProxySettings) -> HttpConnectionManager:
     )
 
 
-def completions_log() -> AccessLog:
-    """Reports how each request ended to the picker, many in a message."""
+def log_to_picker(only: AccessLogFilter | None) -> AccessLog:
+    """Reports how each request that ``only`` lets pass ended to the picker, many in a message. A lean proxy reports
+    all; one that shows responses anyway has to tell of refused paths, which the picker is not asked about."""
     return AccessLog(
+        filter=only,
         name="envoy.access_loggers.http_grpc",
         typed_config=Any.pack(
             HttpGrpcAccessLogConfig(

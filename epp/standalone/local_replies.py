@@ -87,6 +87,7 @@ def replies(max_request_bytes: int) -> Iterator[Reply]:
         503,
         f"the endpoint ended the connection before it had answered, and its log may say why: {WHY}",
     )
+    yield Reply(details_begin_with("direct_response"), 404, WHY)  # the route says why
     yield Reply(flagged("UPE"), 502, f"the endpoint's answer is not HTTP: {WHY}")
     yield Reply(has_status(413), 413, too_large(max_request_bytes))
     yield Reply(has_status(HUNG_PICKER), 503, "the picker did not answer in time; try again", True)

@@ -78,19 +78,27 @@ class Proxy:
         await self._launch()
         self._supervision = Chore("supervise-envoy", self._supervise)
 
-    async def stop(self, drain_timeout_s: float) -> None:
-        """Let the requests under way end, for at most ``drain_timeout_s``, then end the process."""
+    async def stop(self, drain_timeout_s: float, accepting_s: float = 0.0) -> None:
+        """Accept connections for ``accepting_s`` more, while kept ones end after their current answers; then let the
+        requests under way end, for at most ``drain_timeout_s``, and end the process."""
+        try:
+            if accepting_s and self._process is not None:
+                await self._admin.let_clients_leave()
+                await asyncio.sleep(accepting_s)
+            await self._leave_dead()
+            if self._process is not None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(drain_timeout_s):
+                        await self._admin.drain()
+                        await self._admin.until_idle()
+        finally:
+            await self._leave_dead()
+            await self._end()
+
+    async def _leave_dead(self) -> None:
+        """Do not start it again when it ends. Twice is no error."""
         if self._supervision is not None:
             await self._supervision.stop()
-        if self._process is None:
-            return
-        try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(drain_timeout_s):
-                    await self._admin.drain()
-                    await self._admin.until_idle()
-        finally:
-            await self._end()
 
     async def _launch(self) -> None:
         """Start the process and wait until it is ready; nothing runs when this raises. Raises: StartError."""

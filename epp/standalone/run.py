@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import signal
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from epp.options import StandaloneOptions
 from epp.pool import Pool
 from epp.ports import claim
 from epp.resolve import resolve
+from epp.signals import Stop
 from epp.standalone.binary import find_envoy
-from epp.standalone.endpoints import EndpointsFile
 from epp.standalone.leftovers import PREFIX, kept_from_tidying, remove_leftovers
-from epp.standalone.proxy import Proxy
 from epp.standalone.settings import ProxySettings
 from epp.telemetry.gauges import Reading, Source
+
+if TYPE_CHECKING:
+    from epp.standalone.endpoints import EndpointsFile
+    from epp.standalone.proxy import Proxy
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +58,7 @@ class RunningPicker(Protocol):
 StartPicker = Callable[[StandaloneOptions], Awaitable[RunningPicker]]
 
 
-async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop: asyncio.Event) -> None:
+async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop: Stop) -> None:
     """Serve until ``stop`` is set, then let what is under way end.
 
     Raises: StartError, ConfigError in one sentence when something cannot be had; nothing is left running.
@@ -65,10 +68,16 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
     host = address.rpartition(":")[0].strip("[]")
     port = claim(host, options.port, "--port")
     admin_port = claim(LOOPBACK, options.admin_port, "--admin-port")
+    claim_for_picker(host, options)
+    # Only now: its thousands of messages take longer to import than all the rest of the start.
+    from epp.standalone.endpoints import EndpointsFile
+    from epp.standalone.proxy import Proxy
+
     remove_leftovers(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=PREFIX) as name, kept_from_tidying(Path(name)):
         folder = Path(name)
         picker = await start_picker(options)
+        accepting_s = 0.0
         try:
             endpoints = EndpointsFile(folder / "endpoints.json", [each.address for each in picker.pool.candidates()])
             picker.pool.listeners.append(endpoints)
@@ -82,6 +91,7 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
                 response_headers=picker.changes_responses,
                 sample_rate=options.sample_rate,
                 fail_open=options.fail_open,
+                open_paths=options.open_paths,
                 max_request_bytes=options.max_request_bytes,
                 error_format=options.error_format,
             )
@@ -95,12 +105,21 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
                 )
                 await stop.wait()
                 picker.drain()
+                if stop.signal is signal.SIGTERM:  # sent by something that also has to tell a load balancer
+                    accepting_s = min(options.shutdown_delay_s, options.drain_timeout_s)
+                    log.info("stopping: not ready from now on; connections are accepted for %g s more", accepting_s)
                 log.info("stopping: requests under way have %g s to end", options.drain_timeout_s)
             finally:
-                await proxy.stop(options.drain_timeout_s)
+                await proxy.stop(options.drain_timeout_s - accepting_s, accepting_s)
                 await endpoints.close()
         finally:
             await picker.stop(options.drain_timeout_s)
+
+
+def claim_for_picker(host: str, options: StandaloneOptions) -> None:
+    """Look whether the picker's ports can be had, before anything is started. Raises: ConfigError naming the flag."""
+    claim(host, options.metrics_port, "--metrics-port")
+    claim(LOOPBACK, options.grpc_port, "--grpc-port")
 
 
 def readings(proxy: Proxy, endpoints: EndpointsFile) -> list[Reading]:

@@ -45,6 +45,8 @@ class ProxySettings:
     picker_timeout_s: float = 10.0
     """A guess: what a hung picker costs a request before it goes on without one. The picker may ask for more, message
     by message, while a request waits for its turn."""
+    open_paths: tuple[str, ...] = ()
+    """Paths of the engines that are open to clients beside those of ``epp.standalone.paths``; ``all`` is every one."""
     max_request_bytes: int = 32 * MIB
     """A larger body gets 413 from the proxy."""
     error_format: ErrorFormat = ErrorFormat.API

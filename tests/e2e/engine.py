@@ -38,6 +38,7 @@ class Engine:
         app = web.Application(client_max_size=1 << 30)
         app.router.add_post("/v1/{kind:completions|chat/completions|embeddings}", self._serve)
         app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/v1/realtime", self._realtime)
         app.router.add_get("/metrics", self._metrics)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
@@ -69,6 +70,19 @@ class Engine:
             'vllm:cache_config_info{block_size="16",num_gpu_blocks="1000"} 1',
         ]
         return web.Response(text="\n".join(lines) + "\n")
+
+    async def _realtime(self, request: web.Request) -> web.WebSocketResponse:
+        """A WebSocket that says who it is, and then returns what it is sent, until it is sent ``bye``."""
+        talk = web.WebSocketResponse()
+        await talk.prepare(request)
+        self.requests.append(request)
+        await talk.send_str(self.address)
+        async for message in talk:
+            if message.data == "bye":
+                break
+            await talk.send_str(message.data)
+        await talk.close()
+        return talk
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         body = json.loads(await request.read())

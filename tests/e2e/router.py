@@ -16,6 +16,7 @@ import openai
 from epp.app import App
 from epp.options import ErrorFormat, ResponseMode, StandaloneOptions
 from epp.ports import claim
+from epp.signals import Stop
 from epp.standalone.binary import find_envoy
 from epp.standalone.endpoints import write_endpoints
 from epp.standalone.proxy import Proxy
@@ -67,7 +68,7 @@ def router(loop: Background, engines: Sequence[Addressed], **options: Any) -> It
         **({"host": LOOPBACK, "port": port, "admin_port": 0, "metrics_port": 0, "drain_timeout_s": 5.0} | options),
     )
     made: list[App] = []
-    stop = loop.call(asyncio.Event)
+    stop = loop.call(Stop)
     running = asyncio.run_coroutine_threadsafe(standalone(chosen, starts(made), stop), loop.loop)
     try:
         loop.until(lambda: running.done() or accepts(port), "Envoy accepts connections")

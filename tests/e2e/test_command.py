@@ -11,7 +11,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 
 import openai
@@ -59,7 +60,7 @@ class Running:
 @contextmanager
 def command(*flags: str) -> Iterator[Running]:
     port = claim(LOOPBACK, 0, "--port")
-    given = [f"--port={port}", f"--host={LOOPBACK}", "--admin-port=0", "--metrics-port=0", *flags]
+    given = [f"--port={port}", f"--host={LOOPBACK}", "--admin-port=0", "--metrics-port=0", "--shutdown-delay=0", *flags]
     with subprocess.Popen([*COMMAND, *given], stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
         running = Running(process, port)
         try:
@@ -78,6 +79,45 @@ def test_one_command_serves_until_a_signal(loop: Background, engines: list[Engin
         assert router.end(signal.SIGINT) == 0
         assert not accepts(router.port)
         assert "Traceback" not in router.said
+
+
+def test_a_load_balancer_has_time_to_hear_of_a_sigterm(loop: Background, engines: list[Engine]) -> None:
+    """Not ready at once, while new connections are served and kept ones are told to go; a second signal ends it."""
+    metrics_port = claim(LOOPBACK, 0, "--metrics-port")
+    flags = (f"--endpoint={engines[0].address}", f"--metrics-port={metrics_port}", "--shutdown-delay=10m")
+    with command(*flags, "--drain-timeout=20m") as router:
+        assert asked(metrics_port, "/readyz")[0] == 200
+        assert asked(router.port, "/v1/models") == (200, None)
+        router.process.send_signal(signal.SIGTERM)
+        router.until(lambda: "connections are accepted for 600 s more" in router.said)
+        router.until(lambda: asked(metrics_port, "/readyz")[0] == 503)
+        router.until(lambda: asked(router.port, "/v1/models") == (200, "close"))
+        assert router.process.poll() is None
+        assert router.end(signal.SIGTERM) == 0
+        assert not accepts(router.port)
+        assert "Traceback" not in router.said
+        assert "restarting Envoy" not in router.said
+
+
+def test_the_grace_ends_and_then_the_port_is_closed(engines: list[Engine]) -> None:
+    with command(f"--endpoint={engines[0].address}", "--shutdown-delay=100ms") as router:
+        assert router.end(signal.SIGTERM) == 0
+        assert "connections are accepted for 0.1 s more" in router.said
+
+
+def test_an_interrupt_from_the_terminal_waits_for_nobody(engines: list[Engine]) -> None:
+    with command(f"--endpoint={engines[0].address}", "--shutdown-delay=10m", "--drain-timeout=20m") as router:
+        assert router.end(signal.SIGINT) == 0
+        assert "connections are accepted" not in router.said
+
+
+def asked(port: int, path: str) -> tuple[int, str | None]:
+    """Status and ``Connection`` of the answer over a connection of its own."""
+    with closing(HTTPConnection(LOOPBACK, port, timeout=PATIENCE_S)) as connection:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        response.read()
+        return response.status, response.headers["connection"]
 
 
 def test_the_endpoints_file_is_followed(loop: Background, engines: list[Engine], tmp_path: Path) -> None:
@@ -129,6 +169,22 @@ def test_a_port_in_use_is_one_sentence() -> None:
             assert router.process.wait(PATIENCE_S) == 2
             router.until(lambda: router.said.endswith("\n"))
             assert re.fullmatch(rf"tierwise standalone: .*port {port} is in use; .* --port .*\n", router.said)
+
+
+@pytest.mark.parametrize("flag", ["--port", "--admin-port", "--metrics-port", "--grpc-port"])
+def test_a_port_in_use_is_found_before_the_proxys_messages_are_imported(flag: str) -> None:
+    code = (
+        "import sys; from epp.cli import main; status = main();"
+        "print(status, 'envoy_data_plane' in sys.modules, 'epp.app' in sys.modules)"
+    )
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        free = [f"--{name}=0" for name in ("port", "admin-port", "metrics-port")]
+        flags = [f"--endpoint={LOOPBACK}:9", f"--host={LOOPBACK}", *free, f"{flag}={taken.getsockname()[1]}"]
+        done = subprocess.run(
+            [sys.executable, "-c", code, "standalone", *flags], capture_output=True, text=True, cwd=ROOT, check=False
+        )
+    assert done.stdout == "2 False True\n"
+    assert f"is in use; stop what listens there or pass {flag}" in done.stderr
 
 
 def test_an_envoy_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:

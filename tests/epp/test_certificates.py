@@ -306,3 +306,32 @@ def test_authorities_that_cannot_be_read_are_one_sentence(
                 pass
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", ["tls.crt", "tls.key"])
+@pytest.mark.parametrize("content", [b"garbage", b""], ids=["garbage", "empty"])
+def test_a_file_that_is_no_pem_is_named(issued: list[Path], name: str, content: bytes) -> None:
+    (issued[0] / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"^--cert-path={issued[0]}: {name} is no PEM: it has no line -----BEGIN "):
+        Certificate.from_folder(issued[0])
+
+
+@pytest.mark.parametrize(("name", "what"), [("tls.crt", "certificate"), ("tls.key", "private key")])
+def test_a_damaged_file_is_named(issued: list[Path], name: str, what: str) -> None:
+    first, *_, last = (issued[0] / name).read_text().splitlines()
+    (issued[0] / name).write_text(f"{first}\nAAAA\n{last}\n")
+    with pytest.raises(ConfigError, match=rf"the {what} in {name} cannot be read"):
+        Certificate.from_folder(issued[0])
+
+
+def test_a_key_of_another_certificate_is_called_so(issued: list[Path]) -> None:
+    (issued[0] / "tls.key").write_bytes((issued[1] / "tls.key").read_bytes())
+    with pytest.raises(ConfigError, match=r"the key in tls\.key does not belong to the certificate in tls\.crt"):
+        Certificate.from_folder(issued[0])
+
+
+def test_a_folder_that_does_not_exist_is_named_as_such(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name, why in (("nowhere", "there is no such folder"), ("file", "is no folder")):
+        with pytest.raises(ConfigError, match=rf"^--metrics-cert-dir={tmp_path / name}: {why}"):
+            Certificate.from_folder(tmp_path / name, "--metrics-cert-dir")

@@ -90,7 +90,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_file_that_is_no_certificate_is_refused(tmp_path: Path) -> None:
     for name in ("tls.crt", "tls.key"):
         (tmp_path / name).write_text("hello")
-    with pytest.raises(ConfigError, match=r"tls\.crt and tls\.key cannot be used"):
+    with pytest.raises(ConfigError, match=r"tls\.crt is no PEM"):
         server_context(TlsOptions(cert_path=tmp_path))
 
 

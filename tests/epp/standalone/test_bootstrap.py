@@ -42,17 +42,17 @@ def test_envoy_accepts_it(chosen: tuple[Any, ...], tmp_path: Path) -> None:
     assert "deprecated" not in checked.stderr
 
 
-def test_it_survives_its_own_text() -> None:
+def test_it_survives_its_own_bytes() -> None:
     made = bootstrap(settings())
-    assert type(made).from_json(made.to_json()) == made
+    assert type(made).parse(bytes(made)) == made
 
 
 @pytest.mark.parametrize(
     ("mode", "rate", "names"),
     [
-        (ResponseMode.LEAN, 0.01, ["sample", "all"]),
-        (ResponseMode.LEAN, 0.0, ["all"]),
-        (ResponseMode.FULL, 0.01, ["all"]),
+        (ResponseMode.LEAN, 0.01, ["closed", "websocket", "sample", "all", "closed"]),
+        (ResponseMode.LEAN, 0.0, ["closed", "websocket", "all", "closed"]),
+        (ResponseMode.FULL, 0.01, ["closed", "websocket", "all", "closed"]),
     ],
 )
 def test_only_a_lean_proxy_samples(mode: ResponseMode, rate: float, names: list[str]) -> None:

@@ -21,7 +21,7 @@ from epp.options import StandaloneOptions
 from epp.pool import Endpoint, Pool
 from epp.ports import claim
 from epp.resolve import resolve
-from epp.signals import until_signalled
+from epp.signals import Stop, until_signalled
 from epp.standalone import tether
 from epp.standalone.binary import find_envoy
 from epp.standalone.errors import StartError
@@ -298,5 +298,5 @@ def test_what_cannot_start_leaves_nothing_running() -> None:
     with socket.create_server((LOOPBACK, 0)) as taken:
         options = StandaloneOptions(host=LOOPBACK, port=taken.getsockname()[1], admin_port=0)
         with pytest.raises(ConfigError, match="--port"):
-            asyncio.run(standalone(options, starts(picker), asyncio.Event()))
+            asyncio.run(standalone(options, starts(picker), Stop()))
     assert picker.port == 0, "the picker was not even started"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from epp.errors import ConfigError
+from epp.tracing.opening import described
 from epp.tracing.sampler import Sampler
 from epp.tracing.settings import Exporter, TraceSettings, trace_settings
 
@@ -56,3 +57,27 @@ def test_traces_are_written_where_somebody_says_so(
 def test_a_wrong_variable_is_one_sentence(environment: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         trace_settings(None, environment)
+
+
+BY_PARENT = (
+    "traces are written to the collector at http://c:4317, as service router: 0.1 of them, or as the caller decided"
+)
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        (
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://me:secret@c:4317", "OTEL_SERVICE_NAME": "router"},
+            BY_PARENT,
+        ),
+        (
+            {"OTEL_TRACES_EXPORTER": "console", "OTEL_TRACES_SAMPLER": "always_on"},
+            "traces are written to standard output, as service tierwise: 1 of them",
+        ),
+    ],
+)
+def test_the_start_log_says_where_traces_go_and_how_many(environment: dict[str, str], said: str) -> None:
+    settings = trace_settings(None, environment)
+    assert settings is not None
+    assert described(settings) == said
