@@ -18,7 +18,7 @@ from msgspec import structs
 from epp import decision_header, story
 from epp.admission import Admission, Arrival, Resume, Wait
 from epp.decision import Decision, Outcome, RequestHead, RequestLabels, Usage
-from epp.eligible import allowed, fresh
+from epp.eligible import allowed, fresh_first, serving
 from epp.encoded import parse
 from epp.errors import EppError
 from epp.held import HeldBytes
@@ -126,7 +126,7 @@ class Director:
         """Among whom a request may be placed now. Raises: NoEndpoints."""
         pool = self._pool
         candidates = allowed(pool.candidates(), head.subset)
-        return candidates if pool.all_fresh else fresh(candidates)
+        return candidates if pool.all_fresh else serving(candidates)
 
     def admit(self, arrival: Arrival, body: bytes, resume: Resume) -> Wait | None:
         """None when ``arrival``, of the client's ``body``, is to be placed now; else ``resume`` is called once, unless
@@ -286,7 +286,7 @@ class Director:
         story.picked(pick_id, request, schedule, seconds)
         decision = Decision(
             pick_id=pick_id,
-            chosen=schedule.chosen,
+            chosen=schedule.chosen if self._pool.all_fresh else fresh_first(schedule.chosen),
             labels=labels,
             request=request,
             body=arrival.body,

@@ -1,11 +1,22 @@
-"""Among which endpoints a request may be placed: those that the proxy allows, and whose engines still answer."""
+"""Among which endpoints a request may be placed: those that the proxy allows, and that are likely to answer.
+
+The rule, of the endpoints that the proxy allows (``Silence`` says why one is not fresh):
+
+1. One that is gone or was never read is a candidate only while no other is fresh or late. Its numbers mean nothing.
+2. A late one is a candidate while fewer than half of the fresh and late together are fresh. Then it is likely that the
+   metrics are slow, or the picker that reads them, and not the engines; and the few would break under the load of all.
+   It never looks less loaded than the most loaded of the fresh, so that it shares the load once the fresh have some.
+3. When nobody is fresh, the late are candidates, by their last numbers and what was sent since; without any, all are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from epp.errors import NoEndpoints
-from scorers.base import Candidate
+from scorers.base import Candidate, Silence
 
 
 def allowed(candidates: Sequence[Candidate], subset: frozenset[str] | None) -> Sequence[Candidate]:
@@ -21,15 +32,34 @@ def allowed(candidates: Sequence[Candidate], subset: frozenset[str] | None) -> S
     return candidates
 
 
-def fresh(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-    """Those whose engine still answers: its metrics are served beside its API, so one whose metrics have been out of
-    reach for seconds is stuck or gone, and would look idle.
+def serving(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+    """Those of ``candidates`` that a request may go to, by the rule above, the fresh ones first; all where no rule
+    prefers any."""
+    fresh = [c for c in candidates if c.fresh]
+    if len(fresh) == len(candidates):
+        return candidates
+    late = [c for c in candidates if not c.fresh and c.silence is Silence.LATE]
+    if not fresh:
+        return late or candidates
+    return fresh if len(fresh) >= len(late) else [*fresh, *_levelled(late, fresh)]
 
-    All of them, when that would leave less than half: the few would break under the load of the many, or it is the
-    metrics that are broken.
-    """
-    kept = [c for c in candidates if c.fresh]
-    return kept if len(kept) * 2 >= len(candidates) else candidates
+
+def _levelled(late: Sequence[Candidate], fresh: Sequence[Candidate]) -> list[Candidate]:
+    """``late``, each with at least the load of the most loaded of ``fresh``."""
+    waiting = max(c.waiting for c in fresh)
+    running = max(c.running for c in fresh)
+    kv_usage = max(c.kv_usage for c in fresh)
+    return [
+        structs.replace(
+            c, waiting=max(c.waiting, waiting), running=max(c.running, running), kv_usage=max(c.kv_usage, kv_usage)
+        )
+        for c in late
+    ]
+
+
+def fresh_first(chosen: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    """``chosen``, the pick first and of its fallbacks the fresh before the others."""
+    return (*chosen[:1], *sorted(chosen[1:], key=lambda candidate: not candidate.fresh))
 
 
 def host_of(address: str) -> str:

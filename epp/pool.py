@@ -13,7 +13,7 @@ from typing import Protocol
 
 from epp.errors import ConfigError
 from epp.seat import Endpoint, EngineMetrics, Seat
-from scorers.base import Candidate, Slot
+from scorers.base import Candidate, Silence, Slot
 
 __all__ = ["Endpoint", "EngineMetrics", "Pool", "PoolListener", "check_address"]
 
@@ -57,6 +57,11 @@ class Pool:
     def all_fresh(self) -> bool:
         """Whether every candidate is, so that nobody needs to look at each of them."""
         return not self._stale
+
+    @property
+    def any_fresh(self) -> bool:
+        """Whether at least one candidate is."""
+        return self._stale < len(self._seats)
 
     def candidates(self) -> tuple[Candidate, ...]:
         """Every endpoint as it is now, by slot."""
@@ -109,7 +114,7 @@ class Pool:
         seat = self._seat(slot)
         if seat is None or began_at < seat.began_at:
             return
-        before, was_fresh = seat.engine, seat.fresh
+        before, was_fresh = seat.engine, seat.silence is None
         if not seat.observe(engine, began_at):
             return
         candidate = self._changed(seat)
@@ -118,13 +123,13 @@ class Pool:
             for listener in self.listeners:
                 listener.engine_reported(candidate)
 
-    def mark_stale(self, slot: Slot) -> None:
-        """The endpoint's numbers are too old to be believed; they stay the last known."""
+    def mark_stale(self, slot: Slot, silence: Silence = Silence.LATE) -> None:
+        """The endpoint's numbers are not to be believed, because of ``silence``; they stay the last known."""
         seat = self._seat(slot)
-        if seat is not None and seat.fresh:
-            seat.fresh = False
+        if seat is not None and seat.silence is not silence:
+            was_fresh, seat.silence = seat.silence is None, silence
             candidate = self._changed(seat)
-            if seat.engine.tiers:
+            if was_fresh and seat.engine.tiers:
                 for listener in self.listeners:
                     listener.engine_reported(candidate)
 
@@ -182,7 +187,7 @@ class Pool:
     def _remove(self, address: str) -> None:
         seat = self._seats.pop(address)
         slot = seat.slot
-        self._stale -= not seat.fresh
+        self._stale -= seat.silence is not None
         self._candidates[slot] = None
         heapq.heappush(self._free, slot)
         self._snapshot = None

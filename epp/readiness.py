@@ -12,6 +12,7 @@ from typing import NamedTuple
 from epp.discovery.file import FileDiscovery
 from epp.health import Health
 from epp.pool import Pool
+from scorers.base import Silence
 
 
 class Readiness(NamedTuple):
@@ -27,9 +28,11 @@ def readiness(health: Health, discovery: FileDiscovery | None, pool: Pool, *, sc
         return Readiness(False, f"not ready: no list of endpoints yet: {discovery.trouble or 'it is being read'}")
     if not health.serving:
         return Readiness(False, "not ready: stopping")
-    silent = sum(not candidate.fresh for candidate in pool.candidates()) if scraped else 0
+    silent = [candidate for candidate in pool.candidates() if not candidate.fresh] if scraped else []
     if not len(pool):
         return Readiness(True, "ready, but there are no endpoints")
+    if len(silent) == len(pool) and all(candidate.silence is Silence.GONE for candidate in silent):
+        return Readiness(True, "ready, but no endpoint answers: requests get 503 until one does")
     if silent:
-        return Readiness(True, f"ready, but {silent} of {len(pool)} endpoints have no recent metrics")
+        return Readiness(True, f"ready, but {len(silent)} of {len(pool)} endpoints have no recent metrics")
     return Readiness(True, "ready")

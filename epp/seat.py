@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from scorers.base import Candidate, LoraState, Slot, Tier, TierReport
+from scorers.base import Candidate, LoraState, Silence, Slot, Tier, TierReport
 
 STEP_TOKENS = 8192
 """Prompt tokens that an engine computes in one step. Source: vLLM's default ``max_num_batched_tokens`` for online
@@ -71,10 +71,10 @@ class Seat:
         "began_at",
         "endpoint",
         "engine",
-        "fresh",
         "in_flight",
         "in_flight_tokens",
         "queued",
+        "silence",
         "slot",
         "unseen",
         "unseen_tokens",
@@ -85,7 +85,8 @@ class Seat:
         self.endpoint = endpoint
         self.engine = EngineMetrics()
         self.began_at = float("-inf")
-        self.fresh = False
+        self.silence: Silence | None = Silence.UNREAD
+        """Why ``engine`` is not to be believed; None while it is."""
         self.in_flight = 0
         self.in_flight_tokens = 0
         self.unseen: dict[int, _Unseen] = {}
@@ -111,12 +112,13 @@ class Seat:
             kv_usage,
             self.in_flight,
             self.in_flight_tokens,
-            self.fresh,
+            self.silence is None,
             engine.block_tokens,
             engine.gpu_blocks,
             engine.lora,
             engine.attributes,
             engine.tiers,
+            self.silence or Silence.LATE,
         )
 
     def pick(self, pick_id: int, uncached_tokens: int, now: float) -> None:
@@ -145,8 +147,8 @@ class Seat:
         The picks before it are in its numbers, if they fit into them: an engine in a long step has not counted what
         arrived meanwhile, and then the youngest stay unseen.
         """
-        changed = not self.fresh or engine != self.engine
-        self.engine, self.began_at, self.fresh = engine, began_at, True
+        changed = self.silence is not None or engine != self.engine
+        self.engine, self.began_at, self.silence = engine, began_at, None
         uncounted = self.in_flight - engine.waiting - engine.running
         for pick_id, pick in list(self.unseen.items()):
             on_its_way = len(self.unseen) <= uncounted and began_at - pick.opened_at < SETTLE_S

@@ -15,7 +15,7 @@ from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
-from scorers.candidate import Candidate, LoraState, Mode, Slot, Tier, TierReport
+from scorers.candidate import Candidate, LoraState, Mode, Silence, Slot, Tier, TierReport
 from scorers.observation import Held, Observation, Prediction
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Prompt",
     "Request",
     "Scorer",
+    "Silence",
     "Slot",
     "Tier",
     "TierReport",

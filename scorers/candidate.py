@@ -35,6 +35,21 @@ class Mode(Enum):
     __hash__ = object.__hash__
 
 
+class Silence(Enum):
+    """Why an endpoint's numbers are not fresh."""
+
+    LATE = "late"
+    """It was read before, or answers without a page that can be read: its engine may be at work, and the numbers are
+    old or absent."""
+    UNREAD = "unread"
+    """Its page was never read: it is new, or still loading. The numbers are those of an idle engine, and mean
+    nothing."""
+    GONE = "gone"
+    """Nobody accepts connections there. It stays so until somebody answers; a time-out is no answer."""
+
+    __hash__ = object.__hash__
+
+
 class TierReport(msgspec.Struct, frozen=True):
     """What an engine says of one of its tiers; None for what it does not say. Units: its own tokens."""
 
@@ -95,3 +110,5 @@ class Candidate(msgspec.Struct, frozen=True):
     """Numbers of the endpoint by name, as the configuration's ``customMetrics`` read them."""
     tiers: Mapping[Tier, TierReport] = {}
     """What the engine says of its tiers; those that it does not speak of are absent."""
+    silence: Silence = Silence.LATE
+    """Why it is not ``fresh``; without meaning while it is."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from epp.eligible import serving
 from scorers.base import Candidate, Filter
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ def saturation_of(detector: SaturationDetector[Any], candidates: Sequence[Candid
 
 
 class Gauge:
-    """How full a pool is now. Owner: the event loop.
+    """How full those endpoints of a pool are that requests may go to now (``epp.eligible``). Owner: the event loop.
 
     Endpoints are replaced as a whole when anything about them changes, so the same tuple of them is as full as before.
     A detector is somebody's code: one that raises counts as a pool with room, and is logged.
@@ -89,7 +90,7 @@ class Gauge:
         if candidates is not self._seen:
             self._seen = candidates
             try:
-                self._value = saturation_of(self.detector, candidates)
+                self._value = saturation_of(self.detector, serving(candidates))
             except Exception:
                 self.failures += 1
                 if self.failures & (self.failures - 1) == 0:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from epp.scrape.error import ScrapeError, unasked
+from epp.scrape.error import ScrapeError, refused, unasked
 from epp.scrape.page import MAX_PAGE_BYTES
 
 MAX_HEAD_BYTES = 1 << 16
@@ -82,13 +82,13 @@ class Answers:
 
     def unanswered(self) -> Unanswered:
         """The error for a connection that is over."""
-        return Unanswered(f"{self._where} closes the connection without an answer", reason="connection")
+        return Unanswered(f"{self._where} closes the connection without an answer", reason="connection", gone=True)
 
     def _check(self) -> None:
         """Raises: ScrapeError for what is not worth reading on."""
         if self._status not in (0, 200):
             self.keep = False
-            raise ScrapeError(f"{self._where} answers with status {self._status}", reason="status")
+            raise refused(self._where, self._status)
         if not self._status and self._received_bytes > MAX_HEAD_BYTES:
             self.keep = False
             raise ScrapeError(f"{self._where} sends more than {MAX_HEAD_BYTES} bytes of headers", reason="connection")

@@ -40,6 +40,12 @@ class Client:
             self._session = session(self._tls, self._timeout_s)
         return SessionPage(url, self._session)
 
+    def elsewhere(self, endpoint: Endpoint) -> bool:
+        """Whether the page of ``endpoint`` is at another address than its API. Raises: ScrapeError."""
+        url = self._url(endpoint)
+        host, _, port = endpoint.address.rpartition(":")
+        return (url.raw_host, url.port) != (host.strip("[]").lower(), int(port))
+
     def _url(self, endpoint: Endpoint) -> URL:
         parameters = self._parameters
         host, _, port = endpoint.address.rpartition(":")

@@ -12,7 +12,7 @@ from typing_extensions import override
 from yarl import URL
 
 from epp.scrape.answer import Answers, Unanswered
-from epp.scrape.error import ScrapeError
+from epp.scrape.error import ScrapeError, unconnected
 from epp.scrape.page import HEADERS, Page
 
 
@@ -54,7 +54,7 @@ class PlainPage(Page):
         except TimeoutError as error:
             raise _late(self._url, self._timeout_s) from error
         except (OSError, ValueError) as error:
-            raise ScrapeError(f"{self._url}: {str(error) or type(error).__name__}", reason="connection") from error
+            raise unconnected(self._url, error) from error
         return connection
 
 

@@ -24,6 +24,7 @@ from epp.ledger import Ledger
 from epp.pool import Endpoint, Pool
 from epp.scrape.client import Client
 from epp.scrape.error import ScrapeError
+from epp.scrape.outage import Outages
 from epp.scrape.pace import Pace
 from epp.scrape.page import Page
 from epp.scrape.readers import Readers
@@ -70,6 +71,7 @@ class Scraper:
         self._clock = clock
         self._jitter = jitter
         self._targets: dict[str, Target] = {}
+        self._outages = Outages(pool, self._targets, clock)
         self._poll_errors = self._extract_errors = 0
         self._scrapes = 0
         self._bytes = 0
@@ -133,7 +135,7 @@ class Scraper:
         """How it goes with every endpoint, by address."""
         now = self._clock()
         return {
-            t.address: ScrapeState(now - t.began_at, t.interval_s, bool(t.stale), t.fails, dict(t.errors))
+            t.address: ScrapeState(now - t.began_at, t.interval_s, t.stale, t.fails, dict(t.errors))
             for t in self._targets.values()
         }
 
@@ -187,12 +189,12 @@ class Scraper:
         try:
             await self._read(target, began_at)
         except ScrapeError as error:
-            self._failed(target, error.reason, str(error))
+            self._failed(target, error)
         except Exception as error:  # one endpoint must not take the others down
             if "internal" not in target.told:
                 log.exception("endpoint %s: reading its metrics failed", target.address)
                 target.told.add("internal")
-            self._failed(target, "internal", repr(error))
+            self._failed(target, ScrapeError(repr(error), reason="internal"))
         target.task = None
         if self._targets.get(target.address) is target:
             self._schedule_next(target, max(0.0, target.interval_s - (self._clock() - began_at)))
@@ -230,10 +232,9 @@ class Scraper:
         )
         target.interval_s = max(interval_s, target.least_s)
         target.told.clear()
-        if target.stale is not False:
-            if target.stale:
-                log.info("endpoint %s: its metrics are read again", target.address)
-            target.stale = False
+        target.answers = True
+        if target.silence is not None:
+            self._outages.answered(target)
             self._look_for_gaps(target, text)
 
     def _page(self, target: Target, endpoint: Endpoint) -> Page:
@@ -243,6 +244,7 @@ class Scraper:
                 target.page.close()
                 target.page = None
             target.page = self._client.page(endpoint)
+            target.elsewhere = self._client.elsewhere(endpoint)
             target.reader = self._readers.reader_of(endpoint)
             target.tiers = TierReader()
             target.endpoint = endpoint
@@ -255,19 +257,21 @@ class Scraper:
             log.warning("endpoint %s: read as %s, its page lacks %s", target.address, engine, ", ".join(lacks))
         target.lacks = lacks
 
-    def _failed(self, target: Target, reason: str, message: str) -> None:
+    def _failed(self, target: Target, error: ScrapeError) -> None:
+        reason, message = error.reason, str(error)
         target.errors[reason] += 1
         target.tiers.look_again()
         if reason in ("page", "internal"):
             self._extract_errors += 1
         else:
             self._poll_errors += 1
-        target.fails = message
+        target.fails, target.answers = message, error.answered
         interval_s = self._pace.after_failure(target.interval_s, endpoints=len(self._targets))
         target.interval_s = max(interval_s, target.least_s)
-        if target.stale and reason not in target.told:
+        if target.reported and reason not in target.told:
             log.warning("endpoint %s: its metrics cannot be read: %s", target.address, message)
         target.told.add(reason)
+        self._outages.failed(target, error)
         self._ledger.unwatch(target.address)
 
     def _expect(self, target: Target) -> None:
@@ -275,19 +279,11 @@ class Scraper:
         reading has not ended yet, as on busy cores at a start, is not late."""
         limit_s = self._pace.stale_after(target.interval_s)
         left_s = target.began_at + limit_s - self._clock()
-        had_its_chance = target.stale is False or target.fails is not None
-        if left_s <= 0 and not target.stale and had_its_chance:
-            target.stale = True
-            self._pool.mark_stale(target.slot)
+        had_its_chance = target.silence is None or target.fails is not None
+        if left_s <= 0 and not target.reported and had_its_chance:
             if target.fails is None:
-                target.told.add("timeout")  # that is what the line below says
-            log.warning(
-                "endpoint %s: no metrics for %.1f s%s: %s",
-                target.address,
-                limit_s,
-                ", so others are preferred" if len(self._targets) > 1 else "",
-                target.fails or "the last reading is still under way",
-            )
+                target.told.add("timeout")  # that is what the line in the log says
+            self._outages.late(target, limit_s)
         target.stale_timer = asyncio.get_running_loop().call_later(
             left_s if left_s > 0 else self._pace.stale_after(0), self._expect, target
         )

@@ -8,7 +8,7 @@ import aiohttp
 from typing_extensions import override
 from yarl import URL
 
-from epp.scrape.error import ScrapeError, unasked
+from epp.scrape.error import ScrapeError, refused, unasked, unconnected
 from epp.scrape.page import HEADERS, MAX_PAGE_BYTES, Page
 
 
@@ -37,7 +37,7 @@ class SessionPage(Page):
         try:
             async with self._session.get(url, allow_redirects=False) as response:
                 if response.status != 200:
-                    raise ScrapeError(f"{url} answers with status {response.status}", reason="status")
+                    raise refused(str(url), response.status)
                 encoding = response.headers.get("Content-Encoding", "").strip().lower()
                 if encoding not in ("", "identity"):
                     raise unasked(str(url), encoding)
@@ -46,7 +46,7 @@ class SessionPage(Page):
             limit_s = self._session.timeout.total or 0
             raise ScrapeError(f"{url} takes more than {limit_s:g} s", reason="timeout") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise ScrapeError(f"{url}: {str(error) or type(error).__name__}", reason="connection") from error
+            raise unconnected(str(url), error) from error
 
     @override
     def close(self) -> None:

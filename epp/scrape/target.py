@@ -11,7 +11,7 @@ from epp.pool import Endpoint
 from epp.scrape.page import Page
 from epp.scrape.reader import EngineReader
 from epp.scrape.tiers import TierReader
-from scorers.base import Slot
+from scorers.base import Silence, Slot
 
 log = logging.getLogger(__name__)
 
@@ -42,12 +42,26 @@ class Target:
         """What was last wrong; None after a success."""
         self.told: set[str] = set()
         """Reasons of failures that the log has, since the last success."""
-        self.stale: bool | None = None
+        self.silence: Silence | None = Silence.UNREAD
+        """Why its numbers are not believed; None while they are."""
+        self.reported = False
+        """Whether the log has that it is silent."""
+        self.was_read = False
+        self.answers = False
+        """Whether the last attempt was answered, with a page or with another thing."""
+        self.elsewhere = False
+        """Whether its page is at another address than its API, and so tells nothing of the API's connections."""
         self.errors: Counter[str] = Counter()
         self.doubted: set[str] = set()
         """Metrics that the last page had with values that are not believed."""
         self._doubts: Counter[str] = Counter()
         """How often each of them began to be so."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether it is known that its numbers are not to be believed; not so before its first reading can have
+        ended."""
+        return self.reported or self.silence in (Silence.LATE, Silence.GONE)
 
     def doubts(self, readings: Sequence[str]) -> None:
         """Count ``readings`` that are not believed. The log has each once, until it is believed again, and then the

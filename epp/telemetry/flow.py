@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from epp.decision import RequestLabels
+from epp.eligible import serving
 from epp.flow.controller import FlowController
 from epp.flow.outcome import QueueOutcome
 from epp.flow.reclaim import InFlight
@@ -133,7 +134,7 @@ def controller_readings(
             f"{_NAME}_stale_endpoints",
             "Endpoints that count as full because their metrics are not read any more.",
             ("detector",),
-            [((detector.name,), sum(not c.fresh for c in candidates()))],
+            [((detector.name,), sum(not c.fresh for c in serving(candidates())))],
         )
     bands, settings = controller.bands, controller.settings
     shares = {

@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from epp.eligible import serving
 from epp.errors import BadRequest, ConfigError
 from epp.parsers.rewrite import with_model
 from epp.tokens.media import begins_with_media, goes_on_with_media
@@ -232,7 +233,7 @@ class RemoteSource:
         if self._plan.url:
             servers = [self._plan.url]
         else:
-            candidates = [candidate for candidate in self._candidates() if candidate.fresh] or self._candidates()
+            candidates = serving(self._candidates())
             servers = [f"{self._plan.scheme}://{candidate.address}" for candidate in candidates]
         if not servers:
             raise Failed(Untold.FAILED, "the pool has no endpoint to ask")

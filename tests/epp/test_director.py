@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from epp.decision import Cause, Outcome, RequestHead, RequestLabels, Usage
 from epp.director import Director
-from epp.eligible import allowed, fresh
+from epp.eligible import allowed
 from epp.errors import BadRequest, NoEndpoints, Saturated
 from epp.parsers import ByPath, OpenAIParser, PassthroughParser
 from epp.pool import EngineMetrics
@@ -180,14 +179,6 @@ def test_an_endpoint_whose_engine_does_not_answer_is_the_last_resort() -> None:
     assert world.director.decide_bodiless(head()).destination == alive.address
     world.pool.mark_stale(alive.slot)
     assert world.director.decide(head(), completion()).destination in (dead.address, alive.address)
-
-
-def test_the_last_quarter_that_answers_does_not_get_all_the_load() -> None:
-    everyone = [candidate(slot, address=f"10.0.0.{slot}:1") for slot in range(4)]
-    few = [msgspec.structs.replace(c, fresh=c.slot == 0) for c in everyone]
-    assert list(fresh(few)) == few
-    half = [msgspec.structs.replace(c, fresh=c.slot < 2) for c in everyone]
-    assert [c.slot for c in fresh(half)] == [0, 1]
 
 
 def test_an_answer_from_another_endpoint_than_the_pick_is_counted() -> None:

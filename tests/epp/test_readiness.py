@@ -11,6 +11,8 @@ import aiohttp
 from epp.app import App, Settings
 from epp.config.build import build
 from epp.config.load import load_text
+from epp.pool import Endpoint
+from tests.epp.scrape.engines import mute
 
 PATIENCE_S = 20.0
 UNREAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\ndataLayer: {injectDefaults: false}\n"
@@ -58,8 +60,11 @@ def test_a_picker_without_a_list_of_endpoints_is_not_ready_and_says_which_file_i
 def test_endpoints_that_do_not_answer_leave_the_picker_ready_and_are_counted_in_what_it_says() -> None:
     async def scenario() -> None:
         async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
-            app = await running(stack, Settings(endpoints=("127.0.0.1:9", "127.0.0.2:9")))
+            silent = stack.enter_context(mute())
+            app = await running(stack, Settings(endpoints=("127.0.0.1:9", silent)))
             assert await readyz(app) == (200, "ready, but 2 of 2 endpoints have no recent metrics")
+            app.pool.replace([Endpoint("127.0.0.1:9")])
+            await until(app, 200, "ready, but no endpoint answers: requests get 503 until one does")
 
     asyncio.run(scenario())
 

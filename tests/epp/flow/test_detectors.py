@@ -14,7 +14,7 @@ from typing_extensions import override
 from epp.flow.concurrency import ConcurrencyDetector, ConcurrencyParameters
 from epp.flow.saturation import Gauge, SaturationDetector, saturation_of
 from epp.flow.utilization import UtilizationDetector, UtilizationParameters
-from scorers.base import Candidate, NoParameters, Request, Slot
+from scorers.base import Candidate, NoParameters, Request, Silence, Slot
 
 REQUEST = Request("r", "m", "m")
 
@@ -39,6 +39,19 @@ def test_utilization_is_the_mean_of_the_fuller_of_queue_and_memory(
     endpoints: Sequence[Candidate], expected: float
 ) -> None:
     assert UtilizationDetector().saturation(endpoints) == pytest.approx(expected)
+
+
+def test_a_pool_is_as_full_as_those_of_its_endpoints_that_requests_may_go_to() -> None:
+    busy = endpoint(waiting=4, in_flight=8)
+    gone = [endpoint(slot, fresh=False, silence=Silence.GONE) for slot in (1, 2)]
+    late = endpoint(1, fresh=False)
+    for detector, alone in (
+        (UtilizationDetector(), 0.8),
+        (ConcurrencyDetector(ConcurrencyParameters(max_concurrency=10)), 0.8),
+    ):
+        assert Gauge(detector, lambda: [busy, *gone]).read().effective == pytest.approx(alone)
+        assert Gauge(detector, lambda: [busy, late]).read().effective == pytest.approx(alone)
+    assert Gauge(UtilizationDetector(), lambda: gone).read().effective == 1.0, "nobody to send requests to"
 
 
 def test_the_utilization_filter_drops_the_full_and_the_stale_unless_that_is_everybody() -> None:

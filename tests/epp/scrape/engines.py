@@ -36,10 +36,11 @@ async def endless(_: int) -> web.StreamResponse:
 
 
 @contextmanager
-def mute() -> Iterator[str]:
+def mute(address: str = "127.0.0.1:0") -> Iterator[str]:
     """The address of a socket that takes connections and never answers."""
     with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", int(address.rpartition(":")[2])))
         listening.listen()
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 

@@ -23,7 +23,7 @@ from epp.pool import Endpoint, Pool
 from epp.scrape import Pace, Scraper
 from epp.scrape.target import Target
 from epp.tls import write_self_signed
-from scorers.base import Candidate, Slot
+from scorers.base import Candidate, Silence, Slot
 from tests.epp.scrape.engines import Reports, endless, engine, mute, page
 from tests.epp.scrape.servers import server
 
@@ -164,6 +164,14 @@ def test_an_endpoint_that_could_not_answer_yet_is_not_reported(caplog: pytest.Lo
     assert [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING] == []
 
 
+OF_AN_OUTAGE = (
+    "it is out of reach: http://",
+    "no endpoint answers: requests get 503 until one does",
+    "its metrics are read again",
+    "answers: for 10 s no endpoint did",
+)
+
+
 def test_an_endpoint_that_goes_and_comes_back_is_stale_meanwhile_and_keeps_its_last_numbers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -176,17 +184,19 @@ def test_an_endpoint_that_goes_and_comes_back_is_stale_meanwhile_and_keeps_its_l
             context = stage(address, pace=PATIENT, clock=clock)
             s = await context.__aenter__()
             await s.until(lambda: s.candidate(address).fresh)
-        await s.until(lambda: bool(s.errors()))
-        clock.now_s += 10.0
         await s.until(lambda: not s.candidate(address).fresh)
+        assert s.candidate(address).silence is Silence.GONE
         assert s.candidate(address).running > 0
+        clock.now_s += 10.0
         async with engine(address=address):
             await s.until(lambda: s.candidate(address).fresh)
             await context.__aexit__(None, None, None)
 
     asyncio.run(scenario())
-    words = [r.getMessage() for r in caplog.records if r.name.startswith("epp.scrape")]
-    assert [("no metrics" in w, "read again" in w) for w in words] == [(True, False), (False, True)]
+    lines = [(r.levelname, r.getMessage()) for r in caplog.records if r.name.startswith("epp.scrape")]
+    assert [level for level, _ in lines] == ["WARNING", "ERROR", "INFO", "WARNING"]
+    assert [text for words, (_, text) in zip(OF_AN_OUTAGE, lines, strict=True) if words not in text] == []
+    assert not any("others are preferred" in text for _, text in lines), "there is no other"
 
 
 @pytest.mark.parametrize("uptime_s", [0.0, 1000.0, 1700.0, 1900.0, 3500.0])
