@@ -18,7 +18,7 @@ from epp.reason import why
 from epp.story import modes_by_tier, tokens_by_tier
 from epp.tokens.source import Answer
 from epp.tokens.step import written
-from scorers.base import Candidate, Detail, Request
+from scorers.base import Candidate, Detail, Request, Silence
 
 
 class Explainer:
@@ -78,13 +78,16 @@ def refused(error: EppError) -> str:
     return f"The request is refused: {str(error).removesuffix('.')}."
 
 
+SILENT = {Silence.LATE: "stale metrics", Silence.UNREAD: "never read", Silence.GONE: "out of reach"}
+
+
 def left_out(
     everyone: Sequence[Candidate], candidates: Sequence[Candidate], subset: frozenset[str] | None
 ) -> list[tuple[Candidate, str]]:
     """Who of ``everyone`` is no candidate, and why."""
     in_subset = {candidate.slot for candidate in allowed(everyone, subset)}
     taken = {candidate.slot for candidate in candidates}
-    return [(c, "stale metrics" if c.slot in in_subset else "subset") for c in everyone if c.slot not in taken]
+    return [(c, SILENT[c.silence] if c.slot in in_subset else "subset") for c in everyone if c.slot not in taken]
 
 
 def explanation(

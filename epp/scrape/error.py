@@ -9,7 +9,9 @@ import ssl
 ANSWERED = frozenset({"status", "size", "page"})
 UNREACHED = frozenset({502, 503, 504})
 """What a proxy in front of an engine answers when it cannot reach it."""
-OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EACCES})
+OURS = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EACCES, errno.ENETUNREACH}
+)
 """Failures to connect that say nothing of the endpoint: this process or machine lacks something."""
 
 

@@ -24,7 +24,7 @@ from epp.explain.server import is_address
 from epp.options import DEBUG_PORT, DebugOptions, ServeOptions
 from epp.pool import EngineMetrics
 from epp.tracing.settings import Exporter, TraceSettings
-from scorers.base import Slot
+from scorers.base import Silence, Slot
 
 LOOPBACK = "127.0.0.1"
 ENDPOINTS = ("10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000")
@@ -87,7 +87,8 @@ async def explain(http: aiohttp.ClientSession, content: bytes, query: str = "", 
 def test_an_explanation_has_the_numbers_of_the_decision_that_follows_it() -> None:
     async def work(app: App, http: aiohttp.ClientSession) -> None:
         head = RequestHead({":path": "/v1/completions"})
-        app.pool.observe(Slot(0), EngineMetrics(waiting=4), 1.0)
+        for slot, waiting in enumerate((4, 0, 0)):
+            app.pool.observe(Slot(slot), EngineMetrics(waiting=waiting), 1.0)
         first = app.director.decide(head, body())
         said = await explain(http, body())
         decision = app.director.decide(head, body())
@@ -106,7 +107,17 @@ def test_an_explanation_has_the_numbers_of_the_decision_that_follows_it() -> Non
         assert "gpu-prefix (+1.000)" in said["reason"]
         assert said["request"]["prompt_tokens"] == len(PROMPT) // 4
 
-    scenario(work)
+    scenario(work, config=CONFIG + "dataLayer: {injectDefaults: false}\n")
+
+
+def test_an_explanation_says_who_is_left_out_for_its_silence() -> None:
+    async def work(app: App, http: aiohttp.ClientSession) -> None:
+        app.pool.observe(Slot(0), EngineMetrics(), 1.0)
+        app.pool.mark_stale(Slot(2), Silence.GONE)
+        rows = {row["address"]: row["dropped_by"] for row in (await explain(http, body()))["candidates"]}
+        assert rows == dict(zip(ENDPOINTS, (None, "never read", "out of reach"), strict=True))
+
+    scenario(work, config=CONFIG + "dataLayer: {injectDefaults: false}\n")
 
 
 def test_explaining_counts_learns_and_changes_nothing() -> None:
