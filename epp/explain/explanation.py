@@ -55,7 +55,8 @@ class Considered(msgspec.Struct, frozen=True):
     in_flight_tokens: int
     fresh: bool
     dropped_by: str | None = None
-    """``subset``, ``stale metrics``, ``never read``, ``out of reach``, or a filter's name; None for a candidate that was scored."""
+    """``subset``, ``stale metrics``, ``never read``, ``out of reach``, or a filter's name; None for one that was
+    scored."""
     tokens: Mapping[str, int] = {}
     """Held of the prompt, by producer."""
     tokens_by_tier: Mapping[str, int] = {}
