@@ -173,6 +173,22 @@ class FlowRecency(Recency):
         super().split(upper, lower)
         self._recharge(self._entries[upper])
 
+    def are_one(self, upper: Node, lower: Node) -> bool:
+        """As in Recency, and the same flow pays for both."""
+        return super().are_one(upper, lower) and self._charges[upper].flow is self._charges[lower].flow
+
+    def join(self, upper: Node, lower: Node) -> None:
+        """As in Recency."""
+        super().join(upper, lower)
+        charge, taken = self._charges[upper], self._charges.pop(lower)
+        charge.blocks += taken.blocks
+        if taken.flow is not None:
+            taken.flow.blocks += taken.blocks
+            self._drop(taken)
+        self._below.pop(upper)
+        if lower in self._below:
+            self._below[upper] = self._below.pop(lower)
+
     def dissolve(self) -> None:
         """As in Recency."""
         for _ in self._take_flows_apart():

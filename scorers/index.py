@@ -20,6 +20,7 @@ from scorers.held_along import held_along
 from scorers.holders import slots_of
 from scorers.identity import PrefixHasher, digests
 from scorers.integrity import check
+from scorers.joining import MOST_RUNS, join_along
 from scorers.match import Match, Statistics
 from scorers.path import NO_GATES, Gate, admitted_to, use
 from scorers.recency import Recency, kept_of
@@ -46,9 +47,11 @@ class PrefixIndex:
         block_tokens: int = BLOCK_TOKENS,
         secret: bytes | None = None,
         flow_shares: Sequence[float] = (),
+        most_runs: int = MOST_RUNS,
     ) -> None:
         """``flow_shares`` says for each tier what share of it one flow may hold; none is as much as there is. The
-        largest number of tokens that this comes to bounds what a flow holds of an endpoint, in any tier."""
+        largest number of tokens that this comes to bounds what a flow holds of an endpoint, in any tier. Paths of more
+        than ``most_runs`` runs are joined where that changes nothing."""
         if tiers < 1 or block_tokens < 1:
             raise ValueError(f"tiers and block_tokens must be at least 1; they are {tiers} and {block_tokens}")
         self.tiers = tiers
@@ -59,6 +62,7 @@ class PrefixIndex:
         self._root = Node(None, b"")
         self._endpoints: dict[Slot, Recency] = {}
         self._flow_shares = tuple(flow_shares)
+        self._most_runs = most_runs
         self._over_share = 0  # blocks, of endpoints that are gone
 
     def blocks_of(self, prompt: Prompt, limit_tokens: int = sys.maxsize) -> int:
@@ -91,7 +95,6 @@ class PrefixIndex:
             path.append(self.split(walked.inside, walked.inside_blocks))
         if walked.depth < match.blocks:
             self._add_new(path, match, walked, recency, extends=not gates)
-        last = path[-1]
         now = max(now, recency.newest_s)
         if gates:
             limits = {tier: admitted_to(path, recency.cuts[tier], gate) for tier, gate in gates.items()}
@@ -99,6 +102,9 @@ class PrefixIndex:
         else:
             for node in reversed(path):
                 recency.use(node, now)
+        if len(path) > self._most_runs:
+            join_along(path, self._endpoints, self.tiers, self.generation)
+        last = path[-1]
         recency.trim()
         return last
 

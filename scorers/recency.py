@@ -201,6 +201,21 @@ class Recency:
                     upper.partial |= cut.bit
         self._discard_unheld(below)
 
+    def are_one(self, upper: Node, lower: Node) -> bool:
+        """Whether ``upper`` and ``lower``, right below it, are as old, and next to each other in the order: nothing can
+        be evicted between them."""
+        above, below = self._entries[upper], self._entries[lower]
+        return above.older is below and above.used_s == below.used_s
+
+    def join(self, upper: Node, lower: Node) -> None:
+        """Follow the tree, where ``upper`` takes in ``lower``; they are one, and the same tiers hold them."""
+        above, below = self._entries[upper], self._entries.pop(lower)
+        for cut in self.cuts:
+            if cut.last is below:
+                cut.last = above
+                cut.kept += upper.blocks
+        self._unlink(below)
+
     def dissolve(self) -> None:
         """Hold nothing any more; the last call. Links are cut, since rings would wait for the garbage collector."""
         entry = self._end.older

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from scorers.base import Slot
 from scorers.flow_share import FlowRecency
+from scorers.identity import DIGEST_BYTES
 from scorers.index import PrefixIndex
 from scorers.recency import Recency
 from scorers.snapshot import NOBODY, ROOT, SavedRuns, Snapshot
@@ -58,7 +59,7 @@ class Taking:
             lineage = [node]
             while (above := lineage[-1].parent) is not None and above is not index.root and above not in taken.places:
                 lineage.append(above)
-            if not all(each in recency for each in lineage):
+            if not all(each in recency for each in lineage) or not self._ends_as_told(above, taken):
                 continue
             for each in reversed(lineage):  # those above were cut off since
                 if taken.blocks + each.blocks > self._most_blocks:
@@ -70,6 +71,11 @@ class Taking:
             break
         if taken.runs:
             self._endpoints[address] = taken.saved()
+
+    def _ends_as_told(self, above: Node | None, taken: _Runs) -> bool:
+        """Whether the run ``above`` has not been joined to the next one since it was taken."""
+        place = None if above is None else taken.places.get(above)
+        return place is None or above is None or self._digests[place].endswith(above.digests[-DIGEST_BYTES:])
 
     def _place(self, node: Node, taken: _Runs) -> int:
         parent = ROOT if node.parent is None else taken.places.get(node.parent, ROOT)

@@ -75,6 +75,15 @@ class Node(msgspec.Struct, gc=False, eq=False):
         upper.adopt(self)
         return upper
 
+    def join(self, child: Node) -> None:
+        """Take in ``child``, the only one, and have its children; its holders are the caller's job. Who knows the child
+        finds this node as its parent."""
+        self.digests += child.digests
+        self.blocks += child.blocks
+        self.children, child.children = child.children, None
+        for below in (self.children or {}).values():
+            below.parent = self
+
     def remove(self) -> None:
         """Take a node that nobody holds out of the tree."""
         siblings = self.parent.children if self.parent is not None else None

@@ -211,7 +211,7 @@ flows = st.sampled_from(["x", "y", "z"])
 class AgainstTheModel(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
-        self.index = PrefixIndex(2, 1, bytes(32), SHARES)
+        self.index = PrefixIndex(2, 1, bytes(32), SHARES, most_runs=1)
         self.naive: dict[Slot, NaiveEndpoint] = {}
         self.set_capacity(SLOTS[0], 0, 8)
         self.set_capacity(SLOTS[0], 1, 20)

@@ -45,7 +45,7 @@ class OneByOne:
 class AgainstTheModel(RuleBasedStateMachine):
     @initialize(block_tokens=st.sampled_from([1, 2, 3]))
     def begin(self, block_tokens: int) -> None:
-        self.index = PrefixIndex(tiers=len(TIERS), block_tokens=block_tokens, secret=bytes(32))
+        self.index = PrefixIndex(tiers=len(TIERS), block_tokens=block_tokens, secret=bytes(32), most_runs=1)
         self.naive = NaiveIndex(block_tokens)
         self.now = 0.0
         self.flights: list[tuple[Slot, Node, int, list[Key]]] = []

@@ -73,7 +73,7 @@ class Small:
     """An index of two tiers with blocks of one token; one letter is a block. Checked at every step."""
 
     def __init__(self, gpu: int = 10, cpu: int = 20, secret: bytes = bytes(32)) -> None:
-        self.index = PrefixIndex(2, 1, secret)
+        self.index = PrefixIndex(2, 1, secret, most_runs=1)
         for slot in (A, B):
             self.index.set_capacity(slot, 0, gpu)
             self.index.set_capacity(slot, 1, cpu)

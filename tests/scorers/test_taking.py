@@ -47,7 +47,7 @@ class Second:
 
 
 def made(flow_shares: tuple[float, ...], *, gated: bool) -> PrefixIndex:
-    index = PrefixIndex(2, BLOCK, bytes(32), flow_shares)
+    index = PrefixIndex(2, BLOCK, bytes(32), flow_shares, most_runs=1)
     for slot in (A, B):
         index.set_capacity(slot, 0, BLOCK * 10)
         index.set_capacity(slot, 1, BLOCK * 16)
