@@ -153,3 +153,26 @@ def test_as_text_the_proxy_answers_in_its_own_words(loop: Background, tmp_path: 
         answer = there.until_status(503)
         assert answer.body.startswith(b"no healthy upstream")
         assert answer.headers["retry-after"] == "1"
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}",
+        "POST /v1/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+        "POST /v1/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip\r\n\r\n{}",
+        "GET /v1/models HTTP/1.1\r\nhost: x\r\nno colon\r\n\r\n",
+        "GET /v1/models\r\n\r\n",
+    ],
+)
+def test_a_connection_on_which_requests_cannot_be_told_apart_is_closed(there: Stage, request_text: str) -> None:
+    served = sum(len(engine.requests) for engine in there.engines)
+    with closing(socket.create_connection(("127.0.0.1", there.proxy.settings.port), timeout=15)) as client:
+        client.sendall(request_text.encode() + b"GET /smuggled HTTP/1.1\r\nhost: x\r\n\r\n")
+        answer = b""
+        while piece := client.recv(1 << 16):
+            answer += piece
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert b"HTTP/1.1 2" not in answer
+    assert sum(len(engine.requests) for engine in there.engines) == served
