@@ -87,11 +87,20 @@ def test_a_body_in_gzip_is_refused_for_being_in_gzip(routed: Router) -> None:
 
 def test_a_grpc_request_that_cannot_be_understood_gets_a_grpc_status(routed: Router) -> None:
     with grpc.insecure_channel(f"{LOOPBACK}:{routed.port}") as channel:
-        call = channel.unary_unary("/some.Service/completions")
+        call = channel.unary_unary("/v1/service/completions")
         with pytest.raises(grpc.RpcError) as refused:
             call(b"hello", timeout=PATIENCE_S)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert refused.value.details().startswith("the request body is not valid JSON")
+
+
+def test_a_grpc_request_for_a_path_that_is_not_open_gets_a_grpc_status(routed: Router) -> None:
+    with grpc.insecure_channel(f"{LOOPBACK}:{routed.port}") as channel:
+        call = channel.unary_unary("/vllm.grpc.engine.VllmEngine/SubscribeKvEvents")
+        with pytest.raises(grpc.RpcError) as refused:
+            call(b"hello", timeout=PATIENCE_S)
+    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert "--open-path" in refused.value.details()
 
 
 def test_the_openai_client_shows_why(routed: Router) -> None:
