@@ -118,7 +118,8 @@ _EMIT_SCORES = Flag("emit-endpoint-scores", _YES, "emit_endpoint_scores", "put a
 _SCRAPING = grouped(
     "Reading the engines' metrics",
     Flag("refresh-metrics-interval", values.duration(0, 3600), "refresh_metrics_interval_s",
-         "between two reads of an endpoint that has requests of ours; at least 50ms (default 50ms)", "DURATION"),
+         "between two reads of an endpoint that has requests of ours; at least 50ms (default 50ms); "
+         "others are read once a second, and at once when a request goes there", "DURATION"),
     Flag("refresh-prometheus-metrics-interval", values.duration(0, 3600), "refresh_prometheus_metrics_interval_s",
          "accepted: the pool's averages are computed at each read of /metrics", "DURATION"),
     Flag("metrics-staleness-threshold", values.duration(0, 3600), "metrics_staleness_threshold_s",

@@ -10,16 +10,13 @@ from scorers.prefix import ApproxPrefixProducer
 
 log = logging.getLogger(__name__)
 
-MOST_TOLD = 10_000
-"""Doubts that are remembered, also of endpoints that are gone."""
-
 
 class CapacityWarnings:
     """Owner: the prefix cache."""
 
     def __init__(self) -> None:
         self._untold: set[ApproxPrefixProducer] = set()
-        self._doubts: set[tuple[str, str, int]] = set()
+        self._doubts: set[tuple[str, int]] = set()
 
     def serve(self, producers: Iterable[ApproxPrefixProducer]) -> None:
         """These may be warned of."""
@@ -36,19 +33,19 @@ class CapacityWarnings:
             )
 
     def doubted(self, candidate: Candidate, producer: ApproxPrefixProducer, tokens: int) -> None:
-        """The ``tokens`` that are configured cannot be right. Told once for each endpoint and number, however often its
-        engine comes back or changes its mind."""
-        doubt = (candidate.address, producer.name, tokens)
+        """The ``tokens`` that are configured cannot be right. Told once for each configured number, at the first
+        endpoint whose engine holds less; ``tierwise_prefix_doubted_capacities`` says how many there are."""
+        doubt = (producer.name, tokens)
         if doubt in self._doubts:
             return
-        if len(self._doubts) >= MOST_TOLD:
-            self._doubts.clear()
         self._doubts.add(doubt)
         log.warning(
-            "%s: lruCapacityPerServer is %d tokens, and the %s tier of %s holds %s as its engine says; leave it out",
+            "%s: lruCapacityPerServer is %s blocks (%s tokens), and the %s tier of %s holds %s tokens as its engine"
+            " says; leave it out (only the first such endpoint is named)",
             producer.name,
-            tokens,
+            f"{producer.parameters.lru_capacity_per_server:,}",
+            f"{tokens:,}",
             producer.tier.value,
             candidate.address,
-            producer.told_tokens(candidate),
+            f"{producer.told_tokens(candidate) or 0:,}",
         )

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from epp.explain.endpoints import KNOWN, EndpointState, Held, PoolState
 from epp.explain.explanation import Considered, Explanation
+from epp.logs import counted
 from scorers.base import Mode
 
 UNLIMITED = 100_000
@@ -38,7 +39,9 @@ def of_explanation(explanation: Explanation, width: int = UNLIMITED) -> Iterator
         model = asked.model if asked.model == asked.target_model else f"{asked.model} as {asked.target_model}"
         about = "" if asked.token_ids in EXACT else "about "
         why = "" if asked.token_ids is None or asked.token_ids in EXACT else f" (token ids: {asked.token_ids})"
-        yield Text(f"{asked.path}, model {model or '(none)'}, {about}{asked.prompt_tokens:,} prompt tokens{why}")
+        yield Text(
+            f"{asked.path}, model {model or '(none)'}, {about}{counted(asked.prompt_tokens, 'prompt token')}{why}"
+        )
     if explanation.candidates:
         table = _scores(explanation.candidates)
         if _width(table) <= width:

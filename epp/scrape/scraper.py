@@ -160,15 +160,17 @@ class Scraper:
         """We said so."""
 
     def _wake(self, address: str) -> None:
-        """Bring the next reading forward: the endpoint has a request now. A failing one keeps its pace."""
+        """Bring the next reading forward: the endpoint has a request now. It is read at once if its last reading is
+        older than the interval in force, for it may have other clients. A failing one keeps its pace."""
         target = self._targets.get(address)
         if target is None or target.timer is None or target.fails:
             return
         interval_s = max(target.least_s, self._pace.at_pick(self._ledger.busy_endpoints()))
-        if self._clock() + interval_s < target.due_at:
+        at = max(self._clock(), target.began_at + interval_s)
+        if at < target.due_at:
             target.timer.cancel()
             target.interval_s = interval_s
-            self._schedule_next(target, interval_s)
+            self._schedule(target, at)
 
     def _schedule_next(self, target: Target, delay_s: float) -> None:
         """In about ``delay_s``, at a moment that a few endpoints share."""

@@ -252,7 +252,9 @@ def test_a_written_capacity_wins_and_one_that_cannot_be_right_is_named_once(capl
         assert picker.cache.capacity_tokens(A, "cpu") == 5 * BLOCK
         assert picker.cache.doubted("cpu") == (told < 5)
     (message,) = [record.getMessage() for record in caplog.records]
-    assert message.startswith("cpu: lruCapacityPerServer is 20 tokens, and the cpu tier of 10.0.0.0:8000 holds 16 as")
+    assert message.startswith(
+        "cpu: lruCapacityPerServer is 5 blocks (20 tokens), and the cpu tier of 10.0.0.0:8000 holds 16 tokens as"
+    )
 
 
 def test_a_capacity_that_cannot_be_right_is_named_once_however_often_its_engine_comes_back(
@@ -264,10 +266,7 @@ def test_a_capacity_that_cannot_be_right_is_named_once_however_often_its_engine_
         picker.cache.endpoint_added(picker.candidate)
     other = reporting(B, gpu=report(), cpu=report(capacity=4))
     picker.cache.endpoint_added(other)
-    assert [record.getMessage().partition(" tier of ")[2].partition(" ")[0] for record in caplog.records] == [
-        "10.0.0.0:8000",
-        "10.0.0.1:8000",
-    ]
+    assert len(caplog.records) == 1, "nor for every endpoint: the number that was written is one"
 
 
 def test_a_capacity_that_the_engine_tells_makes_nobody_warn(caplog: pytest.LogCaptureFixture) -> None:

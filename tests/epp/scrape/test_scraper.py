@@ -225,6 +225,20 @@ def test_a_pick_brings_the_next_reading_forward() -> None:
     asyncio.run(scenario())
 
 
+def test_an_endpoint_that_was_not_read_for_long_is_read_at_once_when_a_pick_lands_there() -> None:
+    async def scenario() -> None:
+        clock = Clock()
+        pace = Pace(busy_s=3600, idle_s=7200, staleness_s=7200)
+        async with engine() as one, stage(one.address, pace=pace, clock=clock) as s:
+            await s.until(lambda: s.candidate(one.address).fresh and one.reads == 1)
+            await s.until(lambda: s.scraper._targets[one.address].timer is not None)
+            clock.now_s += 3600
+            s.ledger.open(s.candidate(one.address), 10, clock())
+            await s.until(lambda: one.reads == 2)
+
+    asyncio.run(scenario())
+
+
 def test_without_requests_the_pace_is_the_idle_one_again() -> None:
     async def scenario() -> None:
         slow = Pace(busy_s=0.01, idle_s=3600)
