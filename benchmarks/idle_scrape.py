@@ -31,8 +31,9 @@ from epp.config.plan import ScrapeParameters
 from epp.engines import VLLM
 from epp.ledger import Ledger
 from epp.pool import Endpoint, Pool
-from epp.scrape import Pace, Scraper
+from epp.scrape.pace import Pace
 from epp.scrape.reader import EngineReader
+from epp.scrape.scraper import Scraper
 
 SETTLE_S = 2.0
 

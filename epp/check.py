@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 from epp.config.build import plan_from
 from epp.errors import ConfigError
 from epp.logs import counted
 from epp.options import CheckOptions
+from epp.printing.prose import Prose, console_for, show
 
 DOUBTFUL = 1
 """The exit code of a configuration with warnings, where they are to count."""
@@ -18,9 +17,8 @@ def run_check(options: CheckOptions) -> int:
     if options.config_file is None and options.config_text is None:
         raise ConfigError("nothing says what to check: pass --config-file FILE or --config-text YAML")
     plan = plan_from(options.config_file, options.config_text)
-    for line in plan.describe():
-        print(line)
-    for warning in plan.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    print(f"{options.config_file or '--config-text'}: good, {counted(len(plan.warnings), 'warning')}")
+    show(console_for(), (Prose(line, hang=4) for line in plan.describe()))
+    show(console_for(stderr=True), (Prose(f"warning: {warning}", hang=4) for warning in plan.warnings))
+    what = options.config_file or "--config-text"
+    show(console_for(), [Prose(f"{what}: good, {counted(len(plan.warnings), 'warning')}")])
     return DOUBTFUL if plan.warnings and options.strict else 0

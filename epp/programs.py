@@ -159,7 +159,8 @@ PROGRAMS = (
     Program(
         "demo",
         "What tier awareness is worth, shown in under two minutes.",
-        "Runs one workload three times through Envoy: round robin, GPU-only prefix scoring, tier-aware scoring.",
+        "Runs one workload four times through Envoy: round robin, GPU-only prefix scoring, tier-aware scoring, cost in "
+        "seconds.",
         (
             ("on four simulated endpoints", "tierwise demo"),
             ("on your own vLLM servers", "tierwise demo --endpoint 10.0.0.7:8000,10.0.0.8:8000"),

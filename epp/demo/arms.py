@@ -1,9 +1,10 @@
-"""The three ways to choose that the demo compares, each as the configuration that a user would write.
+"""The ways to choose that the demo compares, each as the configuration that a user would write.
 
 Round robin is the proxy's own, with nobody to ask: the standalone proxy pointed at a picker that is not there, which is
-what its ``--fail-open`` does when the picker is down. The other two are the picker's, and differ only in the prefix
+what its ``--fail-open`` does when the picker is down. The next two are the picker's, and differ only in the prefix
 scorers: 2:2:2 with one that knows the GPU tier, 2:2:1:1 with one for each tier, so that the prefix has the same say in
-both.
+both. The last one goes by the estimated time to first token, as ``manifests/config/cost.yaml`` does, and learns what
+these endpoints take from a sample of the responses.
 """
 
 from __future__ import annotations
@@ -56,6 +57,24 @@ schedulingProfiles:
 )
 
 
+COST = """\
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: approx-prefix-cache-producer
+  name: gpu-prefix-cache-producer
+- type: approx-prefix-cache-producer
+  name: cpu-prefix-cache-producer
+  parameters: {{autoTune: false, lruCapacityPerServer: {cpu_blocks}}}
+- type: tier-cost-producer
+- type: tier-cost-scorer
+schedulingProfiles:
+- name: default
+  plugins:
+  - {{pluginRef: tier-cost-scorer}}
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Arm:
     """One way to choose. ``config`` is the picker's; None leaves the choice to the proxy."""
@@ -63,6 +82,8 @@ class Arm:
     name: str
     title: str
     config: str | None
+    flags: tuple[str, ...] = ()
+    """Of ``tierwise standalone``."""
 
 
 def arms(cpu_blocks: int = SEED_CPU_BLOCKS) -> tuple[Arm, ...]:
@@ -71,4 +92,5 @@ def arms(cpu_blocks: int = SEED_CPU_BLOCKS) -> tuple[Arm, ...]:
         Arm("round-robin", "round robin", None),
         Arm("gpu-only", "GPU-only prefix 2:2:2", GPU_ONLY),
         Arm("tier-aware", "tier-aware 2:2:1:1", TIER_AWARE.format(cpu_blocks=cpu_blocks)),
+        Arm("cost", "by cost in seconds", COST.format(cpu_blocks=cpu_blocks), ("--sample-rate=0.1",)),
     )

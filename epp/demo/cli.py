@@ -25,6 +25,7 @@ from epp.demo.stack import DemoError, router, simulated
 from epp.demo.workload import Workload
 from epp.errors import ConfigError
 from epp.options import DemoOptions
+from epp.printing.prose import Prose, console_for, show
 from epp.resolve import resolve
 from epp.sim.preset import DEMO
 from epp.standalone.errors import StartError
@@ -37,7 +38,7 @@ INTERRUPTED = 130
 
 def run_demo(options: DemoOptions) -> int:
     """Run the command; the process's exit status."""
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    console = console_for()
     try:
         results = asyncio.run(until_terminated(compare(options, console)))
     except (DemoError, StartError, ConfigError) as error:
@@ -71,8 +72,7 @@ async def compare(options: DemoOptions, console: Console, workload: Workload | N
                 addresses = await stack.enter_async_context(endpoints(folder, own))
                 url = await stack.enter_async_context(router(folder, arm, addresses, options.envoy))
             results.append(await measure(console, arm, workload, url, addresses))
-    console.print()
-    console.print(screen.comparison(results))
+    show(console, [Prose(""), screen.comparison(results)])
     conclude(console, own)
     return results
 
@@ -118,7 +118,7 @@ async def measure(console: Console, arm: Arm, workload: Workload, url: str, addr
         await watch.read()
     result = summarise(arm.name, arm.title, samples, duration_s, watch.total)
     console.print(f"[bold]{arm.title}[/bold]: {result.requests} requests in {duration_s:.1f} s")
-    console.print(screen.endpoint_table(watch.now))
+    show(console, [screen.endpoint_table(watch.now)])
     for error, count in result.errors.items():
         console.print(f"  {count} failed: {error}", style="red", markup=False)
     return result
@@ -134,29 +134,34 @@ async def keep_showing(watch: Watch, progress: screen.Progress) -> None:
 
 def introduce(console: Console, workload: Workload, own: tuple[str, ...]) -> None:
     """Say what is going to happen, and what is not real about it."""
-    shared = workload.shared_tokens
+    said = []
     if own:
-        console.print(f"{len(own)} endpoints of yours: {', '.join(own)}")
+        said.append(f"{len(own)} endpoints of yours: {', '.join(own)}")
     else:
         gpu, cpu = (ENDPOINTS * blocks * DEMO.block_tokens for blocks in (DEMO.gpu_blocks, DEMO.cpu_blocks))
-        console.print(f"{ENDPOINTS} SIMULATED vLLM endpoints (no model runs) behind a real Envoy and the real picker.")
-        console.print(f"{DEMO.note}")
-        console.print(f"All GPU caches together hold {gpu:,} tokens, all CPU tiers {cpu:,}.")
-    console.print(
+        said.append(f"{ENDPOINTS} SIMULATED vLLM endpoints (no model runs) behind a real Envoy and the real picker.")
+        said.append(DEMO.note)
+        said.append(f"All GPU caches together hold {gpu:,} tokens, all CPU tiers {cpu:,}.")
+    said.append(
         f"Workload: {workload.requests} requests in {workload.groups} groups; the requests of a group share a system "
-        f"prompt of {workload.system_tokens:,} tokens ({shared:,} in all); {workload.concurrency} at a time.\n"
+        f"prompt of {workload.system_tokens:,} tokens ({workload.shared_tokens:,} in all); "
+        f"{workload.concurrency} at a time.\n"
     )
+    show(console, map(Prose, said))
 
 
 def conclude(console: Console, own: tuple[str, ...]) -> None:
     """Say what the figures are, and what to do next."""
-    console.print("x: the multiple of round robin's. TTFT as the client sees it; hits as the endpoints count them,")
-    if own:
-        console.print("in shares of the prompt tokens. Each line is a run of its own with prompts of its own.")
-    else:
-        console.print("in shares of the prompt tokens. Each line is a run of its own with empty caches.")
-        console.print("\nThe endpoints were simulated. With your own vLLM servers:")
-        console.print(
-            "  tierwise standalone --endpoint HOST:PORT --endpoint HOST:PORT    # then send requests to port 8081"
-        )
-        console.print("  tierwise demo --endpoint HOST:PORT --endpoint HOST:PORT          # this comparison on them")
+    kept_apart = "prompts of its own" if own else "empty caches"
+    figures = (
+        "x: the multiple of round robin's. TTFT as the client sees it; hits as the endpoints count them, in shares of"
+    )
+    said = [f"{figures} the prompt tokens. Each line is a run of its own with {kept_apart}."]
+    if not own:
+        said += [
+            "\nThe endpoints were simulated. To send requests to your own vLLM servers, at port 8081:",
+            "  tierwise standalone --endpoint HOST:PORT --endpoint HOST:PORT",
+            "and for this comparison on them:",
+            "  tierwise demo --endpoint HOST:PORT --endpoint HOST:PORT",
+        ]
+    show(console, map(Prose, said))

@@ -15,6 +15,7 @@ from rich.text import Text
 from epp.demo.counters import Counters
 from epp.demo.load import Sample
 from epp.demo.result import Result, mean
+from epp.printing.sheet import Sheet
 
 LINE_EVERY_S = 5.0
 
@@ -73,22 +74,20 @@ class Progress:
         return row
 
 
-def endpoint_table(endpoints: Mapping[str, Counters]) -> Table:
+def endpoint_table(endpoints: Mapping[str, Counters]) -> Sheet:
     """Where the requests went, and what was found there."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    for name in ("endpoint", "done", "running", "waiting", "GPU hits", "CPU hits", "misses", "mean TTFT"):
-        table.add_column(name, justify="left" if name == "endpoint" else "right", no_wrap=True)
+    sheet = Sheet("", "endpoint", "done", "running", "waiting", "GPU hits", "CPU hits", "misses", "mean TTFT")
     for endpoint, c in endpoints.items():
         ttft = "-" if c.mean_ttft_s is None else seconds(c.mean_ttft_s)
         counts = [f"{count:.0f}" for count in (c.requests, c.running, c.waiting)]
         shares = [f"{share:.0%}" for share in (c.gpu_share, c.cpu_share, c.miss_share)]
-        table.add_row(endpoint, *counts, *shares, ttft)
-    return table
+        sheet.add(endpoint, *counts, *shares, ttft)
+    return sheet
 
 
 def comparison(results: Sequence[Result]) -> Table:
     """Every run beside the first one."""
-    table = Table(title="the same requests, three ways to choose an endpoint", title_justify="left", padding=(0, 1))
+    table = Table(title="the same requests, each way to choose an endpoint", title_justify="left", padding=(0, 1))
     table.add_column("")
     for name in ("mean\nTTFT", "P90\nTTFT", "through-\nput", "hits\nGPU", "hits\nCPU", "misses", "errors"):
         table.add_column(name, justify="right")  # two lines to a cell, so that all fits into 80 columns

@@ -134,7 +134,7 @@ async def router(folder: Path, arm: Arm, endpoints: Sequence[str], envoy: Path |
     flags = [f"--port={port}", f"--admin-port={admin}", f"--metrics-port={metrics}", f"--host={LOOPBACK}", "--v=1"]
     if envoy is not None:
         flags.append(f"--envoy={envoy}")
-    flags += [f"--endpoint={endpoint}" for endpoint in endpoints]
+    flags += [*arm.flags, *(f"--endpoint={endpoint}" for endpoint in endpoints)]
     url = f"http://{LOOPBACK}:{port}"
     async with child(folder, "standalone", f"--config-file={config}", *flags) as standalone:
 

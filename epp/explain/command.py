@@ -11,14 +11,14 @@ from typing import TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
-from rich.console import Console, RenderableType
-from rich.text import Text
+from rich.console import RenderableType
 
 from epp.errors import ConfigError
 from epp.explain import table
-from epp.explain.endpoints import PoolState
 from epp.explain.explanation import AnsweredBy, Explanation
+from epp.explain.pool_state import Doubted, PoolState
 from epp.options import ExplainOptions
+from epp.printing.prose import Prose, console_for, show
 
 T = TypeVar("T")
 
@@ -29,17 +29,14 @@ ANSWERS_WITHIN_S = 30.0
 
 def run_explain(options: ExplainOptions) -> int:
     """Run the command; the process's exit status."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = table.UNLIMITED
     body = request_body(options)
     if body is None:
         answer = ask(options, "GET", "/debug/endpoints")
         if options.json:
             print(answer.decode())
         else:
-            state = read(answer, PoolState)
-            show(console, options, state.answered_by, table.of_pool(state, console.width))
+            state = read(answer, PoolState[Doubted])
+            answer_with(options, state.answered_by, table.of_pool(state))
         return 0
     query = {"path": options.path or path_of(body)} | ({} if options.subset is None else {"subset": options.subset})
     answer = ask(options, "POST", f"/debug/explain?{urlencode(query)}", body)
@@ -47,15 +44,14 @@ def run_explain(options: ExplainOptions) -> int:
     if options.json:
         print(answer.decode())
     else:
-        show(console, options, explanation.answered_by, table.of_explanation(explanation, console.width))
+        answer_with(options, explanation.answered_by, table.of_explanation(explanation))
     return 0 if explanation.refusal is None else REFUSED
 
 
-def show(console: Console, options: ExplainOptions, by: AnsweredBy | None, parts: Iterable[RenderableType]) -> None:
+def answer_with(options: ExplainOptions, by: AnsweredBy | None, parts: Iterable[RenderableType]) -> None:
     """Print who has answered, since there may be several pickers on a machine, and then ``parts``."""
     who = f"pool {by.pool}, pid {by.pid}, at " if by is not None else ""
-    for part in (Text(f"{who}{options.url}"), *parts):
-        console.print(part)
+    show(console_for(), (Prose(f"{who}{options.url}"), *parts))
 
 
 def request_body(options: ExplainOptions) -> bytes | None:

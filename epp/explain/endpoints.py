@@ -1,13 +1,11 @@
-"""What is known of every endpoint: as its engine said, as a decision sees it, and what the index believes."""
+"""A snapshot of every endpoint: as its engine said, as a decision sees it, and what the index believes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import msgspec
-
 from epp.config.plan import Plan
-from epp.explain.explanation import AnsweredBy
+from epp.explain.pool_state import KNOWN, EndpointState, FromEvents, Held, Load, PoolState
 from epp.kvevents.wires import publishers_of
 from epp.ledger import Ledger
 from epp.pool import Pool
@@ -19,80 +17,17 @@ from scorers.precise_index import TIERS
 from scorers.precise_parameters import PreciseParameters
 from scorers.prefix_cache import PrefixCache
 
-KNOWN = "known"
-
-
-class Load(msgspec.Struct, frozen=True):
-    """What a decision sees: as scraped, plus our picks that no scrape can have counted yet."""
-
-    waiting: int
-    running: int
-    kv_usage: float
-
-
-class Held(msgspec.Struct, frozen=True):
-    """One tier of one endpoint in the prefix index. Units: tokens."""
-
-    capacity_tokens: int
-    used_tokens: int
-    """Of a tier that is known precisely, what the engine's KV events say; of others, what the index remembers."""
-    mode: str = Mode.APPROXIMATE.value
-    """How that is known: precise, horizon or approximate."""
-
-
-class FromEvents(msgspec.Struct, frozen=True):
-    """What an engine's KV events say."""
-
-    state: str
-    """``known``, or why it is not."""
-    tokens: Mapping[str, int]
-    """Held by tier."""
-    gaps: int
-    publisher_restarts: int
-    publishers: tuple[str, ...] = ()
-    """Where they are published, or where publishers connect to us; none where no port is known."""
-
-
-class EndpointState(msgspec.Struct, frozen=True):
-    """One endpoint. ``in_flight`` and its tokens are exact."""
-
-    address: str
-    name: str
-    labels: Mapping[str, str]
-    fresh: bool
-    in_flight: int
-    in_flight_tokens: int
-    decision: Load
-    engine: EngineMetrics
-    """As it said last."""
-    index: Mapping[str, Held]
-    """By producer, with its tier: ``cpu-prefix-cache-producer (cpu)``."""
-    scrape: ScrapeState | None
-    """None where nothing reads the engines' metrics."""
-    kv_events: FromEvents | None = None
-    """None where nobody follows the engines' events."""
-
-
-class PoolState(msgspec.Struct, frozen=True):
-    """The whole pool."""
-
-    pool: str
-    in_flight: int
-    """Requests, those of removed endpoints included."""
-    endpoints: tuple[EndpointState, ...]
-    answered_by: AnsweredBy | None = None
-
 
 def pool_state(
     pool: Pool, ledger: Ledger, plan: Plan, scrapes: Callable[[], Mapping[str, ScrapeState]] | None
-) -> PoolState:
+) -> PoolState[EngineMetrics]:
     """A snapshot."""
     read = scrapes() if scrapes is not None else {}
     endpoints = [_endpoint(pool, c, plan, read.get(c.address)) for c in pool.candidates()]
     return PoolState(pool.name, len(ledger), tuple(endpoints))
 
 
-def _endpoint(pool: Pool, candidate: Candidate, plan: Plan, scrape: ScrapeState | None) -> EndpointState:
+def _endpoint(pool: Pool, candidate: Candidate, plan: Plan, scrape: ScrapeState | None) -> EndpointState[EngineMetrics]:
     cache, precise = plan.prefix_cache, plan.precise
     told = precise.source.told(candidate.slot) if precise is not None and precise.source is not None else None
     return EndpointState(

@@ -11,14 +11,14 @@ from epp.decision import RequestHead
 from epp.director import Director
 from epp.eligible import allowed
 from epp.errors import EppError, NoEndpoints
-from epp.explain.explanation import MAX_NAME, Asked, Considered, Explanation, FilterVerdict, Part, Refusal
+from epp.explain.explanation import MAX_NAME, Asked, Considered, Detail, Explanation, FilterVerdict, Part, Refusal
 from epp.explain.trial import Trial, rehearse, undrawn
 from epp.pool import Pool
 from epp.reason import why
 from epp.story import modes_by_tier, tokens_by_tier
 from epp.tokens.source import Answer
 from epp.tokens.step import written
-from scorers.base import Candidate, Detail, Request, Silence
+from scorers.base import Candidate, Request, Silence
 
 
 class Explainer:
@@ -104,7 +104,7 @@ def explanation(
                 name: Part(column[i], weight, weight * column[i]) for name, (weight, column) in schedule.scores.items()
             }
             place = places.get(candidate.slot)
-            details = {name: said[i] for name, said in trial.details.items()}
+            details = {name: Detail(said[i].text, said[i].numbers) for name, said in trial.details.items()}
             scored.append(considered(candidate, request, None, scores, schedule.totals[i], place, details))
         scored.sort(key=lambda row: (row.pick or inf, -(row.total or 0.0)))
         rows += scored
@@ -117,7 +117,8 @@ def explanation(
         dropping = next((n.name for n in reversed(trial.narrowings) if n.dropped), "a filter")
         reason = f"The request is refused: {dropping} drops the last of the candidates."
     else:
-        reason = why(schedule, picker, list(scored[0].details.values()))
+        first = next(i for i, candidate in enumerate(schedule.candidates) if candidate.slot == schedule.chosen[0].slot)
+        reason = why(schedule, picker, [said[first] for said in trial.details.values()])
     return Explanation(
         reason=reason,
         pick=None if schedule is None else schedule.chosen[0].address,

@@ -1,12 +1,13 @@
-"""What the debug port answers about one request: data, and one sentence. Never a prompt, never a header's value."""
+"""What the debug port answers about one request: data, and one sentence. Never a prompt, never a header's value.
+
+``tierwise explain`` reads it, and so nothing of the picker is imported here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import msgspec
-
-from scorers.base import Detail
 
 MAX_NAME = 256
 """Characters of a name that a client chose."""
@@ -41,6 +42,13 @@ class Part(msgspec.Struct, frozen=True):
     value: float
     weight: float
     product: float
+
+
+class Detail(msgspec.Struct, frozen=True):
+    """What a plugin has to say of one candidate: as in ``scorers.base``."""
+
+    text: str
+    numbers: Mapping[str, float] = {}
 
 
 class Considered(msgspec.Struct, frozen=True):

@@ -20,15 +20,17 @@ from aiohttp import web
 from epp.config.plan import Plan
 from epp.decision import RequestHead
 from epp.explain.effective import effective, plugin_states
-from epp.explain.endpoints import PoolState, pool_state
+from epp.explain.endpoints import pool_state
 from epp.explain.explainer import Explainer
 from epp.explain.explanation import AnsweredBy, Explanation
+from epp.explain.pool_state import PoolState
 from epp.http_port import HttpPort
 from epp.ledger import Ledger
 from epp.options import DEBUG_PORT, DebugOptions
 from epp.pool import Pool
 from epp.ports import listening
 from epp.scrape.state import ScrapeState
+from epp.seat import EngineMetrics
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +120,7 @@ class DebugServer:
         token_ids = await self._explainer.token_ids(head, body)
         return self._answer(self._explainer.explain(head, body, token_ids))
 
-    def _answer(self, said: PoolState | Explanation) -> web.Response:
+    def _answer(self, said: PoolState[EngineMetrics] | Explanation) -> web.Response:
         return _json(msgspec.structs.replace(said, answered_by=AnsweredBy(self._pool.name, os.getpid())))
 
 

@@ -26,9 +26,15 @@ class Sheet:
     """
 
     def __init__(
-        self, title: str, *columns: str, sentences: str = "", otherwise: Iterable[RenderableType] | None = None
+        self,
+        title: str,
+        *columns: str,
+        texts: tuple[str, ...] = (),
+        sentences: str = "",
+        otherwise: Iterable[RenderableType] | None = None,
     ) -> None:
-        """``sentences`` is the heading of a column that is wrapped and aligned to the left."""
+        """``texts`` are headings of columns aligned to the left, too; so is ``sentences``, which is wrapped."""
+        self._texts = texts
         self._title, self._columns, self._sentences = title, columns, sentences
         self._otherwise = otherwise
         self._rows: list[tuple[tuple[str, ...], str]] = []
@@ -61,7 +67,7 @@ class Sheet:
         table = Table(box=None, pad_edge=False, header_style="bold")
         for n, (heading, name) in enumerate(zip(headings, self._columns, strict=True)):
             whole = name != self._sentences or not name
-            left = n == 0 or not whole
+            left = n == 0 or not whole or name in self._texts
             table.add_column(Text(heading), justify="left" if left else "right", no_wrap=whole, overflow="fold")
         for cells, style in self._rows:
             table.add_row(*(Text(cell) for cell in cells), style=style)

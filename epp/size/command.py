@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import msgspec
-from rich.console import Console
 
+from epp.printing.prose import console_for, show
 from epp.size import tables
 from epp.size.endpoint import Said, ask
 from epp.size.figure import shown
@@ -14,30 +14,22 @@ from epp.size.published import figures
 from epp.size.sizing import size
 from epp.size.workload import workload_of
 
-UNLIMITED = 200
-"""Columns of an output that is no terminal."""
-
 
 def run_size(options: SizeOptions) -> int:
     """Run the command; the process's exit status. Raises: ConfigError for what cannot be sized."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = UNLIMITED
     if options.seeds:
         found = figures()
         if options.output is Output.JSON:
             _print_json(found)
         else:
-            for part in shown(found):
-                console.print(part)
+            show(console_for(), shown(found))
         return 0
     said = ask(options.metrics_url) if options.metrics_url else Said()
     report = size(fleet_of(options, said), workload_of(options.workload, options.endpoints), options)
     if options.output is Output.JSON:
         _print_json(report)
     else:
-        for part in tables.of_report(report):
-            console.print(part)
+        show(console_for(), tables.of_report(report))
     return 0
 
 

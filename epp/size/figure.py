@@ -7,8 +7,9 @@ from enum import Enum
 
 import msgspec
 from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
+
+from epp.printing.prose import Prose
+from epp.printing.sheet import Sheet
 
 _ROUNDED, _OFF, _WRONG = 0.011, 0.03, 0.1
 
@@ -55,25 +56,13 @@ def figure(guide: str, what: str, published: tuple[str, float], ours: tuple[str,
 
 def shown(found: list[Figure]) -> Iterator[RenderableType]:
     """As a table, and what it comes to."""
-    table = Table(
-        box=None,
-        pad_edge=False,
-        header_style="bold",
-        title="Published capacity figures",
-        title_justify="left",
-        title_style="bold",
-    )
-    for column in ("guide", "what", "published", "ours", "×"):
-        table.add_column(
-            column, justify="right" if column in ("published", "ours", "×") else "left", no_wrap=column != "what"
-        )
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("why")
+    columns = ("what", "guide", "published", "ours", "×", "verdict", "why")
+    table = Sheet("Published capacity figures", *columns, sentences="why")
     for figure in found:
         style = "bold red" if figure.verdict is Verdict.WRONG else "yellow" if figure.verdict is Verdict.OFF else ""
-        table.add_row(
-            figure.guide,
+        table.add(
             figure.what,
+            figure.guide,
             figure.published,
             figure.ours,
             f"{figure.ratio:.2f}",
@@ -83,6 +72,6 @@ def shown(found: list[Figure]) -> Iterator[RenderableType]:
         )
     yield table
     counts = {verdict: sum(figure.verdict is verdict for figure in found) for verdict in Verdict}
-    yield Text(
+    yield Prose(
         ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items()) + ". × is published over ours."
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import RenderableType
-from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
+from epp.printing.prose import Prose
+from epp.printing.sheet import Sheet
 from epp.shapes.gpu import GIB
 from epp.size.report import ChoicePart, GpuPart, ModelPart, PricePart, SizeReport, TierPart, WorkloadPart
 
@@ -16,67 +16,60 @@ from epp.size.report import ChoicePart, GpuPart, ModelPart, PricePart, SizeRepor
 def of_report(report: SizeReport) -> Iterator[RenderableType]:
     """The whole report, part by part."""
     if report.model is not None:
-        yield _model(report.model, report.gpu)
-    if report.gpu is not None:
-        yield _memory(report.gpu)
-    if report.choices:
-        yield _choices(report.choices)
-    if report.tiers:
-        yield _tiers(report)
-    if report.prices:
-        yield _prices(report.prices)
+        yield from (_model(report.model, report.gpu), Prose(""))
+    tables = (
+        _memory(report.gpu) if report.gpu is not None else None,
+        _choices(report.choices) if report.choices else None,
+        _tiers(report) if report.tiers else None,
+        _prices(report.prices) if report.prices else None,
+    )
+    for table in tables:
+        if table is not None:
+            yield from (table, Prose(""))
     if report.workload is not None:
-        yield from _workload(report.workload)
+        yield from (*_workload(report.workload), Prose(""))
     if report.advice:
-        yield _advice(report)
+        yield from (_advice(report), Prose(""))
     for note in report.notes:
-        yield Text(f"• {note}", style="dim")
-
-
-def _table(title: str, *columns: str, wide: str = "") -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
-    for n, column in enumerate(columns):
-        table.add_column(column, justify="left" if n == 0 or column == wide else "right", no_wrap=column != wide)
-    return table
+        yield Prose(f"• {note}", "dim", hang=2)
 
 
 def _model(model: ModelPart, gpu: GpuPart | None) -> Text:
     windows = f" ({model.window_layers} with a window)" if model.window_layers else ""
-    active = (
-        f", {model.active_parameters / 1e9:.1f} B per token" if model.active_parameters < model.parameters * 0.8 else ""
-    )
+    sparse = model.active_parameters < model.parameters * 0.8
+    active = f", {parameters(model.active_parameters)} per token" if sparse else ""
+    weights = f"weights {binary(model.weight_bytes)}"
     spread = f" over {gpu.per_endpoint} GPUs" if gpu is not None and gpu.per_endpoint > 1 else ""
     return Text.assemble(
         (model.name, "bold"),
-        f": {model.parameters / 1e9:.1f} B parameters{active}, weights {gib(model.weight_bytes)}; {model.layers} layers"
+        f": {parameters(model.parameters)} parameters{active}, {weights}; {model.layers} layers"
         f"{windows}, {model.kv_heads} KV heads of {model.head_dim}.\nKV of a token: "
         f"{model.kv_bytes_per_token / 1024:,.4g} "
-        f"KiB{spread}, in {8 * model.kv_dtype_bytes} bits.\n",
+        f"KiB{spread}, in {8 * model.kv_dtype_bytes} bits.",
     )
 
 
-def _memory(gpu: GpuPart) -> Table:
-    table = _table(f"One of {gpu.per_endpoint} {gpu.name} per endpoint", "", "GiB", "")
+def _memory(gpu: GpuPart) -> Sheet:
+    table = Sheet(f"One of {gpu.per_endpoint} {gpu.name} per endpoint", "", "GiB", "")
     taken = round(gpu.memory_bytes * gpu.utilization)
-    table.add_row("memory, as the driver reports it", f"{gpu.memory_bytes / GIB:.1f}")
-    table.add_row(f"the engine takes {gpu.utilization:g} of it", f"{taken / GIB:.1f}")
-    table.add_row("weights", f"{gpu.weight_bytes / GIB:.1f}")
-    table.add_row("the engine's own, about", f"{gpu.overhead_bytes / GIB:.1f}")
-    table.add_row("KV", f"{gpu.kv_bytes / GIB:.1f}", f"blocks of {gpu.block_bytes / 2**20:.4g} MiB")
-    table.add_section()
-    return _spaced(table)
+    table.add("memory, as the driver reports it", f"{gpu.memory_bytes / GIB:.1f}")
+    table.add(f"the engine takes {gpu.utilization:g} of it", f"{taken / GIB:.1f}")
+    table.add("weights", f"{gpu.weight_bytes / GIB:.1f}")
+    table.add("the engine's own, about", f"{gpu.overhead_bytes / GIB:.1f}")
+    table.add("KV", f"{gpu.kv_bytes / GIB:.1f}", f"blocks of {binary(gpu.block_bytes)}")
+    return table
 
 
-def _choices(choices: tuple[ChoicePart, ...]) -> Table:
+def _choices(choices: tuple[ChoicePart, ...]) -> Sheet:
     found = choices[0].hit_share is not None
-    table = _table(
+    table = Sheet(
         "One endpoint, by the kind of GPU",
         "--gpu",
         "GPUs",
         "weights each",
         "KV tokens, about",
-        "prefill",
-        "loads from CPU memory",
+        "prefill (tok/s)",
+        "loads from CPU memory (tok/s)",
         *(["GPU tier finds again"] if found else []),
     )
     for choice in choices:
@@ -84,25 +77,25 @@ def _choices(choices: tuple[ChoicePart, ...]) -> Table:
             f"{choice.tokens_per_endpoint:,} ({choice.low_tokens_per_endpoint:,} to "
             f"{choice.high_tokens_per_endpoint:,})"
         )
-        table.add_row(
+        table.add(
             choice.gpu,
             str(choice.gpus_per_endpoint),
-            gib(choice.weight_bytes),
+            binary(choice.weight_bytes),
             tokens,
-            f"{choice.prefill_tokens_per_s:,.0f} tokens/s",
-            f"{choice.load_tokens_per_s:,.0f} tokens/s",
+            f"{choice.prefill_tokens_per_s:,.0f}",
+            f"{choice.load_tokens_per_s:,.0f}",
             *([f"{choice.hit_share:.0%}"] if choice.hit_share is not None else []),
         )
-    return _spaced(table)
+    return table
 
 
-def _tiers(report: SizeReport) -> Table:
+def _tiers(report: SizeReport) -> Sheet:
     fleet = f"{report.endpoints} endpoint{'s' if report.endpoints > 1 else ''}"
-    table = _table(
+    table = Sheet(
         "What the tiers hold", "tier", "GiB each", "tokens each", "blocks each", f"tokens, {fleet}", "said by"
     )
     for tier in report.tiers:
-        table.add_row(
+        table.add(
             tier.tier,
             "shared" if tier.source == "--storage" else f"{tier.bytes_per_endpoint / GIB:,.1f}",
             _tokens(tier),
@@ -110,7 +103,7 @@ def _tiers(report: SizeReport) -> Table:
             f"{tier.fleet_tokens:,}",
             tier.source,
         )
-    return _spaced(table)
+    return table
 
 
 def _tokens(tier: TierPart) -> str:
@@ -121,8 +114,8 @@ def _tokens(tier: TierPart) -> str:
     return f"{tier.tokens_per_endpoint:,} ({tier.low_tokens_per_endpoint:,} to {tier.high_tokens_per_endpoint:,})"
 
 
-def _prices(prices: tuple[PricePart, ...]) -> Table:
-    table = _table(
+def _prices(prices: tuple[PricePart, ...]) -> Sheet:
+    table = Sheet(
         f"A prefix of {prices[0].tokens:,} tokens, had back or computed again",
         "from",
         "at",
@@ -136,7 +129,7 @@ def _prices(prices: tuple[PricePart, ...]) -> Table:
         pays = {None: "never", 0: "the first token"}.get(
             price.break_even_tokens, f"{price.break_even_tokens or 0:,} tokens"
         )
-        table.add_row(
+        table.add(
             price.tier,
             f"{price.bytes_per_s / 1e9:,.3g} GB/s",
             seconds(price.load_s),
@@ -145,7 +138,7 @@ def _prices(prices: tuple[PricePart, ...]) -> Table:
             pays,
             verdict(price),
         )
-    return _spaced(table)
+    return table
 
 
 def verdict(price: PricePart) -> str:
@@ -156,22 +149,22 @@ def verdict(price: PricePart) -> str:
 
 
 def _workload(workload: WorkloadPart) -> Iterator[RenderableType]:
-    table = _table(
-        f"Where the workload{' ' + escape(workload.name) if workload.name else ''} will live",
+    table = Sheet(
+        f"Where the workload{' ' + workload.name if workload.name else ''} will live",
         "",
         "groups stay",
         "go anywhere",
         "one request",
     )
     for home in workload.homes:
-        table.add_row(
+        table.add(
             f"from the {home.tier} tier",
             f"{home.hit_share:.0%}",
             f"{home.scattered_hit_share:.0%}",
             seconds(home.request_s),
         )
     if workload.recomputed_share is not None and workload.scattered_recomputed_share is not None:
-        table.add_row(
+        table.add(
             "computed again",
             f"{workload.recomputed_share:.0%}",
             f"{workload.scattered_recomputed_share:.0%}",
@@ -181,31 +174,34 @@ def _workload(workload: WorkloadPart) -> Iterator[RenderableType]:
     per_group = (
         f"{workload.num_prompts_per_group} requests of {workload.question_len:,} + {workload.output_len:,} tokens"
     )
-    yield Text(
+    yield Prose(
         f"{workload.num_groups} groups that share {workload.system_prompt_len:,} tokens each, {per_group}, "
         f"{workload.concurrency} at a time: {workload.shared_tokens:,} shared tokens, "
         f"{workload.working_set_tokens:,} in all "
-        f"({gib(workload.working_set_bytes)}); {workload.active_tokens_per_endpoint:,} in use at a time on an "
+        f"({binary(workload.working_set_bytes)}); {workload.active_tokens_per_endpoint:,} in use at a time on an "
         f"endpoint." + (" Shares are of all requests but each group's first." if workload.homes else "")
     )
-    yield Text(f"{workload.sentence}\n", style="bold")
+    yield Prose(workload.sentence, "bold")
 
 
-def _advice(report: SizeReport) -> Table:
-    table = _table("Settings", "setting", "value", "why", wide="why")
+def _advice(report: SizeReport) -> Sheet:
+    table = Sheet("Settings", "setting", "value", "why", sentences="why")
     for advice in report.advice:
-        table.add_row(advice.setting, advice.value, advice.why)
-    return _spaced(table)
-
-
-def _spaced(table: Table) -> Table:
-    table.caption = " "  # an empty line
+        table.add(advice.setting, advice.value, advice.why)
     return table
 
 
-def gib(size_bytes: float) -> str:
-    """``size_bytes`` in GiB."""
-    return f"{size_bytes / GIB:,.1f} GiB"
+def binary(size_bytes: float) -> str:
+    """``size_bytes`` in GiB, or in the smaller unit in which it is at least 1."""
+    for unit, name in ((GIB, "GiB"), (2**20, "MiB")):
+        if size_bytes >= unit:
+            return f"{size_bytes / unit:,.1f} {name}" if unit == GIB else f"{size_bytes / unit:,.4g} {name}"
+    return f"{size_bytes / 1024:,.4g} KiB"
+
+
+def parameters(count: int) -> str:
+    """``count`` in billions, or in millions where there are fewer than that."""
+    return f"{count / 1e9:,.1f} B" if count >= 1e9 else f"{count / 1e6:,.1f} M"
 
 
 def seconds(value: float) -> str:

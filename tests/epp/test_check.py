@@ -14,8 +14,9 @@ DOUBTFUL = "dataLayer: {crossReplicaSyncInterval: 1s}\n"
 
 
 def test_a_good_configuration_is_told_in_the_lines_of_the_start_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
     file = tmp_path / "picker.yaml"
     file.write_text(HEAD + SCORER)
     assert cli.main(["check", "--config-file", str(file)]) == 0

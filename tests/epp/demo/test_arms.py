@@ -22,6 +22,7 @@ def test_the_arms_weigh_load_alike_and_give_the_prefix_the_same_say() -> None:
             "gpu-prefix-cache-scorer": 1,
             "cpu-prefix-cache-scorer": 1,
         },
+        "cost": {"tier-cost-scorer": 1},
     }
 
 

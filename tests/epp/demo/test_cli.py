@@ -16,7 +16,7 @@ SMALL = Workload(groups=4, prompts_per_group=3, system_tokens=200, output_tokens
 def test_every_arm_runs_the_workload_and_all_are_shown_beside_each_other() -> None:
     console = Console(width=120, record=True, force_terminal=False)
     results = asyncio.run(compare(DemoOptions(), console, SMALL))
-    assert [result.name for result in results] == ["round-robin", "gpu-only", "tier-aware"]
+    assert [result.name for result in results] == ["round-robin", "gpu-only", "tier-aware", "cost"]
     for result in results:
         assert (result.requests, result.errors) == (12, {})
         assert result.gpu_share + result.cpu_share + result.miss_share == pytest.approx(1.0)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from random import Random
 
-from rich.text import Text
-
 from epp.config.build import build
 from epp.config.load import load_text
 from epp.core import Core
@@ -15,6 +13,7 @@ from epp.explain.explainer import Explainer
 from epp.explain.explanation import Explanation
 from epp.explain.table import of_explanation
 from epp.pool import Endpoint
+from epp.printing.prose import Prose
 from epp.settings import Settings
 
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n- {type: approx-prefix-cache-producer}\n"
@@ -41,7 +40,7 @@ def test_each_candidate_has_its_seconds_by_part_and_a_sentence() -> None:
     )
     for other in others:
         assert other.details["tier-cost-producer"].text.startswith(f"{other.address}: holds none of 5,750 tokens; ")
-    lines = [str(part) for part in of_explanation(said) if isinstance(part, Text)]
+    lines = [part.text for part in of_explanation(said) if isinstance(part, Prose)]
     assert [f"{row.details['tier-cost-producer'].text}." for row in said.candidates] == lines[2:5]
 
 

@@ -11,7 +11,7 @@ import tracemalloc
 import pytest
 from aiohttp import web
 
-from epp.scrape import Pace
+from epp.scrape.pace import Pace
 from epp.scrape.page import MAX_PAGE_BYTES
 from tests.epp.scrape.engines import engine, page
 from tests.epp.scrape.servers import Script, repeating, sending, server

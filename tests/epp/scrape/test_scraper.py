@@ -20,7 +20,8 @@ from epp.decision import Cause
 from epp.errors import ConfigError
 from epp.ledger import Ledger
 from epp.pool import Endpoint, Pool
-from epp.scrape import Pace, Scraper
+from epp.scrape.pace import Pace
+from epp.scrape.scraper import Scraper
 from epp.scrape.target import Target
 from epp.tls import write_self_signed
 from scorers.base import Candidate, Silence, Slot

@@ -82,7 +82,7 @@ def test_every_workload_of_groups_can_be_sized(name: str, capsys: pytest.Capture
 
 def test_published_figures_are_printed_in_both_forms(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--seeds") == 0
-    assert "653 is what they take at 320 KiB a token" in capsys.readouterr().out
+    assert "653 is what they take at 320 KiB a token" in " ".join(capsys.readouterr().out.split())
     assert run("--seeds", "--output", "json") == 0
     assert {figure["verdict"] for figure in json.loads(capsys.readouterr().out)} == {"right", "rounded", "off", "wrong"}
 
@@ -312,3 +312,12 @@ def test_any_value_of_a_flag_is_read_or_refused(text: str) -> None:
     for read in ANY:
         with suppress(ValueError):
             read(text)
+
+
+def test_a_small_model_is_told_in_units_that_suit_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = {"hidden_size": 256, "num_hidden_layers": 6, "num_attention_heads": 8, "vocab_size": 1000}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert run("--model", str(tmp_path), "--gpu=l4") == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "2.1 M parameters" in printed
+    assert "blocks of 96 KiB" in printed
