@@ -40,6 +40,7 @@ from epp.reload import ConfigReload
 from epp.resolve import resolve
 from epp.retiring import until_nobody_comes
 from epp.scrape.scraper import Scraper
+from epp.served.lister import Lister
 from epp.settings import Settings
 from epp.streams import StreamCounts
 from epp.telemetry import Exposition, Source
@@ -272,6 +273,10 @@ class App:
         await scraper.start()
         stack.push_async_callback(scraper.stop)
         self.expose(scraper.readings)
+        lister = Lister(self.pool, self.core.catalog, scraper.client, parameters.engines, clock=self.core.clock)
+        lister.start()
+        stack.push_async_callback(lister.stop)
+        self.expose(lister.readings)
 
     async def _expire(self) -> None:
         while True:

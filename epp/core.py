@@ -25,6 +25,8 @@ from epp.held import HeldBytes
 from epp.ledger import Ledger
 from epp.pool import Pool
 from epp.readings import access_log_readings, director_readings, prefix_readings, profile_readings, rewrite_readings
+from epp.served.catalog import Catalog
+from epp.served.router import ModelRouter
 from epp.settings import Settings
 from epp.telemetry import Telemetry
 from epp.tokens.step import TokenStep
@@ -61,6 +63,9 @@ class Core:
         self.accuracy = Accuracy(clock)
         self.tokens = TokenStep(clock)
         """Its source is opened and closed by whoever runs this."""
+        self.catalog = Catalog(self.pool, self._forget)
+        """To be told what the endpoints list (``epp.served.lister``)."""
+        self.pool.listeners.append(self.catalog)
         self.director = Director(
             plan.parser,
             plan.profile,
@@ -74,6 +79,7 @@ class Core:
             held=HeldBytes(settings.max_held_bytes),
             learners=(self.accuracy.observed,),
             tokens=self._tokens(plan),
+            models=ModelRouter(self.catalog, plan.served),
             tells_decisions=settings.exchange.tell_decisions,
         )
         self.access_log = AccessLog(self.director)
@@ -129,7 +135,8 @@ class Core:
         plan.rewrites.count_on(before.rewrites)
         self.telemetry.producers = producer_types(plan)
         admission = self.gate.use(plan.admission)
-        self.director.use(plan.parser, plan.profile, admission, plan.admission.objectives, self._tokens(plan))
+        models = ModelRouter(self.catalog, plan.served)
+        self.director.use(plan.parser, plan.profile, admission, plan.admission.objectives, self._tokens(plan), models)
         self.plan = plan
         return rubble
 
@@ -190,6 +197,7 @@ class Core:
             rewrite_readings(lambda: self.plan.rewrites),
             self.accuracy.readings,
             self.restarts.readings,
+            self.catalog.readings,
             self.balance.readings,
             prefix_readings(lambda: self.plan.prefix_cache, self.pool),
             cost_readings(lambda: self.plan.profile, self.pool),

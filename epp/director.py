@@ -30,6 +30,9 @@ from epp.reporting import Report
 from epp.request import REQUEST_ID, fairness_id_of, request_of
 from epp.request_telemetry import RequestTelemetry
 from epp.scheduler import Profile
+from epp.served.catalog import Catalog
+from epp.served.listing import ModelAnswer
+from epp.served.router import ModelRouter
 from epp.tokens.step import TokenStep
 from epp.tracing.trace import Trace
 from epp.tracing.tracer import Tracer
@@ -62,6 +65,7 @@ class Director:
         held: HeldBytes | None = None,
         learners: Sequence[Callable[[Observation], None]] = (),
         tokens: TokenStep | None = None,
+        models: ModelRouter | None = None,
         tells_decisions: bool = False,
     ) -> None:
         """``learners`` are told of every request whose response was seen, as plugins that want it are;
@@ -82,14 +86,15 @@ class Director:
         self._choose = choose
         self._tells = tells_decisions
         self._learners = tuple(learners)
-        self.use(parser, profile, admission, objectives or {}, tokens)
+        self.use(parser, profile, admission, objectives or {}, tokens, models)
 
     def use(
         self, parser: Reader, profile: Profile, admission: Admission | None, objectives: Mapping[str, int],
-        tokens: TokenStep | None = None,
+        tokens: TokenStep | None = None, models: ModelRouter | None = None,
     ) -> None:  # fmt: skip
         """Read, tokenize, admit and schedule by these, from the next request on; ``objectives`` are priorities by
-        name."""
+        name. Without ``models``, every endpoint may serve every model."""
+        self._models = models or ModelRouter(Catalog(self._pool, lambda _: None), None)
         self._admission = admission
         self.tokens = tokens
         """Who writes token ids into requests before they are admitted, if anybody asks for them."""
@@ -117,15 +122,16 @@ class Director:
 
     def understand(self, head: RequestHead, body: bytes) -> Arrival:
         """The same without counting it. Raises: BadRequest."""
-        parsed = parse(self._parser, head, body)
+        parsed = self._models.understood(parse(self._parser, head, body), body)
         request = request_of(head, parsed, self._objectives, self._clock())
         labels = RequestLabels(request.model, request.target_model, request.fairness_id, request.priority)
         return Arrival(head, request, labels, len(body), parsed.body)
 
-    def candidates(self, head: RequestHead) -> Sequence[Candidate]:
-        """Among whom a request may be placed now. Raises: NoEndpoints."""
+    def candidates(self, head: RequestHead, model: str = "") -> Sequence[Candidate]:
+        """Among whom a request for ``model`` may be placed now. Raises: ModelNotFound, NoEndpoints."""
         pool = self._pool
         candidates = allowed(pool.candidates(), head.subset)
+        candidates = self._models.keep(model, candidates)  # so that those are looked at that serve it
         return candidates if pool.all_fresh else serving(candidates)
 
     def admit(self, arrival: Arrival, body: bytes, resume: Resume) -> Wait | None:
@@ -135,6 +141,7 @@ class Director:
         Raises: EppError when it is refused.
         """
         try:
+            self._models.check(arrival.request.target_model)
             if self.tokens is not None:
                 return self.tokens.admit(arrival, body, resume)
             return None if self._admission is None else self._admission.admit(arrival, resume)
@@ -171,15 +178,18 @@ class Director:
         """``read`` and ``place`` at once, whatever the load, for a caller that cannot wait."""
         return self.place(self.read(head, body))
 
-    def decide_bodiless(self, head: RequestHead) -> Decision:
-        """Pick any endpoint that the subset allows: nothing is known of the request that could be scored.
+    def decide_bodiless(self, head: RequestHead) -> Decision | ModelAnswer:
+        """Pick any endpoint that the subset allows: nothing is known of the request that could be scored. Or answer it,
+        where it asks for the models of all endpoints.
 
-        Raises: NoEndpoints.
+        Raises: NoEndpoints, ModelNotFound.
         """
         labels = RequestLabels(fairness_id=fairness_id_of(head))
         traceparent, trace = self._begun(head)
         self.telemetry.request_received(labels, 0)
         try:
+            if (answer := self._models.answer(head, allowed(self._pool.candidates(), head.subset))) is not None:
+                return answer
             candidates = self.candidates(head)
         except EppError as error:
             self._refused(labels, trace, error)
@@ -205,6 +215,7 @@ class Director:
             self.served_elsewhere += 1
         labels = ticket.story if isinstance(ticket.story, RequestLabels) else UNKNOWN
         self.telemetry.ended(labels, outcome)
+        self._models.ended(ticket.address, labels.target_model_name, outcome.status)
         if self._admission is not None:
             self._admission.ended(pick_id, labels, outcome)
         if self._tracer is not None:
@@ -269,7 +280,7 @@ class Director:
         if tracer is not None:
             tracer.placing(arrival.trace)
         began = self._clock()
-        candidates = self.candidates(arrival.head)
+        candidates = self.candidates(arrival.head, request.target_model)
         schedule = self._profile.schedule(request, candidates)
         chosen = schedule.chosen[0]
         told = decision_header.answer(self._profile, request, schedule) if self._tells else {}

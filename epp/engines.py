@@ -75,6 +75,10 @@ class EngineSpec:
     """These two are gauges of their own; one that is on the page wins over the label of ``cache_info``."""
     attributes: tuple[tuple[str, MetricSpec], ...] = ()
     """What else is read, for plugins, by the name they know it under."""
+    model_label: str | None = "model_name"
+    """The label of ``running`` and ``waiting`` that names the first model that is served."""
+    refuses_other_models: bool = False
+    """Whether it answers a request for a model that it does not list with 404."""
 
 
 VLLM = EngineSpec(
@@ -85,6 +89,7 @@ VLLM = EngineSpec(
     kv_usage=(MetricSpec("vllm:kv_cache_usage_perc"), MetricSpec("vllm:gpu_cache_usage_perc")),
     lora=MetricSpec("vllm:lora_requests_info"),
     cache_info=MetricSpec("vllm:cache_config_info"),
+    refuses_other_models=True,
 )
 
 
@@ -123,8 +128,13 @@ BUILT_IN: Mapping[str, EngineSpec] = MappingProxyType(
                 kv_usage=(_tensorrt("kv_cache_block", "kv_cache_block_type", "fraction"),),
                 block_tokens=_tensorrt("kv_cache_block", "kv_cache_block_type", "tokens_per"),
                 gpu_blocks=_tensorrt("kv_cache_block", "kv_cache_block_type", "max"),
+                model_label=None,
             ),
-            EngineSpec(name="triton", waiting=MetricSpec("nv_inference_pending_request_count")),
+            EngineSpec(
+                name="triton",
+                waiting=MetricSpec("nv_inference_pending_request_count"),
+                model_label=None,
+            ),
         )
     }
 )
@@ -145,3 +155,7 @@ class Engines:
     def named_by(self, labels: Mapping[str, str]) -> str:
         """The engine that an endpoint's ``labels`` name, known or not; the default where they name none."""
         return next((labels[key] for key in self.labels if labels.get(key)), self.default.name)
+
+    def spec_of(self, labels: Mapping[str, str]) -> EngineSpec:
+        """The engine that an endpoint's ``labels`` name; the default where they name none that is known."""
+        return self.by_name.get(self.named_by(labels), self.default)

@@ -24,6 +24,8 @@ class EppError(Exception):
     http_status = 500
     code = "Internal"
     dropped_reason: str | None = None
+    param: str | None = None
+    """The field of the request that is to blame, where it is one."""
 
     def __init__(self, message: str, *, wait_s: float | None = None) -> None:
         super().__init__(message)
@@ -68,6 +70,12 @@ class UnsupportedEncoding(BadRequest):
     @override
     def grpc_status(self) -> int:
         return 12  # UNIMPLEMENTED
+
+
+class ModelNotFound(EppError):
+    """No endpoint serves the model that the request names."""
+
+    http_status, code, param = 404, "NotFound", "model"
 
 
 class NoEndpoints(EppError):

@@ -36,6 +36,7 @@ from epp.pb.processing_mode_pb2 import ProcessingMode
 from epp.refusal import Client, client_of, written
 from epp.request import MODEL_REWRITE, first
 from epp.response import Response
+from epp.served.listing import ModelAnswer
 
 __all__ = ["Exchange", "ExchangeSettings", "ProtocolViolation"]
 
@@ -246,7 +247,11 @@ class Exchange:
         assert head is not None  # noqa: S101 - every state that decides comes after the headers
         self._head, self._parts = None, []
         if not body:  # an empty one is a request without, however the proxy says so
-            return self._answers(self._director.decide_bodiless(head), asked)
+            decided = self._director.decide_bodiless(head)
+            if isinstance(decided, ModelAnswer):
+                self.over = True
+                return [messages.answered(decided)]
+            return self._answers(decided, asked)
         arrival = self._director.read(head, body)
         if arrival.body is not None and asked.forward is not None:
             asked.forward = arrival.body

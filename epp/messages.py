@@ -26,8 +26,9 @@ from epp.pb.ext_proc_pb2 import (
     TrailersResponse,
 )
 from epp.pb.processing_mode_pb2 import ProcessingMode
-from epp.refusal import Refusal
+from epp.refusal import JSON, Refusal
 from epp.reporting import Report
+from epp.served.listing import ModelAnswer
 from epp.tracing.context import HEADER_BYTES, TRACEPARENT
 
 DESTINATION = "x-gateway-destination-endpoint"
@@ -215,6 +216,15 @@ def immediate(error: EppError, written: Refusal) -> bytes:
     if error.retry_after_s is not None:
         set_header(refusal.headers, "retry-after", str(error.retry_after_s))
     return answer.SerializeToString()
+
+
+def answered(answer: ModelAnswer) -> bytes:
+    """End the request with an answer of the picker's own."""
+    message = ProcessingResponse()
+    message.immediate_response.status.code = answer.status  # type: ignore[assignment]
+    message.immediate_response.body = answer.body
+    set_header(message.immediate_response.headers, "content-type", JSON)
+    return message.SerializeToString()
 
 
 @lru_cache(maxsize=64)

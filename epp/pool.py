@@ -33,8 +33,8 @@ class PoolListener(Protocol):
         """Everything kept for ``slot`` is to be dropped: it may be reused at once."""
 
     def engine_reported(self, candidate: Candidate) -> None:
-        """The engine's block size or count, its beginning, or what it says of its tiers, became known or changed; or
-        that is too old to be believed (``fresh``), or is not any more."""
+        """The engine's block size or count, its beginning, its models, its places for adapters, or what it says of its
+        tiers, became known or changed; or that is too old to be believed (``fresh``), or is not any more."""
 
 
 class Pool:
@@ -214,7 +214,14 @@ class Pool:
 
 def _told(engine: EngineMetrics) -> tuple[object, ...]:
     """What listeners are told the changes of."""
-    return (engine.block_tokens, engine.gpu_blocks, engine.started_s, engine.tiers)
+    return (
+        engine.block_tokens,
+        engine.gpu_blocks,
+        engine.started_s,
+        engine.tiers,
+        engine.models,
+        engine.lora.max_loras,
+    )
 
 
 def check_address(address: str) -> None:

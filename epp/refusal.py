@@ -95,13 +95,17 @@ def written(error: EppError, form: ErrorFormat, client: Client) -> Refusal:
     sentence = str(error).encode("utf-8", "replace")
     if client.api is Api.GRPC:
         return Refusal(sentence, GRPC_CONTENT)
-    return Refusal(
-        msgspec.json.encode(envelope(client.api, error.http_status, sentence.decode(), client.request_id)), JSON
-    )
+    written = envelope(client.api, error.http_status, sentence.decode(), client.request_id, param=error.param)
+    return Refusal(msgspec.json.encode(written), JSON)
 
 
 def envelope(
-    api: Api, status: int, sentence: str, request_id: str = "", code: int | str | None = None
+    api: Api,
+    status: int,
+    sentence: str,
+    request_id: str = "",
+    code: int | str | None = None,
+    param: str | None = None,
 ) -> Mapping[str, object]:
     """The JSON around ``sentence`` that a client of ``api``, which is not gRPC, reads; ``code`` is ``status`` where it
     is not given."""
@@ -110,4 +114,4 @@ def envelope(
         error = {"type": ANTHROPIC_TYPES.get(status, other), "message": sentence}
         return {"type": "error", "error": error, **({"request_id": request_id} if request_id else {})}
     kind = OPENAI_TYPES.get(status, "InternalServerError" if status >= 500 else "BadRequestError")
-    return {"error": {"message": sentence, "type": kind, "param": None, "code": status if code is None else code}}
+    return {"error": {"message": sentence, "type": kind, "param": param, "code": status if code is None else code}}

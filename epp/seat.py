@@ -50,6 +50,8 @@ class EngineMetrics(msgspec.Struct, frozen=True):
     """What it says of its tiers."""
     started_s: float | None = None
     """Unix time at which it began, by its own clock: another one is another engine, or the same one started again."""
+    models: frozenset[str] = frozenset()
+    """Models that its page names; it may serve them by other names, too."""
     partial: bool = False
     """Whether ``waiting`` or ``running`` is not known, so that their sum is not how many requests the engine has."""
     doubted: tuple[str, ...] = ()

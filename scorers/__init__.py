@@ -24,6 +24,7 @@ from scorers.prefix_affinity import PrefixAffinityFilter
 from scorers.queue import QueueScorer
 from scorers.roles import DecodeFilter, EncodeFilter, PrefillFilter
 from scorers.running import RunningRequestsScorer
+from scorers.served_model_filter import ServedModelFilter
 from scorers.session_affinity import SessionAffinityFilter, SessionAffinityScorer
 from scorers.tier_cost import TierCostProducer, TierCostScorer
 from scorers.tier_cost_picker import TierCostPicker
@@ -63,6 +64,7 @@ PLUGINS: tuple[type[Plugin[Any]], ...] = (
     SessionAffinityFilter,
     EndpointAttributeFilter,
     TopologyAffinityFilter,
+    ServedModelFilter,
     MaxScorePicker,
     RandomPicker,
     WeightedRandomPicker,

@@ -22,6 +22,7 @@ from epp.config.profiles import wire_profile
 from epp.config.references import bind_references
 from epp.config.rewrites import wire_rewrites
 from epp.config.schema import API_VERSIONS, Config
+from epp.config.served import wire_served
 from epp.config.sources import CoreMetricsExtractor, FileDiscovery, FileDiscoveryParameters
 from epp.config.strict import nearest
 from epp.config.suggestions import places
@@ -47,9 +48,10 @@ def plan_from(
     *,
     metrics_source: MetricsSourceOptions = _VLLM_METRICS,
     picks: int = 1,
+    by_model: bool = False,
     before: Plan | None = None,
 ) -> Plan:
-    """The plan of the flags ``--config-file`` and ``--config-text``, or of neither; ``before`` as for ``build``.
+    """The plan of the flags ``--config-file`` and ``--config-text``, or of neither; the others as for ``build``.
 
     Raises: ConfigError, one sentence that names the source and the key path.
     """
@@ -59,7 +61,7 @@ def plan_from(
     elif config_text is not None:
         source, config = "--config-text", load_text(config_text)
     try:
-        return build(config, metrics_source=metrics_source, picks=picks, before=before)
+        return build(config, metrics_source=metrics_source, picks=picks, by_model=by_model, before=before)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
 
@@ -71,12 +73,14 @@ def build(
     picks: int = 1,
     random: Random | None = None,
     kinds: Mapping[str, Kind] | None = None,
+    by_model: bool = False,
     before: Plan | None = None,
 ) -> Plan:
     """Instantiate and wire ``config``, the default one if None.
 
     ``metrics_source`` says how metrics are read where the configuration does not; ``picks`` how many endpoints a
-    decision names where it does not. Plugins that are as they were ``before`` stay, with all that they remember.
+    decision names where it does not; ``by_model`` whether requests go by what the endpoints serve where it does not
+    say. Plugins that are as they were ``before`` stay, with all that they remember.
 
     Raises: ConfigError, beginning with the key path.
     """
@@ -91,7 +95,7 @@ def build(
         {} if before is None else before.instances,
         places(config),
     )
-    wiring = wire_profile(config, instances, random, picks)
+    wiring, served = wire_served(wire_profile(config, instances, random, picks), instances, implied=by_model)
     producers, unbound = bind_producers(instances)
     producers, outvoted = bind_costs(instances, wiring, producers, None if before is None else before.profile)
     needless = bind_references(instances)
@@ -105,7 +109,13 @@ def build(
     approximate = [producer for producer in producers if isinstance(producer, ApproxPrefixProducer)]
     approximate += precise.fallbacks if precise is not None else ()
     return Plan(
-        profile=Profile(wiring.filters, producers, wiring.scorers, wiring.picker, reporters=_reporters(instances)),
+        profile=Profile(
+            [each for each in wiring.filters if each is not served],
+            producers,
+            wiring.scorers,
+            wiring.picker,
+            reporters=_reporters(instances),
+        ),
         parser=following(rewrites, ByPath(parsers)),
         instances={declared.plugin.name: declared.plugin for declared in instances},
         rewrites=rewrites,
@@ -115,6 +125,7 @@ def build(
         discovery=discovery,
         scrape=scrape,
         tokens=tokens.plan,
+        served=served,
         summary=(*describe(wiring, producers), *admission.summary, *tokens.summary),
         warnings=(
             *_deprecated(config),

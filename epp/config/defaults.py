@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from epp.config.schema import API_VERSIONS, KIND, Config, PluginSpec, Profile, ProfilePlugin
 
+BY_MODEL = "served-model-filter"
+
 
 def default_config() -> Config:
-    """Queue 2, KV utilisation 2, prefix on the GPU tier 1, prefix on the CPU tier 1.
+    """Endpoints that serve the model; queue 2, KV utilisation 2, prefix on the GPU tier 1, prefix on the CPU tier 1.
 
     Source: the weights of llm-d's guide "Offloading Prefix Cache to CPU Memory".
     """
@@ -16,7 +18,11 @@ def default_config() -> Config:
         "gpu-prefix-cache-scorer": 1.0,
         "cpu-prefix-cache-scorer": 1.0,
     }
-    plugins = [PluginSpec(type="queue-scorer"), PluginSpec(type="kv-cache-utilization-scorer")]
+    plugins = [
+        PluginSpec(type=BY_MODEL),
+        PluginSpec(type="queue-scorer"),
+        PluginSpec(type="kv-cache-utilization-scorer"),
+    ]
     for tier in ("gpu", "cpu"):
         producer = f"{tier}-prefix-cache-producer"
         plugins += [
@@ -27,7 +33,10 @@ def default_config() -> Config:
                 parameters={"prefixMatchInfoProducerName": producer},
             ),
         ]
-    profile = tuple(ProfilePlugin(plugin_ref=name, weight=weight) for name, weight in weights.items())
+    profile = (
+        ProfilePlugin(plugin_ref=BY_MODEL),
+        *(ProfilePlugin(plugin_ref=name, weight=weight) for name, weight in weights.items()),
+    )
     return Config(
         api_version=API_VERSIONS[0],
         kind=KIND,

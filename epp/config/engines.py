@@ -86,6 +86,8 @@ def _engine(config: EngineConfig, standard: EngineSpec, where: str) -> EngineSpe
         block_tokens=one("cacheBlockSizeSpec", config.cache_block_size_spec, standard.block_tokens),
         gpu_blocks=one("cacheNumBlocksSpec", config.cache_num_blocks_spec, standard.gpu_blocks),
         attributes=_attributes(config, where),
+        model_label=standard.model_label,
+        refuses_other_models=standard.refuses_other_models,
     )
 
 

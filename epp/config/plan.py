@@ -16,6 +16,7 @@ from epp.tokens.plan import TokenPlan
 from scorers.base import Plugin
 from scorers.precise import PrecisePrefixProducer
 from scorers.prefix_cache import PrefixCache
+from scorers.served_model_filter import ServedModelFilter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,8 @@ class Plan:
     """None when the configuration leaves it to the command line."""
     scrape: ScrapeParameters | None
     """None when nothing reads the engines' metrics."""
+    served: ServedModelFilter | None = None
+    """By which requests go to endpoints that serve their model; None where every endpoint is taken to serve all."""
     tokens: TokenPlan | None = None
     """Who turns prompts into token ids; None when nothing asks for them."""
     summary: tuple[str, ...]

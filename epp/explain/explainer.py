@@ -19,6 +19,7 @@ from epp.story import modes_by_tier, tokens_by_tier
 from epp.tokens.source import Answer
 from epp.tokens.step import written
 from scorers.base import Candidate, Request, Silence
+from scorers.served_model_filter import ServedModelFilter
 
 
 class Explainer:
@@ -60,12 +61,17 @@ class Explainer:
         )
         everyone = self._pool.candidates()
         try:
-            candidates = self._director.candidates(head)
-        except NoEndpoints as error:
-            outside = tuple(considered(candidate, request, "subset") for candidate in everyone)
+            candidates = self._director.candidates(head, request.target_model)
+        except EppError as error:
+            outside = tuple(
+                considered(candidate, request, reason)
+                for candidate, reason in left_out(everyone, (), head.subset, plan.served, request)
+            )
             return Explanation(reason=refused(error), refusal=refusal_of(error), request=asked, candidates=outside)
         trial = rehearse(plan.profile, request, candidates)
-        return explanation(asked, request, trial, left_out(everyone, candidates, head.subset), plan)
+        return explanation(
+            asked, request, trial, left_out(everyone, candidates, head.subset, plan.served, request), plan
+        )
 
     def _understood(self, head: RequestHead, body: bytes) -> Arrival:
         rewrites = self._plan().rewrites
@@ -82,12 +88,28 @@ SILENT = {Silence.LATE: "stale metrics", Silence.UNREAD: "never read", Silence.G
 
 
 def left_out(
-    everyone: Sequence[Candidate], candidates: Sequence[Candidate], subset: frozenset[str] | None
+    everyone: Sequence[Candidate],
+    candidates: Sequence[Candidate],
+    subset: frozenset[str] | None,
+    served: ServedModelFilter | None,
+    request: Request,
 ) -> list[tuple[Candidate, str]]:
     """Who of ``everyone`` is no candidate, and why."""
-    in_subset = {candidate.slot for candidate in allowed(everyone, subset)}
     taken = {candidate.slot for candidate in candidates}
-    return [(c, SILENT[c.silence] if c.slot in in_subset else "subset") for c in everyone if c.slot not in taken]
+    try:
+        in_subset = {candidate.slot for candidate in allowed(everyone, subset)}
+    except NoEndpoints:
+        in_subset = set()
+    serving = None if served is None else served.serving(request.target_model)
+
+    def reason(candidate: Candidate) -> str:
+        if candidate.slot not in in_subset:
+            return "subset"
+        if served is not None and serving is not None and candidate.slot not in serving:
+            return served.name
+        return SILENT[candidate.silence]
+
+    return [(candidate, reason(candidate)) for candidate in everyone if candidate.slot not in taken]
 
 
 def explanation(

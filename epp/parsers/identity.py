@@ -44,3 +44,12 @@ def as_tokens(identity: bytes) -> bytes:
     """The identity of the same prompt sent as token ids."""
     rest = identity[4 + int.from_bytes(identity[:4], "little") :]
     return len(TOKENS).to_bytes(4, "little") + TOKENS + rest
+
+
+@lru_cache(maxsize=1024)
+def of_model(identity: bytes, model: str) -> bytes:
+    """The identity of the same prompt sent to ``model``."""
+    begin = 4 + int.from_bytes(identity[:4], "little")
+    end = begin + 4 + int.from_bytes(identity[begin : begin + 4], "little")
+    name = encoded(model)
+    return identity[:begin] + len(name).to_bytes(4, "little") + name + identity[end:]

@@ -33,7 +33,17 @@ class Client:
 
     def page(self, endpoint: Endpoint) -> Page:
         """The metrics page of ``endpoint``. Raises: ScrapeError for a ``metrics_url`` that is none."""
-        url = self._url(endpoint)
+        return self._page(self._url(endpoint))
+
+    def model_list(self, endpoint: Endpoint) -> Page:
+        """The list of models of ``endpoint``, which is served beside its API: over TLS where its metrics are, at the
+        same port. Raises: ScrapeError."""
+        metrics = self._url(endpoint)
+        _, _, port = endpoint.address.rpartition(":")
+        scheme = metrics.scheme if metrics.port == int(port) else "http"
+        return self._page(URL(f"{scheme}://{endpoint.address}/v1/models"))
+
+    def _page(self, url: URL) -> Page:
         if url.scheme == "http" and url.raw_host and not url.raw_user and not url.raw_password:
             return PlainPage(url, self._timeout_s)
         if self._session is None:

@@ -22,6 +22,8 @@ MAX_ADAPTERS = 10**9
 MAX_BLOCK_TOKENS, MAX_BLOCKS = 1 << 20, 10**9
 """More than this is not believed: it would make room in the prefix index."""
 _REMEMBERED_LABELS_BYTES = 4096
+MAX_MODELS = 64
+"""Series of one metric whose labels are read for the models' names: engines of many adapters have one for each."""
 
 
 class EngineReader:
@@ -34,6 +36,7 @@ class EngineReader:
         self._lora, self._cache_info = _metric(spec.lora), _metric(spec.cache_info)
         self._block_tokens, self._gpu_blocks = _metric(spec.block_tokens), _metric(spec.gpu_blocks)
         self._attributes = tuple((key, _Metric(metric)) for key, metric in spec.attributes)
+        self._model_label = spec.model_label
 
     def read(self, page: bytes) -> EngineMetrics:
         """What ``page`` says of its engine: finite numbers, in range.
@@ -41,7 +44,9 @@ class EngineReader:
         Raises: ScrapeError when a needed line is malformed, or when the page is not that engine's.
         """
         doubted: list[str] = []
-        waiting, running = _requests(page, self._waiting, doubted), _requests(page, self._running, doubted)
+        queue = self._waiting.samples(page) if self._waiting else []
+        batch = self._running.samples(page) if self._running else []
+        waiting, running = _requests(queue, self._waiting, doubted), _requests(batch, self._running, doubted)
         if waiting is None and running is None and (self._waiting or self._running):
             if doubted:
                 raise ScrapeError(f"the page says {' and '.join(doubted)}; at most {MAX_REQUESTS:,} are believed")
@@ -60,6 +65,7 @@ class EngineReader:
             lora=_lora(page, self._lora) if self._lora else _NO_LORA,
             attributes=_sums(page, self._attributes) if self._attributes else _NO_ATTRIBUTES,
             started_s=_started(page),
+            models=self._models(batch or queue),
             partial=waiting is None or running is None,
             doubted=tuple(doubted),
         )
@@ -70,6 +76,12 @@ class EngineReader:
         if self._kv_usage and not any(metric.samples(page) for metric in self._kv_usage):
             needed.append(self._kv_usage[0])
         return [str(metric.spec) for metric in needed]
+
+    def _models(self, found: list[Sample]) -> frozenset[str]:
+        """The models whose requests are counted; an engine names its first, whatever other names it serves it by."""
+        if self._model_label is None or len(found) > MAX_MODELS:
+            return _NO_MODELS
+        return _models_in(tuple([labels for labels, _ in found]), self._model_label)
 
     def _usage(self, page: bytes) -> float:
         for metric in self._kv_usage:
@@ -125,11 +137,7 @@ class _Metric:
 
     def values(self, page: bytes) -> list[float]:
         """Finite ones; of a series that is there twice the last. Raises: ScrapeError."""
-        found = self.samples(page) if self._labels else samples(page, self._name)
-        if len(found) == 1:
-            value = found[0].value
-            return [value] if math.isfinite(value) else []
-        return list({labels: value for labels, value in found if math.isfinite(value)}.values())
+        return _finite(self.samples(page))
 
 
 _PROCESS_START, _KVENGINE_START = b"process_start_time_seconds", b"kvengine:start_timestamp_seconds"
@@ -159,22 +167,31 @@ def _times(page: bytes, name: bytes) -> list[float]:
 
 
 _NO_LORA = LoraState()
+_NO_MODELS: frozenset[str] = frozenset()
 _NO_ATTRIBUTES: Mapping[str, float] = {}
+
+
+def _finite(found: list[Sample]) -> list[float]:
+    """The finite values of ``found``; of a series that is there twice the last."""
+    if len(found) == 1:
+        value = found[0].value
+        return [value] if math.isfinite(value) else []
+    return list({labels: value for labels, value in found if math.isfinite(value)}.values())
 
 
 def _metric(spec: MetricSpec | None) -> _Metric | None:
     return None if spec is None else _Metric(spec)
 
 
-def _requests(page: bytes, metric: _Metric | None, doubted: list[str]) -> int | None:
-    """What ``metric`` says; None where it says nothing, or what cannot be, which ``doubted`` is told."""
+def _requests(found: list[Sample], metric: _Metric | None, doubted: list[str]) -> int | None:
+    """What the samples of ``metric`` say; None where they say nothing, or what cannot be, which ``doubted`` is told."""
     if metric is None:
         return None
-    values = metric.values(page)
+    values = _finite(found)
     total = sum([max(0.0, value) for value in values])
     if values and total <= MAX_REQUESTS:
         return round(total)
-    if said := values or [sample.value for sample in metric.samples(page)]:
+    if said := values or [sample.value for sample in found]:
         doubted.append(f"{metric.spec.name} {max(said):g}")
     return None
 
@@ -219,6 +236,12 @@ def _cache_of(text: bytes, size: str, blocks: str) -> tuple[int | None, int | No
     """Remembered, too."""
     labels = labels_of(text)
     return _count(labels, size, MAX_BLOCK_TOKENS), _count(labels, blocks, MAX_BLOCKS)
+
+
+@lru_cache(maxsize=256)
+def _models_in(series: tuple[bytes, ...], label: str) -> frozenset[str]:
+    """Remembered, too."""
+    return frozenset([name for labels in series if (name := _labels(labels).get(label))])
 
 
 def _count(found: Mapping[str, str], name: str, most: int) -> int | None:

@@ -64,7 +64,8 @@ class Scraper:
         self._ledger = ledger
         self._pace = pace
         self._parameters = parameters
-        self._client: Client  # from start to stop
+        self.client: Client  # from start to stop
+        """Fetches from endpoints, over connections as the configuration describes them."""
         self._readers = Readers(parameters.engines)
         self._ended = ended or ledger.close
         self._page_read = page_read
@@ -81,7 +82,7 @@ class Scraper:
 
         Raises: ConfigError for certificates that cannot be read.
         """
-        self._client = Client(self._parameters, self._pace.timeout_s)
+        self.client = Client(self._parameters, self._pace.timeout_s)
         self._pool.listeners.append(self)
         self._pool.on_busy.append(self._wake)
         for candidate in self._pool.candidates():
@@ -96,7 +97,7 @@ class Scraper:
             self._cancel(target)
         self._targets.clear()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._client.close()
+        await self.client.close()
 
     def readings(self) -> Iterator[Reading]:
         """For ``Telemetry.gauge_source``."""
@@ -245,8 +246,8 @@ class Scraper:
             if target.page is not None:
                 target.page.close()
                 target.page = None
-            target.page = self._client.page(endpoint)
-            target.elsewhere = self._client.elsewhere(endpoint)
+            target.page = self.client.page(endpoint)
+            target.elsewhere = self.client.elsewhere(endpoint)
             target.reader = self._readers.reader_of(endpoint)
             target.tiers = TierReader()
             target.endpoint = endpoint

@@ -54,7 +54,7 @@ async def start_picker(options: StandaloneOptions) -> App:
     watched = followed(options.config_file if options.watch_config else None)
 
     def read(before: Plan | None = None) -> Plan:
-        plan = plan_from(options.config_file, options.config_text, picks=ENDPOINTS_NAMED, before=before)
+        plan = plan_from(options.config_file, options.config_text, picks=ENDPOINTS_NAMED, by_model=True, before=before)
         return told_of_lessons(warned_of_waits(plan), options)
 
     plan = read()

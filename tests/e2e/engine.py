@@ -10,6 +10,8 @@ from typing import Any
 from aiohttp import web
 
 PIECES = 3
+MODELS = ("m", "other", "engine/model")
+"""What it lists; it answers requests for any."""
 
 
 @dataclass
@@ -60,7 +62,8 @@ class Engine:
 
     async def _models(self, request: web.Request) -> web.Response:
         self.requests.append(request)
-        return web.json_response({"object": "list", "data": [{"id": "m", "object": "model", "owned_by": self.address}]})
+        cards = [{"id": name, "object": "model", "owned_by": self.address} for name in MODELS]
+        return web.json_response({"object": "list", "data": cards})
 
     async def _metrics(self, _: web.Request) -> web.Response:
         lines = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from epp.engines import BUILT_IN, EngineSpec, MetricSpec
 from epp.scrape.error import ScrapeError
@@ -41,15 +42,16 @@ nv_inference_pending_request_count{model="a",version="1"} 5
 nv_inference_pending_request_count{model="b",version="1"} 2
 """
 FULL = EngineMetrics(waiting=7, running=3, kv_usage=0.25, block_tokens=32, gpu_blocks=4000)
+M = frozenset({"m"})
 
 
 @pytest.mark.parametrize(
     ("engine", "page", "said"),
     [
-        ("sglang", SGLANG + SGLANG_GAUGES, FULL),
-        ("sglang", SGLANG_LABELS + SGLANG + SGLANG_GAUGES, FULL),
-        ("sglang", SGLANG + SGLANG_LABELS, EngineMetrics(7, 3, 0.25, 64, 2000)),
-        ("sglang", SGLANG, EngineMetrics(7, 3, 0.25)),
+        ("sglang", SGLANG + SGLANG_GAUGES, replace(FULL, models=M)),
+        ("sglang", SGLANG_LABELS + SGLANG + SGLANG_GAUGES, replace(FULL, models=M)),
+        ("sglang", SGLANG + SGLANG_LABELS, EngineMetrics(7, 3, 0.25, 64, 2000, models=M)),
+        ("sglang", SGLANG, EngineMetrics(7, 3, 0.25, models=M)),
         ("trtllm-serve", TRTLLM, FULL),
         ("triton-tensorrt-llm", TRITON_TRTLLM, FULL),
         ("triton", TRITON, EngineMetrics(waiting=7, partial=True)),

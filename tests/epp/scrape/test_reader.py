@@ -50,6 +50,7 @@ def test_a_page_of_vllm() -> None:
         block_tokens=16,
         gpu_blocks=27000,
         lora=LoraState(running=frozenset({"a", "b"}), waiting=frozenset(), max_loras=4),
+        models=frozenset({"m"}),
     )
 
 

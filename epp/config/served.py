@@ -1,0 +1,30 @@
+"""Whether requests go by what the endpoints serve."""
+
+from __future__ import annotations
+
+from epp.config.instances import Instances
+from epp.config.profiles import Wiring
+from epp.errors import ConfigError
+from scorers.served_model_filter import ServedModelFilter
+
+
+def wire_served(wiring: Wiring, instances: Instances, *, implied: bool) -> tuple[Wiring, ServedModelFilter | None]:
+    """The profile and the filter that goes by served models: one that it lists or, with ``implied``, one that is
+    declared, else one of its own. It is the profile's first, and None where it is switched off.
+
+    It is applied before the profile's other filters, so that a model that nobody serves is refused before the request
+    waits for anything. Raises: ConfigError for two of them.
+    """
+    declared = instances.of(ServedModelFilter)
+    if len(declared) > 1:
+        names = " and ".join(repr(one.name) for one in declared[:2])
+        raise ConfigError(f"plugins: {names} both go by served models; keep one")
+    chosen = declared[0] if declared and (implied or declared[0] in wiring.filters) else None
+    if chosen is not None:
+        instances.use(chosen)
+    elif implied:
+        chosen = ServedModelFilter()
+    if chosen is not None and not chosen.parameters.enabled:
+        chosen = None
+    others = [narrower for narrower in wiring.filters if not isinstance(narrower, ServedModelFilter)]
+    return wiring._replace(filters=others if chosen is None else [chosen, *others]), chosen

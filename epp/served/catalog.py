@@ -1,0 +1,171 @@
+"""What every endpoint serves, as it is known now: from its metrics page first, then from its ``/v1/models``."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from epp.seat import EngineMetrics
+from epp.served.aliases import aliases_of
+from epp.served.card import ModelCard
+from epp.served.differing import Differing
+from epp.served.kind import Kind, base_names
+from epp.telemetry.gauges import Reading
+from scorers.base import Candidate, Slot
+from scorers.served_models import Said, ServedModels
+
+log = logging.getLogger(__name__)
+
+MOST_NAMES = 200
+"""Models that the metrics tell apart: engines name them, and an engine may list thousands of adapters."""
+OTHERS = "other"
+
+
+class Engines(Protocol):
+    """``epp.pool.Pool``."""
+
+    def engine(self, address: str) -> EngineMetrics | None:
+        """What the engine at ``address`` said last."""
+
+    def candidate(self, address: str) -> Candidate | None:
+        """The endpoint at ``address`` as it is now."""
+
+
+class Catalog:
+    """The cards of every endpoint. A listener of the pool. Owner: the event loop.
+
+    Invariant: ``served`` says of each endpoint in the pool the names of its cards where it has listed them, else those
+    of its metrics page.
+    """
+
+    def __init__(self, engines: Engines, forget: Callable[[Candidate], None]) -> None:
+        """``forget`` is called with an endpoint that serves other models than before, so that it holds nothing that
+        was computed for them."""
+        self.served = ServedModels()
+        self.on_doubt: list[Callable[[str | None], None]] = []
+        """Called with the address of an endpoint whose list may be out of date, None for all of them."""
+        self.lists_answered = 0
+        """Requests for the list, or for one model of it, that were answered from here."""
+        self.aliases: Mapping[str, str] = {}
+        """For every name of a base model that has several, the one that stands for them."""
+        self.filters = False
+        """Whether requests go by what is known here."""
+        self._engines = engines
+        self._forget = forget
+        self._slots: dict[str, Slot] = {}  # by address
+        self._cards: dict[str, tuple[ModelCard, ...]] = {}  # by address; of those that have listed them
+        self._complete: dict[str, bool] = {}  # of the same
+        self._bases: dict[str, Kind] = {}  # by address, the last that were known
+        self._kinds: dict[str, Kind] = {}  # by address; empty for one that is silent
+        self._alike: Counter[Kind] = Counter()
+        self._differing = Differing()
+
+    def cards(self, address: str) -> Sequence[ModelCard] | None:
+        """What the endpoint at ``address`` lists; None where it has not."""
+        return self._cards.get(address)
+
+    def names(self, address: str) -> frozenset[str]:
+        """The models that the endpoint at ``address`` is known to serve."""
+        slot = self._slots.get(address)
+        return frozenset() if slot is None else self.served.said(slot).names
+
+    def listed(self, address: str) -> frozenset[str] | None:
+        """The names that the endpoint at ``address`` lists; None where it has not."""
+        return self.names(address) if address in self._cards else None
+
+    def base_names(self) -> list[str]:
+        """The models that any endpoint lists, without adapters."""
+        return sorted({name for kind in self._alike for name in base_names(kind)})
+
+    def lists(self, address: str, cards: Sequence[ModelCard], *, complete: bool) -> None:
+        """The endpoint at ``address`` lists ``cards``; ``complete``: its engine refuses every other name."""
+        if address not in self._slots:
+            return
+        self._cards[address], self._complete[address] = tuple(cards), complete
+        bases = frozenset((card.id, card.root, None) for card in cards if card.parent is None)
+        before, self._bases[address] = self._bases.get(address, bases), bases
+        if before != bases and (candidate := self._engines.candidate(address)) is not None:
+            log.info("endpoint %s: it serves other models than before, and counts as empty", address)
+            self._forget(candidate)
+        self._say(address)
+
+    def lists_nothing(self, address: str) -> None:
+        """The endpoint at ``address`` has no list of models, or none that can be read."""
+        if self._cards.pop(address, None) is not None:
+            self._say(address)
+
+    def doubt(self, address: str | None) -> None:
+        """What the endpoint at ``address`` lists, or any of them, may be out of date."""
+        for doubted in self.on_doubt:
+            doubted(address)
+
+    # PoolListener
+
+    def endpoint_added(self, candidate: Candidate) -> None:
+        """Nothing is known of it."""
+        self._slots[candidate.address] = candidate.slot
+        self._say(candidate.address)
+
+    def endpoint_removed(self, slot: Slot, address: str) -> None:
+        """Forget what it serves."""
+        self.served.forget(slot)
+        for table in (self._slots, self._bases, self._complete, self._cards):
+            table.pop(address, None)
+        self._count(address, None)
+
+    def engine_reported(self, candidate: Candidate) -> None:
+        """Its metrics page may name another model, or places for adapters."""
+        self._say(candidate.address)
+
+    def readings(self) -> Iterator[Reading]:
+        """For ``Telemetry.gauge_source``."""
+        counts: Counter[str] = Counter()
+        for slot in self._slots.values():
+            for name in self.served.said(slot).names:
+                counts[name if name in counts or len(counts) < MOST_NAMES else OTHERS] += 1
+        yield Reading(
+            "tierwise_served_models",
+            "Endpoints that are known to serve a model or adapter.",
+            ("model",),
+            [((name,), count) for name, count in counts.items()],
+        )
+        text = "Endpoints that have not listed their models."
+        yield Reading("tierwise_endpoints_without_model_list", text, (), [((), len(self._slots) - len(self._cards))])
+        text = "Requests for /v1/models that were answered by the picker."
+        yield Reading("tierwise_model_lists_answered", text, (), [((), self.lists_answered)], counter=True)
+
+    def _say(self, address: str) -> None:
+        slot, cards, engine = self._slots[address], self._cards.get(address), self._engines.engine(address)
+        adapters = engine is not None and engine.lora.max_loras > 0
+        if cards is not None:
+            said = Said(frozenset([card.id for card in cards]), self._complete[address], adapters)
+            kind: Kind = frozenset([(card.id, card.root, card.parent) for card in cards])
+        else:
+            said = Said(engine.models if engine is not None else frozenset(), complete=False, adapters=adapters)
+            kind = frozenset([(name, None, None) for name in said.names])
+        if said != self.served.said(slot) or address not in self._kinds:
+            self.served.say(slot, said)
+            self._count(address, kind)
+
+    def _count(self, address: str, kind: Kind | None) -> None:
+        """Note that the endpoint at ``address`` is of ``kind`` from now on, None for one that is gone."""
+        before = self._kinds.pop(address, None)
+        if kind is not None:
+            self._kinds[address] = kind
+        if kind == before:
+            return
+        kinds = len(self._alike)
+        if kind is not None:
+            self._alike[kind] += 1
+            new = self._alike[kind] == 1
+        else:
+            new = False
+        if before is not None:
+            self._alike[before] -= 1
+            if not self._alike[before]:
+                del self._alike[before]
+        if new or len(self._alike) != kinds:
+            self.aliases = aliases_of(self._alike)
+            self._differing.look(self._alike, self._kinds, filters=self.filters)

@@ -1,0 +1,208 @@
+"""Reads every endpoint's ``/v1/models``: when it is added, when its engine changes, when somebody doubts what is known,
+and now and then, since adapters come and go.
+
+An endpoint is read by one request at a time, and its timer runs meanwhile for nobody. What it listed last stays when it
+cannot be reached; an answer that is no list means that it has none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from epp.engines import Engines
+from epp.pool import Endpoint, Pool
+from epp.scrape.error import ScrapeError
+from epp.scrape.page import Page
+from epp.served.card import read_cards
+from epp.served.catalog import Catalog
+from epp.telemetry.gauges import Reading
+from scorers.base import Candidate, Slot
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 60.0
+"""How often a list is read again that nobody doubts. A guess: an adapter that was loaded by hand is known by then."""
+LEAST_S = 5.0
+"""The least time between two readings of one endpoint, whoever doubts it: clients cause doubts."""
+RETRY_S = 1.0
+"""After the first failure to reach an endpoint; then twice as long each time."""
+MOST_PER_S = 20.0
+"""Of all endpoints together. A reading takes about a millisecond, most of it for a connection."""
+ANSWERED = ("status", "page", "size")
+"""Reasons of failures that are an answer: the endpoint has no list."""
+
+
+class Source(Protocol):
+    """``epp.scrape.client.Client``."""
+
+    def model_list(self, endpoint: Endpoint) -> Page:
+        """The list of models of ``endpoint``. Raises: ScrapeError."""
+
+
+class _Target:
+    """One endpoint. At any time it has a timer or a task."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.read_at = float("-inf")
+        self.due_at = 0.0
+        self.engine: tuple[object, ...] = ()
+        self.timer: asyncio.TimerHandle | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.again = False
+        """Whether it was doubted while it was read."""
+        self.failed: str | None = None
+        """Why the last reading failed."""
+        self.unreached = 0
+        """Readings in a row for which the endpoint could not be reached."""
+
+
+class Lister:
+    """A listener of the pool. Owner: the event loop; ``start`` and ``stop`` are called once."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        catalog: Catalog,
+        source: Source,
+        engines: Engines,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """``engines`` says which engine an endpoint is taken for."""
+        self._pool, self._catalog, self._source, self._engines = pool, catalog, source, engines
+        self._clock, self._jitter = clock, jitter
+        self._targets: dict[str, _Target] = {}
+        self._reads = 0
+        self._errors: Counter[str] = Counter()
+
+    def start(self) -> None:
+        """Begin with the endpoints that there are, and follow the pool."""
+        self._pool.listeners.append(self)
+        self._catalog.on_doubt.append(self.doubt)
+        for candidate in self._pool.candidates():
+            self.endpoint_added(candidate)
+
+    async def stop(self) -> None:
+        """End every request under way."""
+        self._pool.listeners.remove(self)
+        self._catalog.on_doubt.remove(self.doubt)
+        tasks = [target.task for target in self._targets.values() if target.task is not None]
+        for target in self._targets.values():
+            _cancel(target)
+        self._targets.clear()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def readings(self) -> Iterator[Reading]:
+        """For ``Telemetry.gauge_source``."""
+        yield Reading("tierwise_model_list_reads", "Lists of models read.", (), [((), self._reads)], counter=True)
+        yield Reading(
+            "tierwise_model_list_errors",
+            "Lists of models that could not be read, by reason.",
+            ("reason",),
+            [((reason,), count) for reason, count in self._errors.items()],
+            counter=True,
+        )
+
+    def doubt(self, address: str | None) -> None:
+        """Read the endpoint at ``address`` again, None for all of them, unless that was done a moment ago."""
+        for target in list(self._targets.values()) if address is None else [self._targets.get(address)]:
+            if target is not None:
+                self._bring_forward(target)
+
+    # PoolListener
+
+    def endpoint_added(self, candidate: Candidate) -> None:
+        """Read it at once, or soon where many are added together."""
+        target = self._targets[candidate.address] = _Target(candidate.address)
+        self._schedule(target, self._jitter() * len(self._targets) / 400 if len(self._targets) > 1 else 0.0)
+
+    def endpoint_removed(self, slot: Slot, address: str) -> None:  # noqa: ARG002
+        """Forget it; what is under way is cancelled."""
+        target = self._targets.pop(address, None)
+        if target is not None:
+            _cancel(target)
+
+    def engine_reported(self, candidate: Candidate) -> None:
+        """Read it again when its page says that another engine is there, or the same one with another model."""
+        target, engine = self._targets.get(candidate.address), self._pool.engine(candidate.address)
+        if target is None or engine is None:
+            return
+        now = (engine.started_s, engine.models, engine.lora.max_loras)
+        if target.engine != now:
+            known, target.engine = bool(target.engine), now
+            if known:
+                target.read_at = float("-inf")
+                self._bring_forward(target)
+
+    def _bring_forward(self, target: _Target) -> None:
+        if target.task is not None:
+            target.again = True
+            return
+        now = self._clock()
+        due_at = max(now, target.read_at + LEAST_S)
+        if due_at < target.due_at or target.due_at <= now:
+            self._schedule(target, due_at - now)
+
+    def _schedule(self, target: _Target, delay_s: float) -> None:
+        if target.timer is not None:
+            target.timer.cancel()
+        target.due_at = self._clock() + delay_s
+        target.timer = asyncio.get_running_loop().call_later(max(0.0, delay_s), self._begin, target)
+
+    def _begin(self, target: _Target) -> None:
+        target.timer = None
+        target.read_at = self._clock()
+        target.task = asyncio.get_running_loop().create_task(self._read(target))
+
+    async def _read(self, target: _Target) -> None:
+        page: Page | None = None
+        try:
+            endpoint = self._pool.endpoint(target.address)
+            if endpoint is not None:
+                page = self._source.model_list(endpoint)
+                cards = read_cards(await page.fetch())
+                self._reads += 1
+                target.failed, target.unreached = None, 0
+                complete = self._engines.spec_of(endpoint.labels).refuses_other_models
+                self._catalog.lists(target.address, cards, complete=complete)
+        except ScrapeError as error:
+            self._errors[error.reason] += 1
+            if error.reason in ANSWERED:
+                target.unreached = 0
+                self._catalog.lists_nothing(target.address)
+            else:
+                target.unreached += 1
+            if target.failed != error.reason:
+                log.info("endpoint %s: which models it serves is not known: %s", target.address, error)
+            target.failed = error.reason
+        except Exception:  # one endpoint must not take the others down
+            self._errors["internal"] += 1
+            log.exception("endpoint %s: reading its models failed", target.address)
+        finally:
+            if page is not None:
+                page.close()  # the next reading is long in coming
+        target.task = None
+        if self._targets.get(target.address) is target:
+            self._schedule(target, self._pause_s(target))
+
+    def _pause_s(self, target: _Target) -> float:
+        """Until ``target`` is read again."""
+        again, target.again = target.again, False
+        if again:
+            return LEAST_S
+        every_s = max(EVERY_S, len(self._targets) / MOST_PER_S) * (1 + 0.1 * (self._jitter() - 0.5))
+        return min(every_s, RETRY_S * 2.0 ** min(30, target.unreached - 1)) if target.unreached else every_s
+
+
+def _cancel(target: _Target) -> None:
+    for handle in (target.timer, target.task):
+        if handle is not None:
+            handle.cancel()

@@ -1,0 +1,122 @@
+"""Which endpoints a request may go to by the model it names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import structs
+
+from epp.decision import RequestHead
+from epp.errors import ModelNotFound, NoEndpoints
+from epp.parsers.base import UNREAD, Parsed
+from epp.parsers.identity import of_model
+from epp.refusal import Api, client_of
+from epp.served.catalog import Catalog
+from epp.served.listing import ModelAnswer, anthropic_card, anthropic_list, asked_model, openai_list, union
+from scorers.base import Candidate, Prompt
+from scorers.served_model_filter import ServedModelFilter
+
+SHOWN = 128
+"""Characters of a name that a client chose."""
+MOST_NAMED = 8
+"""Models that a refusal names."""
+
+
+class _Named(msgspec.Struct):
+    model: str | None = None
+
+
+_NAMED = msgspec.json.Decoder(_Named)
+
+
+class ModelRouter:
+    """Owner: the event loop. Does nothing unless its filter is enabled."""
+
+    def __init__(self, catalog: Catalog, narrower: ServedModelFilter | None) -> None:
+        """``narrower`` goes by what ``catalog`` knows from now on."""
+        self.catalog = catalog
+        self.narrower = narrower if narrower is not None and narrower.parameters.enabled else None
+        if self.narrower is not None:
+            self.narrower.served = catalog.served
+        catalog.filters = self.narrower is not None
+
+    def check(self, model: str) -> None:
+        """Raises: ModelNotFound when every endpoint has listed what it serves, and none of them ``model``."""
+        if self.narrower is not None and self.narrower.serving(model) == _NOBODY:
+            self.catalog.doubt(None)
+            raise ModelNotFound(self._refusal(model))
+
+    def keep(self, model: str, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Those of ``candidates`` that may serve ``model``. Raises: ModelNotFound, NoEndpoints when there is none."""
+        if self.narrower is None or (serving := self.narrower.serving(model)) is None:
+            return candidates
+        kept = [c for c in candidates if c.slot in serving]
+        if not kept:
+            self.check(model)
+            raise NoEndpoints(f"none of the endpoints that the proxy allows serves the model `{_shown(model)}`")
+        return kept
+
+    def answer(self, head: RequestHead, candidates: Sequence[Candidate]) -> ModelAnswer | None:
+        """The answer to a request for the list of models, or for one of them; None for any other request, and while
+        none of ``candidates`` has listed its models.
+
+        Raises: ModelNotFound for a model that none of them serves, once all have listed theirs.
+        """
+        if self.narrower is None or (model := asked_model(head.headers.get(":method", ""), head.path)) is None:
+            return None
+        lists = [listed for c in candidates if (listed := self.catalog.cards(c.address)) is not None]
+        if not lists:
+            return None
+        cards, anthropic = union(lists), client_of(head).api is Api.ANTHROPIC
+        if not model:
+            body = anthropic_list(cards) if anthropic else openai_list(cards)
+        elif (card := cards.get(model)) is not None:
+            body = msgspec.json.encode(anthropic_card(model, card) if anthropic else card)
+        else:
+            self.check(model)
+            return None
+        self.catalog.lists_answered += 1
+        return ModelAnswer(200, body)
+
+    def understood(self, parsed: Parsed, body: bytes) -> Parsed:
+        """``parsed``, with the model of a ``body`` that no parser reads, where the endpoints differ; and with prompts
+        that go by one name for all names of the same weights, so that they share a prefix."""
+        model = parsed.target_model
+        if parsed is UNREAD and self.narrower is not None and self.catalog.served.differ and (model := _model_in(body)):
+            return structs.replace(parsed, model=model, target_model=model)
+        name = self.catalog.aliases.get(model, model)
+        if name == model:
+            return parsed
+        prompts = [Prompt(of_model(prompt.identity, name), prompt.data) for prompt in parsed.prompts]
+        return structs.replace(parsed, prompts=tuple(prompts))
+
+    def ended(self, address: str, model: str, status: int | None) -> None:
+        """A request for ``model`` that was sent to ``address`` has ended: an answer that does not fit what the endpoint
+        lists casts doubt on its list."""
+        if self.narrower is None or not model or status is None:
+            return
+        listed = self.catalog.listed(address)
+        if listed is not None and (status == 404 or model not in listed) and status < 500:
+            self.catalog.doubt(address)
+
+    def _refusal(self, model: str) -> str:
+        names = self.catalog.base_names()
+        some = ", ".join(f"`{_shown(name)}`" for name in names[:MOST_NAMED])
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        return f"The model `{_shown(model)}` does not exist. Served here: {some}{more}; GET /v1/models lists all."
+
+
+_NOBODY: frozenset[int] = frozenset()
+
+
+def _model_in(body: bytes) -> str:
+    """The model that ``body`` names, if it is JSON."""
+    try:
+        return _NAMED.decode(body).model or ""
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+
+
+def _shown(name: str) -> str:
+    return name if len(name) <= SHOWN else f"{name[: SHOWN - 1]}…"

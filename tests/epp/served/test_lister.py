@@ -1,0 +1,166 @@
+"""When the endpoints' lists are read, and what comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from epp.engines import Engines
+from epp.pool import Endpoint, EngineMetrics, Pool
+from epp.scrape.error import ScrapeError
+from epp.served.catalog import Catalog
+from epp.served.lister import EVERY_S, LEAST_S, RETRY_S, Lister
+
+ONE = "10.0.0.1:8000"
+SGLANG = {"llm-d.ai/engine-type": "sglang"}
+
+
+@dataclass
+class Fake:
+    """Engines that answer as the test says, and a clock that stands."""
+
+    answers: dict[str, bytes | ScrapeError] = field(default_factory=dict)
+    fetched: list[str] = field(default_factory=list)
+    closed: int = 0
+    now_s: float = 1000.0
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def model_list(self, endpoint: Endpoint) -> FakePage:
+        return FakePage(self, endpoint.address)
+
+
+@dataclass
+class FakePage:
+    fake: Fake
+    address: str
+
+    async def fetch(self) -> bytes:
+        self.fake.fetched.append(self.address)
+        answer = self.fake.answers.get(self.address, b'{"data": [{"id": "a"}]}')
+        if isinstance(answer, ScrapeError):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        self.fake.closed += 1
+
+
+@dataclass
+class Stage:
+    pool: Pool
+    catalog: Catalog
+    lister: Lister
+    fake: Fake
+
+    async def settle(self) -> int:
+        """Let what is due be done; how many lists have been read."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return len(self.fake.fetched)
+
+    def page(self, at: float, started_s: float = 1.0, *models: str) -> None:
+        candidate = self.pool.candidate(ONE)
+        assert candidate is not None
+        self.pool.observe(candidate.slot, EngineMetrics(started_s=started_s, models=frozenset(models)), at)
+
+
+@asynccontextmanager
+async def stage(*endpoints: Endpoint) -> AsyncIterator[Stage]:
+    pool, fake = Pool(), Fake()
+    catalog = Catalog(pool, lambda _: None)
+    pool.listeners.append(catalog)
+    lister = Lister(pool, catalog, fake, Engines(), clock=fake.clock, jitter=lambda: 0.0)
+    pool.replace(endpoints or [Endpoint(ONE)])
+    lister.start()
+    try:
+        yield Stage(pool, catalog, lister, fake)
+    finally:
+        await lister.stop()
+
+
+def test_an_endpoint_is_read_when_it_is_added_and_its_connection_closed() -> None:
+    async def run() -> None:
+        async with stage() as it:
+            assert await it.settle() == 1
+            assert it.catalog.listed(ONE) == {"a"}
+            assert it.fake.closed == 1
+            assert it.lister._targets[ONE].due_at > it.fake.now_s + 0.9 * EVERY_S
+
+    asyncio.run(run())
+
+
+def test_doubts_are_followed_but_not_as_often_as_clients_cause_them() -> None:
+    async def run() -> None:
+        async with stage() as it:
+            await it.settle()
+            for _ in range(50):
+                it.catalog.doubt(ONE)
+                it.catalog.doubt(None)
+                it.catalog.doubt("10.9.9.9:1")
+            assert await it.settle() == 1
+            it.fake.now_s += LEAST_S
+            it.catalog.doubt(None)
+            assert await it.settle() == 2
+
+    asyncio.run(run())
+
+
+def test_an_engine_that_was_started_again_is_asked_again_at_once() -> None:
+    async def run() -> None:
+        async with stage() as it:
+            it.page(1.0, 1.0, "a")
+            assert await it.settle() == 1
+            it.page(2.0, 2.0, "a")
+            assert await it.settle() == 2
+            it.page(3.0, 2.0, "b")
+            assert await it.settle() == 3
+            it.page(4.0, 2.0, "b")
+            assert await it.settle() == 3
+
+    asyncio.run(run())
+
+
+def test_an_endpoint_without_a_list_says_nothing_and_one_out_of_reach_keeps_what_it_said() -> None:
+    async def run() -> None:
+        async with stage() as it:
+            await it.settle()
+            it.fake.answers[ONE] = ScrapeError("refused", reason="connection")
+            it.fake.now_s += LEAST_S
+            it.catalog.doubt(ONE)
+            assert await it.settle() == 2
+            assert it.catalog.listed(ONE) == {"a"}
+            assert it.lister._targets[ONE].due_at == it.fake.now_s + RETRY_S
+            it.fake.answers[ONE] = ScrapeError("answers with status 404", reason="status")
+            it.fake.now_s += LEAST_S
+            it.catalog.doubt(ONE)
+            assert await it.settle() == 3
+            assert it.catalog.listed(ONE) is None
+            counts = {reading.name: dict(reading.samples) for reading in it.lister.readings()}
+            assert counts["tierwise_model_list_errors"] == {("connection",): 1, ("status",): 1}
+
+    asyncio.run(run())
+
+
+def test_an_engine_that_takes_any_name_is_tried_for_one_that_nobody_lists() -> None:
+    async def run() -> None:
+        async with stage(Endpoint(ONE, labels=SGLANG)) as it:
+            await it.settle()
+            assert it.catalog.served.serving("anything") is None
+        async with stage() as it:
+            await it.settle()
+            assert it.catalog.served.serving("anything") == frozenset()
+
+    asyncio.run(run())
+
+
+def test_an_endpoint_that_leaves_while_it_is_read_is_forgotten() -> None:
+    async def run() -> None:
+        async with stage() as it:
+            it.pool.replace([])
+            assert await it.settle() == 0
+
+    asyncio.run(run())
