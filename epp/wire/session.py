@@ -68,8 +68,10 @@ class Session:
 
         It stops when it is ``pressed``; the next call is then to ``proceed``.
         """
-        self._incoming = self._connection.receive(data, now)
-        return self.proceed(now, pressed)
+        incoming = self._connection.receive(data, now)
+        done = self._deliver(incoming, now, pressed)
+        self._incoming = None if done else incoming
+        return done
 
     def proceed(self, now: float, pressed: Pressed = never) -> bool:
         """Go on with what ``receive`` began."""
