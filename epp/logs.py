@@ -108,15 +108,12 @@ class _Place:
 
 
 class Console(logging.Formatter):
-    """``12:34:56.789 WARNING epp.scrape: what happened key=value``, the time in UTC."""
+    """``2026-11-22T12:34:56.789Z WARNING epp.scrape: what happened key=value``."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
         fields = "".join(f" {name}={_shown(value)}" for name, value in fields_of(record).items())
-        text = (
-            f"{_time(record):%H:%M:%S}.{record.msecs:03.0f} {record.levelname:<7} {record.name}: "
-            f"{_plain(_message(record))}{fields}"
-        )
+        text = f"{_time(record)} {record.levelname:<7} {record.name}: {_plain(_message(record))}{fields}"
         return f"{text}\n{_plain(self.formatException(record.exc_info))}" if record.exc_info else text
 
 
@@ -126,7 +123,7 @@ class Json(logging.Formatter):
     @override
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            "ts": _time(record).isoformat(timespec="milliseconds"),
+            "ts": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "msg": _message(record),
@@ -165,5 +162,7 @@ def _plain(text: str) -> str:
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text).replace("\n", "\n    ")
 
 
-def _time(record: logging.LogRecord) -> datetime:
-    return datetime.fromtimestamp(record.created, tz=UTC)
+def _time(record: logging.LogRecord) -> str:
+    """The record's time as ISO 8601 in UTC, as the Go picker writes it."""
+    at = datetime.fromtimestamp(record.created, tz=UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03}Z"
