@@ -53,6 +53,7 @@ OTHERS = frozenset(
     | {"enable-prompt-tokens-details", "enable-cache-report"}
     | {"chat-template", "default-chat-template-kwargs", "chat-template-content-format"}
     | {"base-url", "enable-kvengine", "fresh-prefix"}
+    | {"retry", "retry-connrefused", "retry-delay"}
 )
 """Flags of the engines' commands and of the benchmarks."""
 
