@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from epp.cli import main
+from epp.entry import serve
 
 if __name__ == "__main__":
-    sys.exit(main(["serve", *sys.argv[1:]]))
+    sys.exit(serve())

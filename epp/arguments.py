@@ -17,6 +17,7 @@ from epp.options import (
     ExplainOptions,
     LogFormat,
     MetricsTlsOptions,
+    PrintOptions,
     ServeOptions,
     SimOptions,
     StandaloneOptions,
@@ -140,6 +141,11 @@ def check_options(given: Given, flags: Sequence[Flag]) -> CheckOptions:
     given = dict(given)
     _one_config(given)
     return _set(CheckOptions(), given, flags)
+
+
+def print_options(given: Given) -> PrintOptions:
+    """The options of ``tierwise print``."""
+    return PrintOptions(name=given.get("name"))
 
 
 def sim_options(given: Given, flags: Sequence[Flag]) -> SimOptions:

@@ -15,7 +15,10 @@ DOUBTFUL = 1
 def run_check(options: CheckOptions) -> int:
     """Run the command; the process's exit status. Raises: ConfigError for a configuration that is refused."""
     if options.config_file is None and options.config_text is None:
-        raise ConfigError("nothing says what to check: pass --config-file FILE or --config-text YAML")
+        raise ConfigError(
+            "nothing says what to check: pass --config-file FILE or --config-text YAML; "
+            "tierwise print default prints a configuration to begin with"
+        )
     plan = plan_from(options.config_file, options.config_text)
     show(console_for(), (Prose(line, hang=4) for line in plan.describe()))
     show(console_for(stderr=True), (Prose(f"warning: {warning}", hang=4) for warning in plan.warnings))

@@ -266,6 +266,14 @@ class CheckOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrintOptions:
+    """``tierwise print``: writes a file that comes with the distribution to standard output."""
+
+    name: str | None = None
+    """None for the list of names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimOptions:
     """``tierwise sim``: simulated vLLM servers on consecutive ports."""
 

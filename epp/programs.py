@@ -33,6 +33,8 @@ class Program:
     module: str
     function: str
     extra: str
+    argument: str = ""
+    """What may stand behind the command without a flag; empty for nothing."""
 
 
 PROGRAMS = (
@@ -89,6 +91,20 @@ PROGRAMS = (
         flags.CHECK,
         lambda given: arguments.check_options(given, flags.CHECK),
         "epp.check", "run_check", "epp",
+    ),
+    Program(
+        "print",
+        "A configuration, dashboard or Envoy manifest to begin with.",
+        "Prints a file that comes with Tierwise; without a name, the names that there are.",
+        (
+            ("what there is", "tierwise print"),
+            ("the profile that is in force where no configuration is given", "tierwise print default > picker.yaml"),
+            ("Grafana's dashboard", "tierwise print dashboards > tierwise.json"),
+        ),
+        (),
+        arguments.print_options,
+        "epp.shipped", "run_print", "epp",
+        argument="NAME",
     ),
     Program(
         "sim",

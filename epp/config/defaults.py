@@ -1,10 +1,17 @@
-"""The configuration that stands for none."""
+"""The configuration that stands for none, and how it is written."""
 
 from __future__ import annotations
+
+import msgspec
+import yaml
 
 from epp.config.schema import API_VERSIONS, KIND, Config, PluginSpec, Profile, ProfilePlugin
 
 BY_MODEL = "served-model-filter"
+ABOUT = """\
+# The profile that is in force where no configuration is given.
+# tierwise check --config-file FILE says what a change does; docs/configuration.md has every key.
+"""
 
 
 def default_config() -> Config:
@@ -43,3 +50,16 @@ def default_config() -> Config:
         plugins=tuple(plugins),
         scheduling_profiles=(Profile(name="default", plugins=profile),),
     )
+
+
+def written_default() -> str:
+    """The same as a document, to begin one's own with."""
+    return ABOUT + yaml.safe_dump(_said(default_config()), sort_keys=False)
+
+
+def _said(value: object) -> object:
+    """``value`` as plain data, without the fields that say what is so anyway."""
+    if isinstance(value, msgspec.Struct):
+        fields = [(field, getattr(value, field.name)) for field in msgspec.structs.fields(value)]
+        return {field.encode_name: _said(said) for field, said in fields if said and said != field.default}
+    return [_said(item) for item in value] if isinstance(value, tuple) else value

@@ -60,7 +60,7 @@ def open_feed(cache: PreciseCache, settings: KvEventsConfig, pool: Pool) -> Feed
     """Raises: ConfigError where a library is missing."""
     if importlib.util.find_spec("zmq") is None:
         raise ConfigError(
-            "precise-prefix-cache-producer: needs pyzmq, which is not installed; pip install 'tierwise[precise]'"
+            "precise-prefix-cache-producer: the package zmq is missing; pip install '.[precise]' in a clone of Tierwise"
         )
     return Feed(cache, settings, pool)
 

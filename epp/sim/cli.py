@@ -14,7 +14,7 @@ from aiohttp import web
 
 from epp.errors import ConfigError
 from epp.options import SimOptions
-from epp.ports import refused
+from epp.ports import claim, refused
 from epp.sim.preset import DEMO, PRESETS, Preset
 from epp.sim.served import Adapter, ServedModels
 from epp.sim.server import Endpoint
@@ -107,6 +107,9 @@ def publishing(options: SimOptions) -> Iterator[list[EventPublisher]]:
     try:
         for n in range(options.endpoints):
             port, replay = (wanted and wanted + n for wanted in (options.kv_events_port, options.kv_replay_port))
+            for number, flag in ((port, "--kv-events-port"), (replay, "--kv-replay-port")):
+                if number:  # ZeroMQ does not say which of the two it is
+                    claim(options.host, number, flag)
             publishers.append(EventPublisher(options.host, port or 0, replay))
         yield publishers
     except zmq.ZMQError as error:
