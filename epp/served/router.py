@@ -14,7 +14,7 @@ from epp.parsers.identity import of_model
 from epp.refusal import Api, client_of
 from epp.served.catalog import Catalog
 from epp.served.listing import ModelAnswer, anthropic_card, anthropic_list, asked_model, openai_list, union
-from scorers.base import Candidate, Prompt
+from scorers.base import Candidate, Prompt, Silence
 from scorers.served_model_filter import ServedModelFilter
 
 SHOWN = 128
@@ -55,6 +55,9 @@ class ModelRouter:
         if not kept:
             self.check(model)
             raise NoEndpoints(f"none of the endpoints that the proxy allows serves the model `{_shown(model)}`")
+        if all(c.silence is Silence.GONE for c in kept):  # a proxy would try the others, which answer with 404
+            some = ", ".join(c.address for c in kept[:MOST_NAMED])
+            raise NoEndpoints(f"every endpoint that serves the model `{_shown(model)}` is out of reach: {some}")
         return kept
 
     def answer(self, head: RequestHead, candidates: Sequence[Candidate]) -> ModelAnswer | None:

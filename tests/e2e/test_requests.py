@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from tests.e2e.background import PATIENCE_S
-from tests.e2e.engine import PIECES, Engine
+from tests.e2e.engine import MODELS, PIECES, Engine
 from tests.e2e.router import LOOPBACK, Router, refuse_three_and_answer_one
 
 pytestmark = pytest.mark.e2e
@@ -41,7 +41,7 @@ def test_a_streamed_chat(routed: Router) -> None:
 
 
 def test_a_request_without_a_body(routed: Router) -> None:
-    assert [model.id for model in routed.client.models.list()] == ["m"]
+    assert [model.id for model in routed.client.models.list()] == list(MODELS)
 
 
 def test_the_body_arrives_as_it_was_sent(routed: Router, engines: list[Engine]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 
 import pytest
 
@@ -20,6 +19,7 @@ from epp.pool import Endpoint, EngineMetrics
 from epp.served.card import read_cards
 from epp.served.listing import ModelAnswer
 from epp.settings import Settings
+from scorers.base import Silence
 from tests.epp.doubles import read, request_body, request_headers
 
 ONE, TWO, THREE = (f"10.0.0.{n}:8000" for n in (1, 2, 3))
@@ -96,13 +96,35 @@ def test_a_model_whose_endpoints_the_proxy_does_not_allow_is_unavailable_and_exi
         made.director.decide(only_two, body("a"))
 
 
-def test_endpoints_of_another_model_do_not_make_up_for_those_that_do_not_answer() -> None:
-    made = core({ONE: ["a"], TWO: ["b"], THREE: ["b"]})
-    candidate = made.pool.candidate(ONE)
+def silence(made: Core, address: str, why: Silence) -> None:
+    candidate = made.pool.candidate(address)
     assert candidate is not None
-    made.pool.mark_stale(candidate.slot)
-    with suppress(NoEndpoints):  # as good: the model exists, and is not to be had
-        assert served_at(made, "a") == {ONE}, "none of the others knows the model"
+    made.pool.mark_stale(candidate.slot, why)
+
+
+def test_endpoints_of_another_model_do_not_make_up_for_one_that_is_late() -> None:
+    made = core({ONE: ["a"], TWO: ["b"], THREE: ["b"]})
+    silence(made, ONE, Silence.LATE)
+    assert served_at(made, "a") == {ONE}, "none of the others knows the model"
+
+
+def test_a_model_whose_endpoints_are_all_out_of_reach_is_unavailable_and_exists() -> None:
+    made = core({ONE: ["a"], TWO: ["a"], THREE: ["b"]})
+    silence(made, ONE, Silence.GONE)
+    assert served_at(made, "a") == {TWO}
+    silence(made, TWO, Silence.GONE)
+    with pytest.raises(
+        NoEndpoints, match=r"every endpoint that serves the model `a` is out of reach: 10\.0\.0\.1:8000"
+    ):
+        made.director.decide(HEAD, body("a"))
+    assert served_at(made, "b") == {THREE}
+
+
+def test_a_pool_of_one_model_that_is_out_of_reach_is_tried_all_the_same() -> None:
+    made = core({ONE: ["a"], TWO: ["a"]})
+    for address in (ONE, TWO):
+        silence(made, address, Silence.GONE)
+    assert served_at(made, "a") <= {ONE, TWO}
 
 
 def test_requests_without_a_model_may_go_to_every_endpoint() -> None:
@@ -268,9 +290,7 @@ def test_the_proxy_is_told_404_for_an_unknown_model() -> None:
 
 def test_a_model_whose_endpoint_does_not_answer_stays_on_the_list() -> None:
     made = core({ONE: ["a"], TWO: ["b"], THREE: ["b"]})
-    candidate = made.pool.candidate(ONE)
-    assert candidate is not None
-    made.pool.mark_stale(candidate.slot)
+    silence(made, ONE, Silence.GONE)
     assert [card["id"] for card in answer(made)["data"]] == ["a", "b"]  # type: ignore[attr-defined]
 
 
