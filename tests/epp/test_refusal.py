@@ -37,7 +37,7 @@ def test_openais_clients_read_message_type_and_code(error: EppError) -> None:
     refusal = written(error, ErrorFormat.API, Client())
     assert refusal.content_type == "application/json"
     (read,) = json.loads(refusal.body).values()
-    assert (read["message"], read["param"], read["code"]) == (SENTENCE, None, error.http_status)
+    assert (read["message"], read["param"], read["code"]) == (SENTENCE, error.param, error.http_status)
     assert read["type"].endswith("Error")
 
 
