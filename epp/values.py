@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from enum import Enum
@@ -20,6 +21,8 @@ _BOOLEANS = {
 }
 _ENDPOINT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?):(?P<port>\d{1,5})")
 
+MOST_NAME_BYTES, MOST_PATH_BYTES = 255, 4095
+"""Source: Linux, ``NAME_MAX`` and ``PATH_MAX`` without its end."""
 LEAST_BARE_BYTES = 1 << 20
 """What is written without a unit is bytes from here on: nobody means so many GiB."""
 DEBUG_VERBOSITY, INFO_VERBOSITY, ERROR_VERBOSITY = 4, 2, 0
@@ -50,7 +53,10 @@ def metric_spec(value: str) -> str:
 
 
 def path(value: str) -> Path | None:
-    """A path; None for the empty text."""
+    """A path; None for the empty text. Raises: ValueError for one that no file system has."""
+    longest = max((len(os.fsencode(part)) for part in Path(value).parts), default=0)
+    if longest > MOST_NAME_BYTES or len(os.fsencode(value)) > MOST_PATH_BYTES:
+        raise ValueError(f"a path has at most {MOST_PATH_BYTES:,} bytes, and each name in it {MOST_NAME_BYTES}")
     return Path(value) if value else None
 
 

@@ -28,7 +28,6 @@ from epp.options import DemoOptions
 from epp.printing.prose import Prose, console_for, show
 from epp.resolve import resolve
 from epp.sim.preset import DEMO
-from epp.standalone.errors import StartError
 from epp.standalone.leftovers import kept_from_tidying
 
 ENDPOINTS = 4
@@ -37,11 +36,13 @@ INTERRUPTED = 130
 
 
 def run_demo(options: DemoOptions) -> int:
-    """Run the command; the process's exit status."""
+    """Run the command; the process's exit status. Raises: ConfigError for what is known before anything runs."""
     console = console_for()
+    if options.json is not None:
+        check_writable(options.json)
     try:
         results = asyncio.run(until_terminated(compare(options, console)))
-    except (DemoError, StartError, ConfigError) as error:
+    except DemoError as error:
         print(f"tierwise demo: {error}", file=sys.stderr)
         return 1
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -49,6 +50,14 @@ def run_demo(options: DemoOptions) -> int:
     if options.json is not None:
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
     return 1 if any(result.errors for result in results) else 0
+
+
+def check_writable(path: Path) -> None:
+    """Raises: ConfigError when ``path`` cannot be written, which is better known before two minutes of work."""
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        raise ConfigError(f"--json={path}: cannot be written: {error.strerror}") from error
 
 
 async def until_terminated(comparison: Coroutine[None, None, list[Result]]) -> list[Result]:
