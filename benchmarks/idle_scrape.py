@@ -27,11 +27,11 @@ import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.upstream import metrics_text
-from epp.config.plan import ScrapeParameters
 from epp.engines import VLLM
 from epp.ledger import Ledger
 from epp.pool import Endpoint, Pool
 from epp.scrape.pace import Pace
+from epp.scrape.parameters import ScrapeParameters
 from epp.scrape.reader import EngineReader
 from epp.scrape.scraper import Scraper
 

@@ -18,7 +18,7 @@ from epp import extproc, snapshot_file
 from epp.admin import Admin
 from epp.certificates import Certificate, certificate_readings
 from epp.chore import Chore, Uncaught
-from epp.config.plan import Plan, ScrapeParameters
+from epp.config.plan import Plan
 from epp.core import Core
 from epp.discovery.file import FileDiscovery
 from epp.errors import ConfigError
@@ -39,6 +39,7 @@ from epp.readings import (
 from epp.reload import ConfigReload
 from epp.resolve import resolve
 from epp.retiring import until_nobody_comes
+from epp.scrape.parameters import ScrapeParameters
 from epp.scrape.scraper import Scraper
 from epp.served.lister import Lister
 from epp.settings import Settings

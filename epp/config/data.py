@@ -8,12 +8,12 @@ from pathlib import Path
 from epp.config.engines import engines_named_by_flags, engines_of
 from epp.config.implied import EndpointNotificationSource
 from epp.config.instances import Instances
-from epp.config.plan import ScrapeParameters
 from epp.config.schema import DataLayer, Source
 from epp.config.sources import CoreMetricsExtractor, MetricsDataSource
 from epp.engines import Engines
 from epp.errors import ConfigError
 from epp.options import MIN_REFRESH_S, MetricsSourceOptions
+from epp.scrape.parameters import ScrapeParameters
 
 
 def wire_scraping(

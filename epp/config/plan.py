@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from epp.config.sources import FileDiscoveryParameters
-from epp.engines import Engines
 from epp.flow.plan import AdmissionPlan
 from epp.parsers import Reader
 from epp.rewrites import ModelRewrites
 from epp.scheduler import Profile
+from epp.scrape.parameters import ScrapeParameters
 from epp.tokens.plan import TokenPlan
 from scorers.base import Plugin
 from scorers.precise import PrecisePrefixProducer
 from scorers.prefix_cache import PrefixCache
 from scorers.served_model_filter import ServedModelFilter
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScrapeParameters:
-    """How every endpoint's metrics page is fetched."""
-
-    scheme: str = "http"
-    path: str = "/metrics"
-    port: int | None = None
-    """None for the serving port."""
-    insecure_skip_verify: bool = True
-    ca_cert_path: str = ""
-    client_cert_path: str = ""
-    client_key_path: str = ""
-    interval_s: float | None = None
-    """Between two reads of a busy endpoint; None for ``--refresh-metrics-interval``."""
-    engines: Engines = field(default_factory=Engines)
-    """What is read of a page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

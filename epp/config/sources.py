@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from epp.scrape.parameters import DATA_SOURCE_TYPE, EXTRACTOR_TYPE
 from epp.units import Duration
 from scorers.base import NoParameters, Plugin
 
@@ -41,7 +42,7 @@ class MetricsDataSourceParameters(msgspec.Struct, frozen=True, forbid_unknown_fi
 class MetricsDataSource(Plugin[MetricsDataSourceParameters]):
     """Numbers from each endpoint's metrics page."""
 
-    type_name = "metrics-data-source"
+    type_name = DATA_SOURCE_TYPE
     Parameters = MetricsDataSourceParameters
 
 
@@ -84,7 +85,7 @@ class CoreMetricsExtractorParameters(msgspec.Struct, frozen=True, forbid_unknown
 class CoreMetricsExtractor(Plugin[CoreMetricsExtractorParameters]):
     """Queue, batch, KV usage, LoRA and cache size, out of a metrics page."""
 
-    type_name = "core-metrics-extractor"
+    type_name = EXTRACTOR_TYPE
     Parameters = CoreMetricsExtractorParameters
 
 

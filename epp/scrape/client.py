@@ -7,11 +7,11 @@ import ssl
 import aiohttp
 from yarl import URL
 
-from epp.config.plan import ScrapeParameters
 from epp.errors import ConfigError
 from epp.pool import Endpoint
 from epp.scrape.error import ScrapeError
 from epp.scrape.page import Page
+from epp.scrape.parameters import ScrapeParameters
 from epp.scrape.plain import PlainPage
 from epp.scrape.session import SessionPage, session
 

@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterator
 
 from msgspec import structs
 
-from epp.config.plan import ScrapeParameters
-from epp.config.sources import CoreMetricsExtractor, MetricsDataSource
 from epp.decision import Cause
 from epp.ledger import Ledger
 from epp.pool import Endpoint, Pool
@@ -27,6 +25,7 @@ from epp.scrape.error import ScrapeError
 from epp.scrape.outage import Outages
 from epp.scrape.pace import Pace
 from epp.scrape.page import Page
+from epp.scrape.parameters import DATA_SOURCE_TYPE, EXTRACTOR_TYPE, ScrapeParameters
 from epp.scrape.readers import Readers
 from epp.scrape.state import ScrapeState
 from epp.scrape.target import Target
@@ -110,7 +109,7 @@ class Scraper:
             [((t.address, reason), n) for t in self._targets.values() for reason, n in t.errors.items()],
             counter=True,
         )
-        source, extractor = MetricsDataSource.type_name, CoreMetricsExtractor.type_name
+        source, extractor = DATA_SOURCE_TYPE, EXTRACTOR_TYPE
         yield Reading(
             "llm_d_epp_datalayer_poll_errors",
             "Metrics pages that could not be had.",

@@ -10,11 +10,12 @@ import pytest
 
 from epp.config.build import build, plan_from
 from epp.config.load import load_file, load_text
-from epp.config.plan import Plan, ScrapeParameters
+from epp.config.plan import Plan
 from epp.config.sources import FileDiscoveryParameters
 from epp.errors import BadRequest, ConfigError
 from epp.options import MetricsSourceOptions
 from epp.parsers import ByPath, Parser
+from epp.scrape.parameters import ScrapeParameters
 from scorers.pickers import MaxScorePicker, RandomPicker
 from scorers.queue import QueueScorer
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from epp.config.plan import ScrapeParameters
 from epp.decision import Cause
 from epp.errors import ConfigError
 from epp.ledger import Ledger
 from epp.pool import Endpoint, Pool
 from epp.scrape.pace import Pace
+from epp.scrape.parameters import ScrapeParameters
 from epp.scrape.scraper import Scraper
 from epp.scrape.target import Target
 from epp.tls import write_self_signed
