@@ -1,6 +1,6 @@
 """Runs every benchmark, one after the other, and keeps its table in ``benchmarks/results/``.
 
-Run: ``make bench``, or ``python -m benchmarks.all [NAME ...]``. Nothing else should use the machine meanwhile.
+Run: ``make bench``, or ``python -m benchmarks.all [ROOM.NAME ...]``. Nothing else should use the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 NAMES = (
-    "cpu_per_request", "decision", "priced_decision", "prefix_time", "prefix_memory", "idle_scrape", "body_shapes",
-    "waiting", "kv_events",
+    "picker.cpu_per_request", "picker.decision", "picker.priced_decision", "index.prefix_time", "index.prefix_memory",
+    "picker.idle_scrape", "picker.body_shapes", "picker.waiting", "index.kv_events",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 
@@ -29,7 +29,7 @@ def main() -> int:
         if done.returncode:
             failed = 1
         else:
-            (RESULTS / f"{name}.txt").write_text(done.stdout)
+            (RESULTS / f"{name.rpartition('.')[2]}.txt").write_text(done.stdout)
     return failed
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from epp.entry import serve
+from epp.commandline.entry import serve
 
 if __name__ == "__main__":
     sys.exit(serve())

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from scorers.active_requests import ActiveRequestScorer
+from scorers.affinity.lora import LoraAffinityScorer
+from scorers.affinity.session_affinity import SessionAffinityFilter, SessionAffinityScorer
+from scorers.affinity.topology_affinity import TopologyAffinityFilter, TopologyAffinityScorer
 from scorers.base import Plugin
-from scorers.context_length import ContextLengthAware
-from scorers.endpoint_attribute import EndpointAttributeScorer
-from scorers.endpoint_attribute_filter import EndpointAttributeFilter
-from scorers.header_label import HeaderLabelAffinityScorer
-from scorers.header_testing import HeaderTestingFilter
-from scorers.kv_utilization import KvUtilizationScorer
-from scorers.labels import ByLabelFilter, LabelSelectorFilter
-from scorers.latency import LatencyScorer
-from scorers.load_aware import LoadAwareScorer
-from scorers.lora import LoraAffinityScorer
-from scorers.no_hit_lru import NoHitLruScorer
+from scorers.cost.tier_cost import TierCostProducer, TierCostScorer
+from scorers.cost.tier_cost_picker import TierCostPicker
+from scorers.labels.context_length import ContextLengthAware
+from scorers.labels.endpoint_attribute import EndpointAttributeScorer
+from scorers.labels.endpoint_attribute_filter import EndpointAttributeFilter
+from scorers.labels.header_label import HeaderLabelAffinityScorer
+from scorers.labels.header_testing import HeaderTestingFilter
+from scorers.labels.roles import DecodeFilter, EncodeFilter, PrefillFilter
+from scorers.labels.selector import ByLabelFilter, LabelSelectorFilter
+from scorers.labels.served_model_filter import ServedModelFilter
+from scorers.load.active_requests import ActiveRequestScorer
+from scorers.load.kv_utilization import KvUtilizationScorer
+from scorers.load.latency import LatencyScorer
+from scorers.load.load_aware import LoadAwareScorer
+from scorers.load.queue import QueueScorer
+from scorers.load.running import RunningRequestsScorer
+from scorers.load.token_load import TokenLoadScorer
+from scorers.load.utilization import UtilizationFilter
 from scorers.pickers import MaxScorePicker, RandomPicker, WeightedRandomPicker
-from scorers.precise import PrecisePrefixProducer, PrecisePrefixScorer
-from scorers.prefix import ApproxPrefixProducer, PrefixScorer
-from scorers.prefix_affinity import PrefixAffinityFilter
-from scorers.queue import QueueScorer
-from scorers.roles import DecodeFilter, EncodeFilter, PrefillFilter
-from scorers.running import RunningRequestsScorer
-from scorers.served_model_filter import ServedModelFilter
-from scorers.session_affinity import SessionAffinityFilter, SessionAffinityScorer
-from scorers.tier_cost import TierCostProducer, TierCostScorer
-from scorers.tier_cost_picker import TierCostPicker
-from scorers.token_load import TokenLoadScorer
-from scorers.topology_affinity import TopologyAffinityFilter, TopologyAffinityScorer
-from scorers.utilization import UtilizationFilter
+from scorers.precise.precise import PrecisePrefixProducer, PrecisePrefixScorer
+from scorers.prefix.affinity_filter import PrefixAffinityFilter
+from scorers.prefix.no_hit_lru import NoHitLruScorer
+from scorers.prefix.prefix import ApproxPrefixProducer, PrefixScorer
 
 PLUGINS: tuple[type[Plugin[Any]], ...] = (
     QueueScorer,

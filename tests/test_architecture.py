@@ -18,43 +18,57 @@ PACKAGES = ("epp", "scorers", "kvengine")
 HOME = {
     "aiohttp": (
         "epp/scrape/",
-        "epp/admin.py",
-        "epp/http_port.py",
+        "epp/server/admin.py",
+        "epp/ports/http_port.py",
         "epp/explain/",
-        "epp/sim/",
-        "epp/demo/",
+        "epp/lab/engine/",
+        "epp/lab/demo/",
         "epp/tokens/remote.py",
     ),
     "betterproto2": ("epp/standalone/",),
-    "cel": ("epp/expressions.py",),
-    "click": ("epp/cli.py",),
-    "cryptography": ("epp/tls.py",),
+    "cel": ("epp/picking/expressions.py",),
+    "click": ("epp/commandline/cli.py",),
+    "cryptography": ("epp/ports/tls.py",),
     "cuda": ("kvengine/cuda/bindings.py",),
     "envoy_data_plane": ("epp/standalone/",),
     "google.protobuf": (
         "epp/pb/",
-        "epp/extproc.py",
-        "epp/messages.py",
-        "epp/accesslog.py",
-        "epp/health.py",
+        "epp/extproc/service.py",
+        "epp/extproc/messages.py",
+        "epp/extproc/access_log.py",
+        "epp/server/health.py",
         "epp/parsers/grpc_body.py",
     ),
     "grpc": ("epp/wire/aio.py",),
     "grpc_health": (),
     "hpack": ("epp/wire/",),
     "httptools": ("epp/scrape/",),
-    "jinja2": ("epp/tokens/template.py", "epp/tokens/content_format.py"),
-    "matplotlib": ("epp/simulate/plots.py",),
+    "jinja2": ("epp/tokens/model/template.py", "epp/tokens/model/content_format.py"),
+    "matplotlib": ("epp/lab/fleet/plots.py",),
     "opentelemetry": ("epp/tracing/spans.py", "epp/tracing/exporters.py"),
-    "prometheus_client": ("epp/telemetry/", "epp/admin.py", "epp/sim/", "epp/demo/", "kvengine/connector/"),
-    "rich": ("epp/demo/", "epp/explain/", "epp/printing/", "epp/simulate/", "epp/size/", "epp/tune/", "epp/cli.py"),
-    "tokenizers": ("epp/tokens/vocabulary.py",),
+    "prometheus_client": (
+        "epp/metrics/",
+        "epp/server/admin.py",
+        "epp/lab/engine/",
+        "epp/lab/demo/",
+        "kvengine/connector/",
+    ),
+    "rich": (
+        "epp/lab/demo/",
+        "epp/explain/",
+        "epp/printing/",
+        "epp/lab/fleet/",
+        "epp/lab/size/",
+        "epp/lab/tune/",
+        "epp/commandline/cli.py",
+    ),
+    "tokenizers": ("epp/tokens/model/vocabulary.py",),
     "torch": ("kvengine/",),
-    "uvloop": ("epp/serve.py",),
+    "uvloop": ("epp/server/command.py",),
     "vllm": ("kvengine/connector/", "kvengine/plugin.py"),
-    "watchfiles": ("epp/followed_files.py",),
+    "watchfiles": ("epp/runtime/followed_files.py",),
     "xxhash": ("scorers/",),
-    "zmq": ("epp/kvevents/", "epp/sim/"),
+    "zmq": ("epp/kvevents/", "epp/lab/engine/"),
     "yaml": ("epp/config/", "epp/discovery/", "kvengine/settings/"),
 }
 
@@ -117,7 +131,8 @@ def test_the_scorers_need_only_the_base_dependencies() -> None:
 
 def test_importing_the_command_line_imports_no_server_library() -> None:
     """`tierwise --help` answers at once."""
-    code = "import sys, epp.cli; print(sorted({'aiohttp','grpc','google.protobuf','uvloop'} & set(sys.modules)))"
+    heavy = {"aiohttp", "grpc", "google.protobuf", "prometheus_client", "uvloop"}
+    code = f"import sys, epp.commandline.cli; print(sorted({heavy!r} & set(sys.modules)))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert out.stdout.strip() == "[]"
 

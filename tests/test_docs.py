@@ -16,19 +16,19 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from epp.app import App, Settings
-from epp.cli import PROGRAMS
-from epp.config.build import build
+from epp.commandline.cli import PROGRAMS
 from epp.config.defaults import default_config
-from epp.config.kinds import known_kinds
 from epp.config.load import load_file, load_text
 from epp.config.not_built import NOT_BUILT
 from epp.config.schema import FlowControl, PluginSpec, ProfilePlugin
+from epp.config.wiring.build import build
+from epp.config.wiring.kinds import known_kinds
 from epp.decision import Cause, Outcome, RequestHead, Usage
 from epp.discovery.listing import read_listing
 from epp.errors import ConfigError
-from epp.flags import SERVE, STANDALONE
-from epp.followed_files import FollowedFiles
+from epp.flags.flag import SERVE, STANDALONE
+from epp.runtime.followed_files import FollowedFiles
+from epp.server.app import App, Settings
 from epp.units import Quantity
 from scorers.base import Candidate, Prompt, Request, Slot
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from epp.config.build import build
+from epp.commandline.programs import PROGRAMS
+from epp.commandline.shipped import shipped
 from epp.config.defaults import default_config
 from epp.config.load import load_text
-from epp.programs import PROGRAMS
-from epp.shipped import shipped
+from epp.config.wiring.build import build
 from tests.installed import Installed, install, wheel
 
 COMMANDS = [program.name for program in PROGRAMS]
@@ -59,7 +59,7 @@ def test_without_extras_the_version_is_told_and_the_libraries_are_there(bare: In
     ran = bare.tierwise("--version")
     assert (ran.code, ran.err) == (0, "")
     assert re.fullmatch(r"tierwise, version \d+\.\d+\.\d+\n", ran.out)
-    ran = bare.run("python", "-c", "import scorers.prefix, scorers.index, kvengine.index, kvengine.plugin")
+    ran = bare.run("python", "-c", "import scorers.prefix.prefix, scorers.index.index, kvengine.index, kvengine.plugin")
     assert (ran.code, ran.err) == (0, "")
 
 

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from epp.config.sources import FileDiscoveryParameters
-from epp.flow.plan import AdmissionPlan
+from epp.config.wiring.sources import FileDiscoveryParameters
+from epp.flowcontrol.plan import AdmissionPlan
 from epp.parsers import Reader
-from epp.rewrites import ModelRewrites
-from epp.scheduler import Profile
+from epp.picking.model_rewrites import ModelRewrites
+from epp.picking.profile import Profile
 from epp.scrape.parameters import ScrapeParameters
 from epp.tokens.plan import TokenPlan
 from scorers.base import Plugin
-from scorers.precise import PrecisePrefixProducer
-from scorers.prefix_cache import PrefixCache
-from scorers.served_model_filter import ServedModelFilter
+from scorers.labels.served_model_filter import ServedModelFilter
+from scorers.precise.precise import PrecisePrefixProducer
+from scorers.prefix.cache import PrefixCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from epp.config.rewrites import InferenceModelRewrite
+from epp.config.wiring.rewrites import InferenceModelRewrite
 from epp.units import Duration, Quantity
 
 API_VERSIONS = ("llm-d.ai/v1alpha1", "inference.networking.x-k8s.io/v1alpha1")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from epp.config.instances import Instances
-from epp.config.profiles import Wiring
+from epp.config.wiring.instances import Instances
+from epp.config.wiring.profiles import Wiring
 from epp.errors import ConfigError
-from scorers.served_model_filter import ServedModelFilter
+from scorers.labels.served_model_filter import ServedModelFilter
 
 
 def wire_served(wiring: Wiring, instances: Instances, *, implied: bool) -> tuple[Wiring, ServedModelFilter | None]:

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from epp.chore import Chore
 from epp.discovery.listing import Listing, read_listing
 from epp.errors import ConfigError
-from epp.followed_files import LOOK_EVERY_S, FollowedFiles
-from epp.logs import counted
-from epp.pool import Endpoint, Pool
-from epp.resolve import resolve
-from epp.telemetry.gauges import Reading
+from epp.metrics.gauges import Reading
+from epp.pool.pool import Endpoint, Pool
+from epp.ports.resolve import resolve
+from epp.runtime.background import Chore
+from epp.runtime.followed_files import LOOK_EVERY_S, FollowedFiles
+from epp.runtime.logs import counted
 
 log = logging.getLogger(__name__)
 

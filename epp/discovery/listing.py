@@ -17,7 +17,7 @@ import msgspec
 from epp.config.document import parse
 from epp.config.strict import convert
 from epp.errors import ConfigError
-from epp.pool import Endpoint, check_address
+from epp.pool.pool import Endpoint, check_address
 
 MAX_VALUES = 250_000
 """In a file: the 10,000 endpoints of a full pool, with 20 labels each."""

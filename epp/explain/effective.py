@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from epp.config.plan import Plan
-from epp.logs import USERINFO
+from epp.runtime.logs import USERINFO
 from scorers.base import Filter, Picker, Plugin, Producer, Scorer
 
 SECRET = re.compile(r"(token|secret|password|api_?key|credential)s?$", re.IGNORECASE)

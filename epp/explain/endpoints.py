@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from epp.config.plan import Plan
 from epp.explain.pool_state import KNOWN, EndpointState, FromEvents, Held, Load, PoolState
 from epp.kvevents.wires import publishers_of
-from epp.ledger import Ledger
-from epp.pool import Pool
+from epp.pool.ledger import Ledger
+from epp.pool.pool import Pool
+from epp.pool.seat import EngineMetrics
 from epp.scrape.state import ScrapeState
-from epp.seat import EngineMetrics
 from scorers.base import Candidate, Mode
-from scorers.precise_cache import Told
-from scorers.precise_index import TIERS
-from scorers.precise_parameters import PreciseParameters
-from scorers.prefix_cache import PrefixCache
+from scorers.precise.cache import Told
+from scorers.precise.index import TIERS
+from scorers.precise.parameters import PreciseParameters
+from scorers.prefix.cache import PrefixCache
 
 
 def pool_state(

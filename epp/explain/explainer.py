@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
-from epp.admission import Arrival
 from epp.config.plan import Plan
 from epp.decision import RequestHead
-from epp.director import Director
-from epp.eligible import allowed
 from epp.errors import EppError, NoEndpoints
 from epp.explain.explanation import MAX_NAME, Asked, Considered, Detail, Explanation, FilterVerdict, Part, Refusal
 from epp.explain.trial import Trial, rehearse, undrawn
-from epp.pool import Pool
-from epp.reason import why
-from epp.story import modes_by_tier, tokens_by_tier
+from epp.flowcontrol.admission import Arrival
+from epp.picking.candidates import allowed
+from epp.picking.decision_log import modes_by_tier, tokens_by_tier
+from epp.picking.director import Director
+from epp.picking.reason import why
+from epp.pool.pool import Pool
 from epp.tokens.source import Answer
 from epp.tokens.step import written
 from scorers.base import Candidate, Request, Silence
-from scorers.served_model_filter import ServedModelFilter
+from scorers.labels.served_model_filter import ServedModelFilter
 
 
 class Explainer:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from epp import values
-from epp.flags import Flag, grouped
+from epp.flags import values
+from epp.flags.flag import Flag, grouped
 
 EXPLAIN: tuple[Flag, ...] = grouped(
     "Flags",

@@ -24,13 +24,13 @@ from epp.explain.endpoints import pool_state
 from epp.explain.explainer import Explainer
 from epp.explain.explanation import AnsweredBy, Explanation
 from epp.explain.pool_state import PoolState
-from epp.http_port import HttpPort
-from epp.ledger import Ledger
-from epp.options import DEBUG_PORT, DebugOptions
-from epp.pool import Pool
-from epp.ports import listening
+from epp.pool.ledger import Ledger
+from epp.pool.pool import Pool
+from epp.pool.seat import EngineMetrics
+from epp.ports.claim import listening
+from epp.ports.http_port import HttpPort
 from epp.scrape.state import ScrapeState
-from epp.seat import EngineMetrics
+from epp.server.options import DEBUG_PORT, DebugOptions
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from typing import Any
 from typing_extensions import override
 
 from epp.errors import Saturated
-from epp.scheduler import Profile, Schedule
+from epp.picking.profile import Profile, Schedule
 from scorers.base import Candidate, Detail, Filter, Plugin, Request
 
 

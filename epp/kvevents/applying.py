@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from epp.kvevents.orders import Add, Drop, Grow, Hold, Report, Split
-from scorers.precise_index import PreciseIndex
+from scorers.precise.index import PreciseIndex
 
 
 def perform(order: Report, index: PreciseIndex) -> bool:

@@ -18,21 +18,21 @@ from pathlib import Path
 import msgspec
 
 import epp
-from epp.chore import Chore
 from epp.errors import ConfigError
 from epp.kvevents.applying import perform
+from epp.kvevents.follower.stream import Why
 from epp.kvevents.orders import LENGTH_BYTES, Counts, Fares, Follow, Leave, Left, Note, Report, Start, framed
-from epp.kvevents.stream import Why
 from epp.kvevents.unheard import PATIENCE_S, Unheard
 from epp.kvevents.wires import publishers_of, wires_of
-from epp.pool import Pool
-from epp.slices import sliced
-from epp.telemetry import Reading
+from epp.metrics.gauges import Reading
+from epp.pool.pool import Pool
+from epp.runtime.background import Chore
+from epp.runtime.slices import sliced
 from scorers.base import Candidate
-from scorers.identity import SECRET_BYTES
-from scorers.precise_cache import PreciseCache
-from scorers.precise_index import TIERS
-from scorers.precise_parameters import KvEventsConfig
+from scorers.index.identity import SECRET_BYTES
+from scorers.precise.cache import PreciseCache
+from scorers.precise.index import TIERS
+from scorers.precise.parameters import KvEventsConfig
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Feed:
             await self._chore.stop()
 
     def follow(self, source: int, candidate: Candidate) -> None:
-        """``scorers.precise_cache.Feed``."""
+        """``scorers.precise.cache.Feed``."""
         wires = wires_of(candidate, self._settings)
         if not wires and not self._settings.zmq_endpoint:
             log.warning("%s: no port is known for its KV events; it is not followed", candidate.address)
@@ -102,7 +102,7 @@ class Feed:
         self._say(Follow(source, candidate.address, wires))
 
     def leave(self, source: int) -> None:
-        """``scorers.precise_cache.Feed``."""
+        """``scorers.precise.cache.Feed``."""
         self._publishers.pop(source, None)
         self._say(Leave(source))
 
@@ -131,7 +131,7 @@ class Feed:
         home = str(Path(epp.__file__).parents[1])
         path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "epp.kvevents.child",
+            sys.executable, "-m", "epp.kvevents.follower.child",
             stdin=PIPE, stdout=PIPE, limit=READ_BYTES, env={**os.environ, "PYTHONPATH": path},
         )  # fmt: skip
 

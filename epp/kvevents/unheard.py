@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from epp.kvevents.stream import Why
-from scorers.precise_cache import Told
+from epp.kvevents.follower.stream import Why
+from scorers.precise.cache import Told
 
 PATIENCE_S = 10.0
 """An endpoint may go unheard for so long: connections come back, and events of a short break are replayed. A guess."""

@@ -6,7 +6,7 @@ import re
 
 from epp.kvevents.orders import Wire
 from scorers.base import Candidate
-from scorers.precise_parameters import KvEventsConfig
+from scorers.precise.parameters import KvEventsConfig
 
 _RANK = re.compile(r"-rank-(\d{1,4})$")
 

@@ -15,9 +15,9 @@ Texts: TypeAlias = str | list[str | int | list[int]]
 MOST_PROMPTS = 32
 """Prompts of one request that are told apart, matched and recorded, the first; of more, only the tokens count, as new.
 Each is a walk, a table of the endpoints and a record in one step of the event loop. Embeddings too: engines cache the
-prefixes of models that pool the last token. Source: benchmarks/batch_request.py, CPU of a request of 1,024 prompts that
-begin alike, before this bound and with it, 2 shared cores, 2026-11-22: 75 and 4 ms at 10 endpoints, 153 and 5 at 100,
-903 and 12 at 1,000."""
+prefixes of models that pool the last token. Source: benchmarks/picker/batch_request.py, CPU of a request of 1,024
+prompts that begin alike, before this bound and with it, 2 shared cores, 2026-11-22: 75 and 4 ms at 10 endpoints, 153
+and 5 at 100, 903 and 12 at 1,000."""
 
 
 def render_texts(given: Texts | None, field: str) -> list[Rendered]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from epp.scrape.error import ScrapeError, refused, unasked
 from epp.scrape.page import MAX_PAGE_BYTES
+from epp.scrape.reading.error import ScrapeError, refused, unasked
 
 MAX_HEAD_BYTES = 1 << 16
 MAX_PARTS = 1 << 16

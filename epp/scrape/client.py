@@ -8,11 +8,11 @@ import aiohttp
 from yarl import URL
 
 from epp.errors import ConfigError
-from epp.pool import Endpoint
-from epp.scrape.error import ScrapeError
+from epp.pool.pool import Endpoint
 from epp.scrape.page import Page
 from epp.scrape.parameters import ScrapeParameters
 from epp.scrape.plain import PlainPage
+from epp.scrape.reading.error import ScrapeError
 from epp.scrape.session import SessionPage, session
 
 

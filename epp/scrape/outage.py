@@ -12,9 +12,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from epp.eligible import serving
-from epp.pool import Pool
-from epp.scrape.error import ScrapeError
+from epp.picking.candidates import serving
+from epp.pool.pool import Pool
+from epp.scrape.reading.error import ScrapeError
 from epp.scrape.target import Target
 from scorers.base import Silence
 

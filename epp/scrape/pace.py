@@ -19,7 +19,7 @@ class Pace:
     timeout_s: float = 1.0
     most_per_s: float = 400.0
     """Of the endpoints with requests together, and of all together: large pools are read less often. The ledger adds
-    what we sent since, so that a slower pace costs little. Source: benchmarks/idle_scrape.py, 2 shared cores,
+    what we sent since, so that a slower pace costs little. Source: benchmarks/picker/idle_scrape.py, 2 shared cores,
     2026-11-21: 0.06 core at this rate with pages of 100 KB."""
 
     together: int = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from epp.engines import Engines
+from epp.scrape.reading.specs import Engines
 
 DATA_SOURCE_TYPE = "metrics-data-source"
 """The plugin type that fetches pages, and the label by which failed fetches are counted."""

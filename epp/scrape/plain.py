@@ -1,7 +1,7 @@
 """Pages over plain HTTP, each over a connection of its own that is kept.
 
 Rejected: aiohttp, which takes several times as long for a small page, most of it for what a fixed request to a fixed
-address does not need. Source: benchmarks/idle_scrape.py, 2 shared cores, 2026-11-21.
+address does not need. Source: benchmarks/picker/idle_scrape.py, 2 shared cores, 2026-11-21.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing_extensions import override
 from yarl import URL
 
 from epp.scrape.answer import Answers, Unanswered
-from epp.scrape.error import ScrapeError, unconnected
 from epp.scrape.page import HEADERS, Page
+from epp.scrape.reading.error import ScrapeError, unconnected
 
 
 class PlainPage(Page):

@@ -18,26 +18,26 @@ from collections.abc import Callable, Iterator
 from msgspec import structs
 
 from epp.decision import Cause
-from epp.ledger import Ledger
-from epp.pool import Endpoint, Pool
+from epp.metrics.gauges import Reading
+from epp.pool.ledger import Ledger
+from epp.pool.pool import Endpoint, Pool
 from epp.scrape.client import Client
-from epp.scrape.error import ScrapeError
 from epp.scrape.outage import Outages
 from epp.scrape.pace import Pace
 from epp.scrape.page import Page
 from epp.scrape.parameters import DATA_SOURCE_TYPE, EXTRACTOR_TYPE, ScrapeParameters
-from epp.scrape.readers import Readers
+from epp.scrape.reading.error import ScrapeError
+from epp.scrape.reading.readers import Readers
+from epp.scrape.reading.tiers import TierReader
 from epp.scrape.state import ScrapeState
 from epp.scrape.target import Target
-from epp.scrape.tiers import TierReader
-from epp.telemetry.gauges import Reading
 from scorers.base import Candidate, Slot
 
 log = logging.getLogger(__name__)
 
 READING_SHARE = 0.05
 """How much of the time one endpoint's page may take to read: a page that takes long is read rarely. Source: a page of
-100 KB takes 0.05 ms (benchmarks/idle_scrape.py), which allows every interval; the worst of 8 MiB 80 ms."""
+100 KB takes 0.05 ms (benchmarks/picker/idle_scrape.py), which allows every interval; the worst of 8 MiB 80 ms."""
 JITTER = 0.1
 """Share of an interval by which it varies, so that endpoints that were added together do not stay in step."""
 

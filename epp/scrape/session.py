@@ -8,8 +8,8 @@ import aiohttp
 from typing_extensions import override
 from yarl import URL
 
-from epp.scrape.error import ScrapeError, refused, unasked, unconnected
 from epp.scrape.page import HEADERS, MAX_PAGE_BYTES, Page
+from epp.scrape.reading.error import ScrapeError, refused, unasked, unconnected
 
 
 def session(tls: ssl.SSLContext | bool, timeout_s: float) -> aiohttp.ClientSession:

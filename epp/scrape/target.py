@@ -7,10 +7,10 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 
-from epp.pool import Endpoint
+from epp.pool.pool import Endpoint
 from epp.scrape.page import Page
-from epp.scrape.reader import EngineReader
-from epp.scrape.tiers import TierReader
+from epp.scrape.reading.reader import EngineReader
+from epp.scrape.reading.tiers import TierReader
 from scorers.base import Silence, Slot
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from epp.scrape.error import ScrapeError
+from epp.scrape.reading.error import ScrapeError
 
 MAX_LIST_BYTES = 1 << 20
 """Of a list that is read: decoding it holds up every request. A card of vLLM has about 500 bytes."""

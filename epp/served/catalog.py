@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from epp.seat import EngineMetrics
+from epp.metrics.gauges import Reading
+from epp.pool.seat import EngineMetrics
 from epp.served.aliases import aliases_of
 from epp.served.card import ModelCard
 from epp.served.differing import Differing
 from epp.served.kind import Kind, base_names
-from epp.telemetry.gauges import Reading
 from scorers.base import Candidate, Slot
-from scorers.served_models import Said, ServedModels
+from scorers.labels.served_models import Said, ServedModels
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ OTHERS = "other"
 
 
 class Engines(Protocol):
-    """``epp.pool.Pool``."""
+    """``epp.pool.pool.Pool``."""
 
     def engine(self, address: str) -> EngineMetrics | None:
         """What the engine at ``address`` said last."""

@@ -15,13 +15,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from epp.engines import Engines
-from epp.pool import Endpoint, Pool
-from epp.scrape.error import ScrapeError
+from epp.metrics.gauges import Reading
+from epp.pool.pool import Endpoint, Pool
 from epp.scrape.page import Page
+from epp.scrape.reading.error import ScrapeError
+from epp.scrape.reading.specs import Engines
 from epp.served.card import read_cards
 from epp.served.catalog import Catalog
-from epp.telemetry.gauges import Reading
 from scorers.base import Candidate, Slot
 
 log = logging.getLogger(__name__)

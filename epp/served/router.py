@@ -9,13 +9,13 @@ from msgspec import structs
 
 from epp.decision import RequestHead
 from epp.errors import ModelNotFound, NoEndpoints
+from epp.extproc.refusal import Api, client_of
 from epp.parsers.base import UNREAD, Parsed
 from epp.parsers.identity import of_model
-from epp.refusal import Api, client_of
 from epp.served.catalog import Catalog
 from epp.served.listing import ModelAnswer, anthropic_card, anthropic_list, asked_model, openai_list, union
 from scorers.base import Candidate, Prompt, Silence
-from scorers.served_model_filter import ServedModelFilter
+from scorers.labels.served_model_filter import ServedModelFilter
 
 SHOWN = 128
 """Characters of a name that a client chose."""

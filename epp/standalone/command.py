@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib.util import find_spec
 
-from epp import logs
-from epp.allocator import collect_rarely
-from epp.app import App, Settings
-from epp.config.build import plan_from
 from epp.config.plan import Plan
+from epp.config.wiring.build import plan_from
 from epp.errors import ConfigError
-from epp.exchange import ExchangeSettings
-from epp.options import ResponseMode, StandaloneOptions
+from epp.extproc.exchange import ExchangeSettings
+from epp.runtime import logs
+from epp.runtime.memory import collect_rarely
+from epp.runtime.signals import Stop, until_signalled
 from epp.scrape.pace import Pace
-from epp.serve import announce, followed, run
-from epp.signals import Stop, until_signalled
+from epp.server.app import App, Settings
+from epp.server.command import announce, followed, run
+from epp.server.options import ResponseMode, StandaloneOptions
 from epp.standalone.lessons import told_of_lessons
 from epp.standalone.patience import warned_of_waits
 from epp.standalone.run import LOOPBACK, standalone
-from epp.wire.limits import Limits
+from epp.wire.http2.limits import Limits
 
 PROXY_MESSAGES = "envoy_data_plane"
 if find_spec(PROXY_MESSAGES) is None:  # it is imported when the ports are known to be free

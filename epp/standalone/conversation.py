@@ -16,9 +16,9 @@ from envoy_data_plane.envoy.extensions.filters.http.ext_proc.v3 import (
 )
 from envoy_data_plane.envoy.type.v3 import HttpStatus, StatusCode
 
-from epp.accesslog import NAMESPACE
-from epp.admission import MOST_PATIENCE_S
-from epp.options import ResponseMode
+from epp.extproc.access_log import NAMESPACE
+from epp.flowcontrol.admission import MOST_PATIENCE_S
+from epp.server.options import ResponseMode
 from epp.standalone.clusters import DESTINATION_NAMESPACE, PICKER
 from epp.standalone.settings import ProxySettings, RequestMode
 

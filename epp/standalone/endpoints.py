@@ -14,7 +14,7 @@ import msgspec
 from envoy_data_plane.envoy.service.discovery.v3 import DiscoveryResponse
 from envoy_data_plane.google.protobuf import Any
 
-from epp.chore import Chore
+from epp.runtime.background import Chore
 from epp.standalone.clusters import ENDPOINTS, assignment, member
 from scorers.base import Candidate, Slot
 

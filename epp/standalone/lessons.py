@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from epp.config.plan import Plan
-from epp.options import ResponseMode, StandaloneOptions
-from scorers.tier_cost import TierCostProducer
+from epp.server.options import ResponseMode, StandaloneOptions
+from scorers.cost.tier_cost import TierCostProducer
 
 LITTLE = 0.1
 """A share below which learning takes long. A guess: forty observations, the first that count, within 400 requests."""

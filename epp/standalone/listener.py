@@ -36,8 +36,8 @@ from envoy_data_plane.envoy.extensions.http.early_header_mutation.header_mutatio
 from envoy_data_plane.envoy.type.matcher.v3 import StringMatcher
 from envoy_data_plane.google.protobuf import Any
 
-from epp.accesslog import NAMESPACE
-from epp.options import ResponseMode
+from epp.extproc.access_log import NAMESPACE
+from epp.server.options import ResponseMode
 from epp.standalone.clusters import (
     DESTINATION_KEY,
     TCP_KEEPALIVE,

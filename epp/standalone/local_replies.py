@@ -38,9 +38,9 @@ from envoy_data_plane.envoy.type.matcher.v3 import RegexMatcher, StringMatcher
 from envoy_data_plane.google.protobuf import Any, NullValue, Struct, Value
 
 from epp.errors import LEAST_RETRY_AFTER_S, too_large
-from epp.options import ErrorFormat
-from epp.refusal import ANTHROPIC_HEADER, ANTHROPIC_PATHS, GRPC_CONTENT, JSON, Api, envelope
-from epp.request import REQUEST_ID
+from epp.extproc.refusal import ANTHROPIC_HEADER, ANTHROPIC_PATHS, GRPC_CONTENT, JSON, Api, envelope
+from epp.picking.request import REQUEST_ID
+from epp.server.options import ErrorFormat
 from epp.standalone.settings import ProxySettings
 
 HUNG_PICKER = 504
@@ -57,7 +57,7 @@ class Reply(NamedTuple):
 
     when: AccessLogFilter
     status: int
-    """What the client gets; a status that is not among ``epp.refusal``'s leaves Envoy's own."""
+    """What the client gets; a status that is not among ``epp.extproc.refusal``'s leaves Envoy's own."""
     sentence: str
     """With Envoy's command operators."""
     retry: bool = False

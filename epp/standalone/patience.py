@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from epp.admission import MOST_PATIENCE_S
 from epp.config.plan import Plan
-from epp.flow.queue import LATE_S
+from epp.flowcontrol.admission import MOST_PATIENCE_S
+from epp.flowcontrol.queue import LATE_S
 
 LONGEST_S = MOST_PATIENCE_S - LATE_S
 """How long a request may wait while its proxy does."""

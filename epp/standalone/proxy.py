@@ -11,8 +11,8 @@ from pathlib import Path
 
 from envoy_data_plane.envoy.config.bootstrap.v3 import Bootstrap
 
-from epp.chore import Chore
-from epp.logs import counted
+from epp.runtime.background import Chore
+from epp.runtime.logs import counted
 from epp.standalone.admin import ProxyAdmin
 from epp.standalone.binary import version
 from epp.standalone.bootstrap import bootstrap

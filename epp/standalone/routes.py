@@ -25,8 +25,8 @@ from envoy_data_plane.envoy.type.matcher.v3 import RegexMatcher, StringMatcher
 from envoy_data_plane.envoy.type.v3 import FractionalPercent, FractionalPercentDenominatorType
 from envoy_data_plane.google.protobuf import Any
 
-from epp.accesslog import CLOSED, SAMPLE
-from epp.options import ResponseMode
+from epp.extproc.access_log import CLOSED, SAMPLE
+from epp.server.options import ResponseMode
 from epp.standalone.clusters import ENDPOINTS
 from epp.standalone.conversation import EXT_PROC, processing_mode, tunnel_mode
 from epp.standalone.paths import closed_pattern, open_pattern

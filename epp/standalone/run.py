@@ -9,15 +9,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from epp.options import StandaloneOptions
-from epp.pool import Pool
-from epp.ports import claim
-from epp.resolve import resolve
-from epp.signals import Stop
+from epp.metrics.gauges import Reading, Source
+from epp.pool.pool import Pool
+from epp.ports.claim import claim
+from epp.ports.resolve import resolve
+from epp.runtime.signals import Stop
+from epp.server.options import StandaloneOptions
 from epp.standalone.binary import find_envoy
 from epp.standalone.leftovers import PREFIX, kept_from_tidying, remove_leftovers
 from epp.standalone.settings import ProxySettings
-from epp.telemetry.gauges import Reading, Source
 
 if TYPE_CHECKING:
     from epp.standalone.endpoints import EndpointsFile

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from epp.options import ErrorFormat, ResponseMode
+from epp.server.options import ErrorFormat, ResponseMode
 
 MIB = 1 << 20
 

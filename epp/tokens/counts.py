@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from epp.telemetry.gauges import Histograms, Reading
-from epp.telemetry.histogram import Histogram
-from epp.telemetry.tables import Metric
+from epp.metrics.gauges import Histograms, Reading
+from epp.metrics.histogram import Histogram
+from epp.metrics.tables import Metric
 from epp.tokens.source import Untold
 
 TOKENIZED, SENT, GONE = "tokenized", "sent_as_tokens", "client_gone"

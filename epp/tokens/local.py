@@ -10,15 +10,15 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from epp.tokens.chat import Unrendered
-from epp.tokens.model import ModelTokenizer, Partly, Text
+from epp.tokens.model.chat import Unrendered
+from epp.tokens.model.model import ModelTokenizer, Partly, Text
 from epp.tokens.source import Answer, Asked, Done, Untold
 
 log = logging.getLogger(__name__)
 
 AT_ONCE_BYTES = 16_384
-"""Bodies up to here are read, written down and looked up at once, in 0.2 ms. Source: benchmarks/tokenizing.py, two
-shared x86-64 cores, 2026-11: 0.16 ms for 12 KB; handing over to a thread and hearing of it takes 0.06 ms."""
+"""Bodies up to here are read, written down and looked up at once, in 0.2 ms. Source: benchmarks/picker/tokenizing.py,
+two shared x86-64 cores, 2026-11: 0.16 ms for 12 KB; handing over to a thread and hearing of it takes 0.06 ms."""
 AT_ONCE_OBJECTS, AT_ONCE_PROMPTS = 64, 16
 """Of such a body, as far as its braces tell: each message, part and tool takes 5 µs, each prompt 1 µs."""
 AT_ONCE_CHARACTERS = 1_024

@@ -13,7 +13,7 @@ from epp.tokens.step import TokenLimits
 from scorers.base import Candidate
 
 if TYPE_CHECKING:
-    from epp.tokens.model import ModelTokenizer
+    from epp.tokens.model.model import ModelTokenizer
 
 Candidates = Callable[[], Sequence[Candidate]]
 
@@ -85,7 +85,7 @@ class TokenPlan:
 def load(plan: LocalPlan) -> dict[str, ModelTokenizer]:
     """The tokenizers that ``plan`` names. Raises: ConfigError."""
     try:
-        from epp.tokens.model import ModelTokenizer
+        from epp.tokens.model.model import ModelTokenizer
     except ImportError as error:
         raise ConfigError(
             "tokenizers in this process need libraries: pip install '.[precise]' in a clone of Tierwise"

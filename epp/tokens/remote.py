@@ -17,11 +17,11 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from epp.eligible import serving
 from epp.errors import BadRequest, ConfigError
 from epp.parsers.rewrite import with_model
+from epp.picking.candidates import serving
 from epp.tokens.media import begins_with_media, goes_on_with_media
-from epp.tokens.packing import packed
+from epp.tokens.model.packing import packed
 from epp.tokens.plan import Candidates, RemotePlan
 from epp.tokens.resting import Resting
 from epp.tokens.source import Answer, Asked, Done, Untold

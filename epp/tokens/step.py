@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from epp.admission import MOST_PATIENCE_S, Admission, Arrival, Resume, Wait
 from epp.errors import EppError, WaitedTooLong
+from epp.flowcontrol.admission import MOST_PATIENCE_S, Admission, Arrival, Resume, Wait
 from epp.parsers.identity import TOKENS, as_tokens, kind_of
 from epp.tokens.counts import GONE, SENT, TOKENIZED, TokenCounts
 from epp.tokens.source import Answer, Asked, Job, TokenSource, Untold

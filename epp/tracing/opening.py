@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 
 from epp.errors import ConfigError
-from epp.logs import USERINFO
+from epp.runtime.logs import USERINFO
 from epp.tracing.queue import TraceQueue
 from epp.tracing.settings import Exporter, TraceSettings
 from epp.tracing.tracer import Tracer

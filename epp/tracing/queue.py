@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from epp.telemetry.gauges import Reading
+from epp.metrics.gauges import Reading
 from epp.tracing.trace import Trace
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from epp.decision import Decision, Outcome, RequestHead, RequestLabels
 from epp.errors import EppError
-from epp.telemetry.gauges import Reading
+from epp.metrics.gauges import Reading
 from epp.tracing.context import TRACEPARENT, TraceContext, parent_of
 from epp.tracing.sampler import Sampler
 from epp.tracing.trace import Run, Trace, placed

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 import grpc
 from grpc import aio
 
-from epp.wire.counters import Counters, Statistics
-from epp.wire.limits import Limits
+from epp.wire.http2.counters import Counters, Statistics
+from epp.wire.http2.limits import Limits
 from epp.wire.service import Call, Handler, Methods, Status
 from epp.wire.share import Share
 

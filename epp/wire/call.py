@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from epp.wire import grpc
 from epp.wire.grpc import GrpcHead, MessageReader
+from epp.wire.http2.stream import Stream
 from epp.wire.service import Handler, Status
-from epp.wire.stream import Stream
 
 if TYPE_CHECKING:
     from epp.wire.session import Session

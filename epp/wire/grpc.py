@@ -10,8 +10,8 @@ import struct
 
 import msgspec
 
-from epp.wire.errors import WireError
-from epp.wire.fields import HttpHead, block, literal
+from epp.wire.http2.errors import WireError
+from epp.wire.http2.fields import HttpHead, block, literal
 from epp.wire.service import Status
 
 PREFIX_BYTES = 5

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, cast
 
 from typing_extensions import override
 
-from epp.wire.door import failed_alpn
-from epp.wire.errors import ConnectionFault, ErrorCode
-from epp.wire.floods import Flood
-from epp.wire.outbound import BATCH_BYTES
+from epp.ports.door import failed_alpn
+from epp.wire.http2.errors import ConnectionFault, ErrorCode
+from epp.wire.http2.floods import Flood
+from epp.wire.http2.outbound import BATCH_BYTES
 from epp.wire.session import Session
 from epp.wire.turns import Turn
 

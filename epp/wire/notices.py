@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from epp.wire.counters import Counters
-from epp.wire.limits import Limits
+from epp.wire.http2.counters import Counters
+from epp.wire.http2.limits import Limits
 
 logger = logging.getLogger(__name__)
 

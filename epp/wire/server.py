@@ -16,9 +16,9 @@ import ssl
 from collections.abc import Callable
 from time import perf_counter
 
-from epp.wire.counters import Counters, Statistics
-from epp.wire.door import Door, Report, nobody, open_door
-from epp.wire.limits import Limits
+from epp.ports.door import Door, Report, nobody, open_door
+from epp.wire.http2.counters import Counters, Statistics
+from epp.wire.http2.limits import Limits
 from epp.wire.link import Link
 from epp.wire.notices import Notices
 from epp.wire.service import Methods

@@ -11,15 +11,15 @@ from heapq import heapify, heappop, heappush
 
 from epp.wire import grpc
 from epp.wire.call import GrpcCall
-from epp.wire.connection import Connection
-from epp.wire.counters import Counters
-from epp.wire.errors import ConnectionFault, ErrorCode
-from epp.wire.events import Aborted, Event, Opened, Received
-from epp.wire.floods import Flood
 from epp.wire.grpc import GrpcFault, GrpcHead
-from epp.wire.limits import Limits
+from epp.wire.http2.connection import Connection
+from epp.wire.http2.counters import Counters
+from epp.wire.http2.errors import ConnectionFault, ErrorCode
+from epp.wire.http2.events import Aborted, Event, Opened, Received
+from epp.wire.http2.floods import Flood
+from epp.wire.http2.limits import Limits
+from epp.wire.http2.stream import Stream
 from epp.wire.service import Methods, Status
-from epp.wire.stream import Stream
 
 logger = logging.getLogger(__name__)
 

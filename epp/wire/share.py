@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from epp.wire.counters import Counters
-from epp.wire.limits import KIB, Limits
+from epp.wire.http2.counters import Counters
+from epp.wire.http2.limits import KIB, Limits
 
 SMALLEST_BYTES = 256 * KIB
 """What a connection may always buffer: a guess, some small answers that wait for the client to read."""

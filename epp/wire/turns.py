@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 
-from epp.wire.compression import WORK_S
+from epp.wire.http2.compression import WORK_S
 
 TURN_S = 0.005
 """A guess: a hundred small requests. What a turn costs besides is some microseconds."""

@@ -11,7 +11,7 @@ from scorers.cost.estimate import Ahead, Estimate, Holding, estimate
 from scorers.cost.model import CostModel
 from scorers.cost.place import Place
 from scorers.cost.standing import MOST_AHEAD_S
-from scorers.held import by_tier
+from scorers.prefix.cached import by_tier
 
 NOBODY: Mapping[Slot, int] = {}
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.interval import median_interval, shift_interval
+from benchmarks.rig.interval import median_interval, shift_interval
 
 
 def test_the_interval_of_twenty_values_is_the_sixth_to_the_fifteenth() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.long_text import long_text
-from benchmarks.query_twice import prompt_of
-from benchmarks.two_pass import Gpu, host_gib, pick_model, texts
+from benchmarks.kvengine.long_text import long_text
+from benchmarks.kvengine.query_twice import prompt_of
+from benchmarks.kvengine.two_pass import Gpu, host_gib, pick_model, texts
 
 
 @pytest.mark.parametrize(

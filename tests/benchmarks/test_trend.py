@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.trend import trend
+from benchmarks.rig.trend import trend
 
 XS = [float(x) for x in range(40)]
 

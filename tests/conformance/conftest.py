@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from epp.wire.limits import Limits
+from epp.wire.http2.limits import Limits
 from tests.conformance.client import Address, Client
 from tests.conformance.echo import Endings
 from tests.conformance.frames import DEFAULT_WINDOW_BYTES

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from epp.wire.limits import Limits
+from epp.wire.http2.limits import Limits
 from epp.wire.server import WireServer
 from tests.conformance.client import Address
 from tests.conformance.echo import Endings, methods

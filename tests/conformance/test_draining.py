@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from epp.wire.limits import Limits
+from epp.wire.http2.limits import Limits
 from tests.conformance.client import Client
 from tests.conformance.echo import Endings
 from tests.conformance.fields import block, call, message

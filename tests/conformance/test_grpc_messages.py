@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from epp.wire.limits import Limits
+from epp.wire.http2.limits import Limits
 from tests.conformance.client import Client
 from tests.conformance.echo import Endings
 from tests.conformance.fields import STREAM, UNARY, block, call, message

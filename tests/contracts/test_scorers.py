@@ -14,19 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scorers import PLUGINS
-from scorers.active_requests import ActiveRequestScorer
+from scorers.affinity.session_affinity import SessionAffinityFilter, SessionAffinityScorer
+from scorers.affinity.topology_affinity import TopologyAffinityFilter, TopologyAffinityScorer
 from scorers.base import CachedPrefix, Candidate, Filter, LoraState, Picker, Plugin, Request, Scorer, Slot, Tier
-from scorers.context_length import ContextLengthAware
-from scorers.endpoint_attribute import EndpointAttributeScorer
-from scorers.endpoint_attribute_filter import EndpointAttributeFilter
-from scorers.header_label import HeaderLabelAffinityScorer
-from scorers.labels import ByLabelFilter, LabelSelectorFilter
-from scorers.latency import LatencyScorer
-from scorers.prefix_affinity import PrefixAffinityFilter
-from scorers.session_affinity import SessionAffinityFilter, SessionAffinityScorer
-from scorers.token_load import TokenLoadScorer
-from scorers.topology_affinity import TopologyAffinityFilter, TopologyAffinityScorer
-from scorers.utilization import UtilizationFilter
+from scorers.labels.context_length import ContextLengthAware
+from scorers.labels.endpoint_attribute import EndpointAttributeScorer
+from scorers.labels.endpoint_attribute_filter import EndpointAttributeFilter
+from scorers.labels.header_label import HeaderLabelAffinityScorer
+from scorers.labels.selector import ByLabelFilter, LabelSelectorFilter
+from scorers.load.active_requests import ActiveRequestScorer
+from scorers.load.latency import LatencyScorer
+from scorers.load.token_load import TokenLoadScorer
+from scorers.load.utilization import UtilizationFilter
+from scorers.prefix.affinity_filter import PrefixAffinityFilter
 
 LABELS = {
     "llm-d.ai/role": ["prefill", "decode", "both", "encode"],

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from epp.tokens.local import LocalSource
-from epp.tokens.model import ModelTokenizer
-from epp.tokens.packing import packed
+from epp.tokens.model.model import ModelTokenizer
+from epp.tokens.model.packing import packed
 from epp.tokens.plan import RemotePlan
 from epp.tokens.remote import RemoteSource
 from epp.tokens.source import Answer, Asked, TokenSource, Untold

@@ -14,7 +14,7 @@ import uvloop
 from grpc import aio
 
 from epp.wire.aio import GrpcioServer
-from epp.wire.limits import Limits
+from epp.wire.http2.limits import Limits
 from epp.wire.server import WireServer
 from epp.wire.service import Call, Status
 

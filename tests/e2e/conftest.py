@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from epp.options import Transport
-from tests.e2e.background import Background, background
-from tests.e2e.engine import Engine
-from tests.e2e.router import Router, router
+from epp.server.options import Transport
+from tests.e2e.site.background import Background, background
+from tests.e2e.site.engine import Engine
+from tests.e2e.site.router import Router, router
 
 
 @pytest.fixture(scope="module")

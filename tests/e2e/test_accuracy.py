@@ -15,13 +15,13 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from epp.options import ResponseMode
-from epp.sim.cli import bind, endpoints
-from epp.sim.preset import Preset
-from epp.telemetry.gauges import Reading
-from tests.e2e.background import Background
-from tests.e2e.router import LOOPBACK, Router, router
-from tests.epp.sim.bench import tiny
+from epp.lab.engine.cli import bind, endpoints
+from epp.lab.engine.preset import Preset
+from epp.metrics.gauges import Reading
+from epp.server.options import ResponseMode
+from tests.e2e.site.background import Background
+from tests.e2e.site.router import LOOPBACK, Router, router
+from tests.epp.lab.engine.bench import tiny
 
 pytestmark = pytest.mark.e2e
 PRESET = tiny(gpu_blocks=512, cpu_blocks=4096, max_model_len=8192, max_batched_tokens=8192, block_tokens=16)

@@ -12,32 +12,32 @@ from pathlib import Path
 
 import pytest
 
-from epp.app import App
-from epp.config.build import plan_from
+from epp.config.wiring.build import plan_from
 from epp.decision import Cause
-from epp.options import StandaloneOptions
-from epp.ports import claim
+from epp.ports.claim import claim
+from epp.server.app import App
+from epp.server.options import StandaloneOptions
 from epp.standalone.binary import find_envoy
 from epp.standalone.command import ENDPOINTS_NAMED, settings
 from epp.standalone.endpoints import write_endpoints
 from epp.standalone.proxy import Proxy
 from epp.standalone.settings import ProxySettings
-from tests.e2e.chaos import LOOPBACK, ROOT
-from tests.e2e.fragile import FragileEngine, Mood
-from tests.e2e.storm import Fate, Storm, until
+from tests.e2e.site.chaos import LOOPBACK, ROOT
+from tests.e2e.site.fragile import FragileEngine, Mood
+from tests.e2e.site.storm import Fate, Storm, until
 
 pytestmark = pytest.mark.e2e
 HOUR_S = 3600.0
 SHOWN_TO_PEOPLE = {
-    "epp/certificates.py",  # until when one is valid
+    "epp/ports/certificates.py",  # until when one is valid
     "epp/explain/effective.py",
-    "epp/keeping.py",  # how long ago another process wrote its index
-    "epp/reload.py",  # since when a configuration is in use
-    "epp/sim",  # an engine's own: "created", in an answer; its clock on its metrics page, and its events'
-    "epp/tls.py",
-    "epp/tokens/template.py",  # today's date, in a prompt
+    "epp/pool/index_keeper.py",  # how long ago another process wrote its index
+    "epp/server/reload.py",  # since when a configuration is in use
+    "epp/lab/engine",  # an engine's own: "created", in an answer; its clock on its metrics page, and its events'
+    "epp/ports/tls.py",
+    "epp/tokens/model/template.py",  # today's date, in a prompt
     "epp/tracing",  # spans have dates
-    "epp/telemetry/exposition.py",
+    "epp/metrics/exposition.py",
 }
 """Where the wall clock may be read: what is made of it is shown, or is compared with another process's wall clock."""
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.chaos import Mode, eventually, site
-from tests.e2e.storm import Fate, executed
+from tests.e2e.site.chaos import Mode, eventually, site
+from tests.e2e.site.storm import Fate, executed
 
 pytestmark = pytest.mark.e2e
 CLIENTS = 12

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.chaos import Mode, Site, eventually, site
-from tests.e2e.fragile import Mood, request_body
-from tests.e2e.storm import Fate, Visitor, executed, until
+from tests.e2e.site.chaos import Mode, Site, eventually, site
+from tests.e2e.site.fragile import Mood, request_body
+from tests.e2e.site.storm import Fate, Visitor, executed, until
 
 pytestmark = pytest.mark.e2e
 both_modes = pytest.mark.parametrize("mode", list(Mode), ids=lambda mode: mode.value)

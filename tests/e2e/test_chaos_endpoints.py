@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.chaos import Mode, eventually, site
-from tests.e2e.fragile import Mood
-from tests.e2e.storm import Fate, Storm, executed
+from tests.e2e.site.chaos import Mode, eventually, site
+from tests.e2e.site.fragile import Mood
+from tests.e2e.site.storm import Fate, Storm, executed
 
 pytestmark = pytest.mark.e2e
 CLIENTS = 12

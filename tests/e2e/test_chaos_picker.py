@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from epp.options import Transport
-from tests.e2e.chaos import Mode, Site, eventually, site
-from tests.e2e.storm import Fate, executed
+from epp.server.options import Transport
+from tests.e2e.site.chaos import Mode, Site, eventually, site
+from tests.e2e.site.storm import Fate, executed
 
 pytestmark = pytest.mark.e2e
 CLIENTS = 12

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from epp.ports import claim
-from tests.e2e.chaos import LOOPBACK, ROOT, Mode, site
-from tests.e2e.fragile import FragileEngine
-from tests.e2e.storm import Fate, Storm, executed
+from epp.ports.claim import claim
+from tests.e2e.site.chaos import LOOPBACK, ROOT, Mode, site
+from tests.e2e.site.fragile import FragileEngine
+from tests.e2e.site.storm import Fate, Storm, executed
 
 pytestmark = pytest.mark.e2e
 CLIENTS = 12
@@ -60,7 +60,7 @@ def test_the_whole_command_is_killed_and_started_again_on_the_same_ports(tmp_pat
         async def started() -> asyncio.subprocess.Process:
             with (tmp_path / "router.log").open("ab") as log:
                 return await asyncio.create_subprocess_exec(
-                    *[sys.executable, "-m", "epp.cli", "standalone", *flags], stderr=log, cwd=ROOT
+                    *[sys.executable, "-m", "epp.commandline.cli", "standalone", *flags], stderr=log, cwd=ROOT
                 )
 
         router = await started()

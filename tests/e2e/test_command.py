@@ -18,13 +18,13 @@ from pathlib import Path
 import openai
 import pytest
 
-from epp.ports import claim
-from tests.e2e.background import PATIENCE_S, Background
-from tests.e2e.engine import Engine
-from tests.e2e.router import LOOPBACK, accepts
+from epp.ports.claim import claim
+from tests.e2e.site.background import PATIENCE_S, Background
+from tests.e2e.site.engine import Engine
+from tests.e2e.site.router import LOOPBACK, accepts
 
 pytestmark = pytest.mark.e2e
-COMMAND = [sys.executable, "-c", "import sys; from epp.cli import main; sys.exit(main())", "standalone"]
+COMMAND = [sys.executable, "-c", "import sys; from epp.commandline.cli import main; sys.exit(main())", "standalone"]
 ROOT = Path(__file__).parents[2]
 
 
@@ -174,8 +174,8 @@ def test_a_port_in_use_is_one_sentence() -> None:
 @pytest.mark.parametrize("flag", ["--port", "--admin-port", "--metrics-port", "--grpc-port"])
 def test_a_port_in_use_is_found_before_the_proxys_messages_are_imported(flag: str) -> None:
     code = (
-        "import sys; from epp.cli import main; status = main();"
-        "print(status, 'envoy_data_plane' in sys.modules, 'epp.app' in sys.modules)"
+        "import sys; from epp.commandline.cli import main; status = main();"
+        "print(status, 'envoy_data_plane' in sys.modules, 'epp.server.app' in sys.modules)"
     )
     with socket.create_server((LOOPBACK, 0)) as taken:
         free = [f"--{name}=0" for name in ("port", "admin-port", "metrics-port")]

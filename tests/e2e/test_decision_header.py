@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from epp.decision_header import HEADER
-from epp.options import ResponseMode
-from tests.e2e.background import Background
-from tests.e2e.engine import Engine
-from tests.e2e.router import behind_gateway, router
+from epp.picking.decision_header import HEADER
+from epp.server.options import ResponseMode
+from tests.e2e.site.background import Background
+from tests.e2e.site.engine import Engine
+from tests.e2e.site.router import behind_gateway, router
 
 pytestmark = pytest.mark.e2e
 

@@ -18,11 +18,11 @@ import grpc
 import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
-from epp.extproc import PROCESS
-from epp.options import Transport
+from epp.extproc.service import PROCESS
 from epp.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
-from tests.e2e.background import PATIENCE_S
-from tests.e2e.router import LOOPBACK, accepts
+from epp.server.options import Transport
+from tests.e2e.site.background import PATIENCE_S
+from tests.e2e.site.router import LOOPBACK, accepts
 from tests.e2e.test_command import Running
 from tests.epp.doubles import completion, destination_of, request_body, request_headers, response_body, response_headers
 
@@ -90,7 +90,7 @@ def serving(*flags: str) -> Iterator[tuple[Picker, grpc.Channel]]:
     if not any(flag.startswith("--endpoint=") for flag in flags):
         words.append(f"--endpoint={ENDPOINT}")
     words += [f"--{port}=0" for port in ("grpc-port", "grpc-health-port", "metrics-port", "debug-port")]
-    command = [sys.executable, "-c", "import sys; from epp.cli import main; sys.exit(main())", *words]
+    command = [sys.executable, "-c", "import sys; from epp.commandline.cli import main; sys.exit(main())", *words]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
         running = Running(process, 0)
         try:

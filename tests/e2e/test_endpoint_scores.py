@@ -15,18 +15,18 @@ from envoy_data_plane.envoy.extensions.access_loggers.file.v3 import FileAccessL
 from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager.v3 import HttpConnectionManager
 from envoy_data_plane.google.protobuf import Any
 
-from epp.app import App
-from epp.options import ResponseMode, StandaloneOptions
-from epp.ports import claim
+from epp.ports.claim import claim
+from epp.server.app import App
+from epp.server.options import ResponseMode, StandaloneOptions
 from epp.standalone.binary import find_envoy
 from epp.standalone.bootstrap import bootstrap
 from epp.standalone.endpoints import write_endpoints
 from epp.standalone.proxy import Proxy
 from epp.standalone.settings import ProxySettings, RequestMode
-from tests.e2e.background import Background
-from tests.e2e.engine import Engine
-from tests.e2e.picker import starts
-from tests.e2e.router import LOOPBACK
+from tests.e2e.site.background import Background
+from tests.e2e.site.engine import Engine
+from tests.e2e.site.picker import starts
+from tests.e2e.site.router import LOOPBACK
 
 pytestmark = pytest.mark.e2e
 

@@ -9,9 +9,9 @@ import signal
 import openai
 import pytest
 
-from epp import cli
-from tests.e2e.engine import Engine
-from tests.e2e.router import LOOPBACK
+from epp.commandline import cli
+from tests.e2e.site.engine import Engine
+from tests.e2e.site.router import LOOPBACK
 from tests.e2e.test_command import command
 
 pytestmark = pytest.mark.e2e

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import openai
 import pytest
 
-from epp.flow.outcome import QueueOutcome
-from epp.options import Transport
-from epp.ports import claim
+from epp.flowcontrol.outcome import QueueOutcome
+from epp.ports.claim import claim
+from epp.server.options import Transport
 from epp.standalone.settings import RequestMode
-from tests.e2e.background import Background
-from tests.e2e.engine import Engine
-from tests.e2e.router import LOOPBACK, Router, behind_gateway, router
+from tests.e2e.site.background import Background
+from tests.e2e.site.engine import Engine
+from tests.e2e.site.router import LOOPBACK, Router, behind_gateway, router
 
 pytestmark = pytest.mark.e2e
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import openai
 import pytest
 
-from epp.options import ErrorFormat
-from tests.e2e.background import Background
-from tests.e2e.engine import PIECES, Engine
-from tests.e2e.gateway import subset_list, subset_string
-from tests.e2e.router import Router, behind_gateway, refuse_three_and_answer_one
+from epp.server.options import ErrorFormat
+from tests.e2e.site.background import Background
+from tests.e2e.site.engine import PIECES, Engine
+from tests.e2e.site.gateway import subset_list, subset_string
+from tests.e2e.site.router import Router, behind_gateway, refuse_three_and_answer_one
 
 pytestmark = pytest.mark.e2e
 

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from epp.ports import claim
-from tests.e2e.background import PATIENCE_S
-from tests.e2e.engine import Engine
-from tests.e2e.router import LOOPBACK
+from epp.ports.claim import claim
+from tests.e2e.site.background import PATIENCE_S
+from tests.e2e.site.engine import Engine
+from tests.e2e.site.router import LOOPBACK
 from tests.e2e.test_command import Running
 
 pytestmark = pytest.mark.e2e
@@ -72,7 +72,7 @@ def such_a_place() -> None:
 @contextmanager
 def locked_down(*words: str, writable: str = "") -> Iterator[Running]:
     """``tierwise`` there, once it serves."""
-    run = [sys.executable, "-c", "import sys; from epp.cli import main; sys.exit(main())", *words]
+    run = [sys.executable, "-c", "import sys; from epp.commandline.cli import main; sys.exit(main())", *words]
     environment = {**os.environ, "WRITABLE": writable, "TMPDIR": writable or "/tmp"}
     command = ["unshare", "--mount", "sh", "-c", PLACE, "sh", *run]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment) as process:

@@ -10,12 +10,12 @@ import openai
 import pytest
 from aiohttp import web
 
-from epp.options import ErrorFormat
-from epp.sim.live import LiveEngine
-from epp.sim.preset import PRESETS
-from epp.sim.server import Endpoint
-from tests.e2e.background import Background
-from tests.e2e.router import Router, behind_gateway, router
+from epp.lab.engine.live import LiveEngine
+from epp.lab.engine.preset import PRESETS
+from epp.lab.engine.server import Endpoint
+from epp.server.options import ErrorFormat
+from tests.e2e.site.background import Background
+from tests.e2e.site.router import Router, behind_gateway, router
 
 pytestmark = pytest.mark.e2e
 

@@ -16,12 +16,12 @@ import pytest
 import zmq
 
 from epp.errors import ConfigError
-from epp.sim.cli import bind, endpoints
-from epp.sim.preset import DEMO
-from epp.sim.publisher import EventPublisher
+from epp.lab.engine.cli import bind, endpoints
+from epp.lab.engine.preset import DEMO
+from epp.lab.engine.publisher import EventPublisher
 from scorers.base import Slot
-from tests.e2e.background import Background
-from tests.e2e.router import LOOPBACK, Router, router
+from tests.e2e.site.background import Background
+from tests.e2e.site.router import LOOPBACK, Router, router
 
 pytestmark = pytest.mark.e2e
 

@@ -49,7 +49,7 @@ def test_the_lines_for_simulated_endpoints_work_when_they_are_pasted_together() 
     blocks = re.findall(r"^```console\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     (block,) = (block for block in blocks if "tierwise sim" in block)
     pasted = on_free_ports(re.sub(r"^\$ ", "", block, flags=re.MULTILINE))
-    script = f'tierwise() {{ exec {sys.executable} -m epp.cli "$@"; }}\n{pasted}\nkill $(jobs -p); wait'
+    script = f'tierwise() {{ exec {sys.executable} -m epp.commandline.cli "$@"; }}\n{pasted}\nkill $(jobs -p); wait'
     ran = subprocess.run(
         ["bash", "-c", script], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, check=False, timeout=110,

@@ -9,9 +9,9 @@ import grpc
 import openai
 import pytest
 
-from tests.e2e.background import PATIENCE_S
-from tests.e2e.engine import MODELS, PIECES, Engine
-from tests.e2e.router import LOOPBACK, Router, refuse_three_and_answer_one
+from tests.e2e.site.background import PATIENCE_S
+from tests.e2e.site.engine import MODELS, PIECES, Engine
+from tests.e2e.site.router import LOOPBACK, Router, refuse_three_and_answer_one
 
 pytestmark = pytest.mark.e2e
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from epp.options import ResponseMode
-from tests.e2e.background import Background
-from tests.e2e.engine import PIECES, Engine
-from tests.e2e.gateway import TOLD
-from tests.e2e.router import LOOPBACK, Router, behind_gateway, router
+from epp.server.options import ResponseMode
+from tests.e2e.site.background import Background
+from tests.e2e.site.engine import PIECES, Engine
+from tests.e2e.site.gateway import TOLD
+from tests.e2e.site.router import LOOPBACK, Router, behind_gateway, router
 
 pytestmark = pytest.mark.e2e
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from epp.ports import claim
-from epp.tls import write_self_signed
-from tests.e2e.background import Background
-from tests.e2e.engine import Engine
-from tests.e2e.router import LOOPBACK
+from epp.ports.claim import claim
+from epp.ports.tls import write_self_signed
+from tests.e2e.site.background import Background
+from tests.e2e.site.engine import Engine
+from tests.e2e.site.router import LOOPBACK
 from tests.e2e.test_draining import Picker, serving
 from tests.e2e.test_tls import manifest_envoy, picker_is_known
 

@@ -9,9 +9,9 @@ from http.client import HTTPConnection
 import openai
 import pytest
 
-from epp.pool import Endpoint
-from tests.e2e.engine import Engine
-from tests.e2e.router import LOOPBACK, Router
+from epp.pool.pool import Endpoint
+from tests.e2e.site.engine import Engine
+from tests.e2e.site.router import LOOPBACK, Router
 
 pytestmark = pytest.mark.e2e
 DESTINATION = "x-gateway-destination-endpoint"

@@ -7,11 +7,11 @@ from http.client import HTTPConnection
 
 import pytest
 
-from tests.e2e.background import PATIENCE_S
-from tests.e2e.engine import Engine
-from tests.e2e.router import LOOPBACK
+from tests.e2e.site.background import PATIENCE_S
+from tests.e2e.site.engine import Engine
+from tests.e2e.site.router import LOOPBACK
 from tests.e2e.test_command import command
-from tests.epp.test_secrets import BODIES, CANARY, PATH, SECRETS, encoded
+from tests.epp.server.test_secrets import BODIES, CANARY, PATH, SECRETS, encoded
 
 pytestmark = pytest.mark.e2e
 

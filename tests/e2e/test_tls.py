@@ -11,12 +11,12 @@ from pathlib import Path
 import openai
 import pytest
 
-from epp.ports import claim
+from epp.ports.claim import claim
+from epp.ports.tls import write_self_signed
 from epp.standalone.binary import find_envoy
-from epp.tls import write_self_signed
-from tests.e2e.background import Background
-from tests.e2e.engine import Engine
-from tests.e2e.router import LOOPBACK, accepts, refuse_three_and_answer_one
+from tests.e2e.site.background import Background
+from tests.e2e.site.engine import Engine
+from tests.e2e.site.router import LOOPBACK, accepts, refuse_three_and_answer_one
 from tests.e2e.test_command import Running
 from tests.e2e.test_draining import serving
 
@@ -66,7 +66,7 @@ def test_the_manifest_reaches_an_encrypted_picker(
         with openai.OpenAI(base_url=f"http://{LOOPBACK}:{port}/v1", api_key="none", max_retries=0) as client:
             assert client.completions.create(model="m", prompt="x").choices[0].text == engines[0].address
         refuse_three_and_answer_one(port)
-        assert "WARNING epp.failed_connections" not in picker.running.said
+        assert "WARNING epp.ports.failures" not in picker.running.said
 
 
 def test_the_manifests_own_answers_are_json_that_a_client_shows(loop: Background, tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from epp.options import Transport
+from epp.server.options import Transport
 from epp.tracing.context import TraceContext, parent_of
 from epp.tracing.sampler import Sampler
 from epp.tracing.settings import Exporter, TraceSettings
-from tests.e2e.background import Background
-from tests.e2e.engine import Engine
-from tests.e2e.router import Router, behind_gateway, router
+from tests.e2e.site.background import Background
+from tests.e2e.site.engine import Engine
+from tests.e2e.site.router import Router, behind_gateway, router
 from tests.epp.tracing.collector import Collector, collector
 
 pytestmark = pytest.mark.e2e

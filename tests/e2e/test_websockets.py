@@ -15,10 +15,10 @@ import h2.settings
 import pytest
 
 from epp.decision import Cause
-from epp.options import ResponseMode
-from tests.e2e.background import PATIENCE_S, Background
-from tests.e2e.engine import Engine
-from tests.e2e.router import LOOPBACK, Router, behind_gateway, router
+from epp.server.options import ResponseMode
+from tests.e2e.site.background import PATIENCE_S, Background
+from tests.e2e.site.engine import Engine
+from tests.e2e.site.router import LOOPBACK, Router, behind_gateway, router
 from tests.e2e.test_draining import serving
 from tests.e2e.test_tls import manifest_envoy, picker_is_known
 

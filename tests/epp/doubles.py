@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 
 from typing_extensions import override
 
-from epp.admission import Admission, Arrival, Resume
 from epp.decision import Cause, Outcome, RequestLabels
-from epp.director import Director
 from epp.errors import EppError
-from epp.ledger import Ledger, Ticket
+from epp.flowcontrol.admission import Admission, Arrival, Resume
 from epp.parsers import OpenAIParser
 from epp.pb.core_pb2 import HeaderMap
 from epp.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
 from epp.pb.processing_mode_pb2 import ProcessingMode
-from epp.pool import Endpoint, EngineMetrics, Pool
-from epp.scheduler import Profile
+from epp.picking.director import Director
+from epp.picking.profile import Profile
+from epp.pool.ledger import Ledger, Ticket
+from epp.pool.pool import Endpoint, EngineMetrics, Pool
 from epp.tokens.step import TokenStep
 from scorers.base import Candidate, Filter, NoParameters, Observation, Prediction, Request, Slot
+from scorers.load.queue import QueueScorer
 from scorers.pickers import MaxScorePicker
-from scorers.queue import QueueScorer
 
 DESTINATION = "x-gateway-destination-endpoint"
 FULL_DUPLEX = ProcessingMode.FULL_DUPLEX_STREAMED

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.bench_copy import targets
-from benchmarks.copy_shapes import CHUNK_BLOCKS, FRAGMENT_SIZES, KIB, MODELS, equal, of_model
+from benchmarks.kvengine.bench_copy import targets
+from benchmarks.kvengine.copy_shapes import CHUNK_BLOCKS, FRAGMENT_SIZES, KIB, MODELS, equal, of_model
 from kvengine.layout import Fragments
 
 DEVICE, HOST, ROOM = 1 << 40, 1 << 30, 96 << 20

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.long_text import long_text
+from benchmarks.kvengine.long_text import long_text
 from tests.vllm.ahead import Ahead
 from tests.vllm.apart import Apart
 from tests.vllm.engine import ENVIRONMENT

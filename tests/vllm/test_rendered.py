@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import pytest
 from tokenizers import Tokenizer
 
-from epp.tokens.chat import Unrendered
-from epp.tokens.model import ModelTokenizer
+from epp.tokens.model.chat import Unrendered
+from epp.tokens.model.model import ModelTokenizer
 from tests.epp.tokens.trained import CHATML, HEADERS, chatml, headers, text
 from tests.vllm.ahead import Ahead, Make
 from tests.vllm.rendering import Server, rendering

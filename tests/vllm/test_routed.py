@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from benchmarks.long_text import long_text
+from benchmarks.kvengine.long_text import long_text
 from tests.vllm.ahead import Ahead, Make
 from tests.vllm.engine import BLOCK_TOKENS, PATIENCE_S, Tokens
 from tests.vllm.router import Router, router, tierwise

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from epp.shapes.model import Model
-from epp.shapes.models import MODELS
-from epp.size.layout import layout_of
+from epp.catalog.model import Model
+from epp.catalog.models import MODELS
+from epp.lab.size.layout import layout_of
 
 SHARED = [(name, ranks) for name, model in sorted(MODELS.items()) for ranks in (1, 2, 8, 16)
           if not model.heads % ranks and not (model.kv_heads % ranks and ranks % model.kv_heads)]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from epp.kvevents.decoding import Batch, BlockRemoved, BlockStored, decode, hash_of
+from epp.kvevents.follower.decoding import Batch, BlockRemoved, BlockStored, decode, hash_of
 from tests.vllm.engine import BLOCK_TOKENS, Engine, engine, prompts, series
 from tests.vllm.recording import CHUNK, GPU_BLOCKS, Addresses, addresses, published, record
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from epp.shapes.hugging_face import read_model
-from epp.size.layout import layout_of
+from epp.catalog.hugging_face import read_model
+from epp.lab.size.layout import layout_of
 from tests.vllm.engine import BLOCK_TOKENS, Engine, engine, series
 from tests.vllm.scenarios import SCENARIOS, Expected, kept, tokens
 

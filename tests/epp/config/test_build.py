@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from epp.config.build import build, plan_from
 from epp.config.load import load_file, load_text
 from epp.config.plan import Plan
-from epp.config.sources import FileDiscoveryParameters
+from epp.config.wiring.build import build, plan_from
+from epp.config.wiring.sources import FileDiscoveryParameters
 from epp.errors import BadRequest, ConfigError
-from epp.options import MetricsSourceOptions
 from epp.parsers import ByPath, Parser
 from epp.scrape.parameters import ScrapeParameters
+from epp.server.options import MetricsSourceOptions
+from scorers.load.queue import QueueScorer
 from scorers.pickers import MaxScorePicker, RandomPicker
-from scorers.queue import QueueScorer
 
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 EXAMPLES = Path(__file__).parents[3] / "manifests" / "config"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from epp.config.build import build
 from epp.config.load import load_text
 from epp.config.plan import Plan
+from epp.config.wiring.build import build
 from epp.errors import ConfigError
 from scorers.base import Request
-from scorers.prefix import ApproxPrefixProducer
-from scorers.tier_cost import TierCostProducer
+from scorers.cost.tier_cost import TierCostProducer
+from scorers.prefix.prefix import ApproxPrefixProducer
 
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n"
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from epp.config.build import build
-from epp.config.kinds import known_kinds
 from epp.config.load import load_text
 from epp.config.not_built import NOT_BUILT
+from epp.config.wiring.build import build
+from epp.config.wiring.kinds import known_kinds
 from epp.errors import ConfigError
 
 MODULE = """
@@ -64,7 +64,7 @@ def test_an_installed_packages_scorer_is_configured_like_ours(installed: Path) -
 @pytest.mark.parametrize(
     ("attribute", "sentence"),
     [
-        ("Usurper", r"takes the type name 'queue-scorer', which scorers\.queue has"),
+        ("Usurper", r"takes the type name 'queue-scorer', which scorers\.load\.queue has"),
         ("Nameless", "has no type_name"),
         ("word", "must be a class derived from Filter, Producer, Scorer or Picker"),
         ("Missing", "cannot be loaded: .*; mend or uninstall the package"),

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epp.config.build import build
-from epp.config.kinds import Kind, known_kinds
 from epp.config.schema import Config, PluginSpec
+from epp.config.wiring.build import build
+from epp.config.wiring.kinds import Kind, known_kinds
 from epp.errors import ConfigError
 
 KINDS = known_kinds()

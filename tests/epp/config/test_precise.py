@@ -7,15 +7,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from epp.config.build import build
 from epp.config.load import load_text
 from epp.config.plan import Plan
-from epp.core import Core
+from epp.config.wiring.build import build
 from epp.errors import ConfigError
 from epp.kvevents.wires import wires_of
-from epp.settings import Settings
+from epp.server.core import Core
+from epp.server.settings import Settings
 from scorers.base import Candidate, Slot
-from scorers.precise_parameters import KvEventsConfig, PodDiscoveryConfig
+from scorers.precise.parameters import KvEventsConfig, PodDiscoveryConfig
 
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 GUIDE = """

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from epp.config.build import build, plan_from
-from epp.config.implied import IMPLIED
 from epp.config.load import load_text
 from epp.config.plan import Plan
+from epp.config.wiring.build import build, plan_from
+from epp.config.wiring.implied import IMPLIED
 from epp.errors import ConfigError
 from scorers import PLUGINS
 from scorers.base import CachedPrefix, Candidate, Filter, Picker, Prompt, Request, Scorer, Slot, Tier
-from scorers.labels import LabelSelectorFilter
+from scorers.labels.selector import LabelSelectorFilter
 
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins: "
 EVERY = Path(__file__).parents[2] / "data" / "every-plugin.yaml"

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from epp.config.build import build
 from epp.config.load import load_text
 from epp.config.plan import Plan
+from epp.config.wiring.build import build
 from epp.errors import ConfigError
 from epp.parsers import ByPath
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from epp.config.build import build, plan_from
 from epp.config.load import load_text
 from epp.config.plan import Plan
+from epp.config.wiring.build import build, plan_from
 from epp.errors import ConfigError
-from scorers.served_model_filter import ServedModelFilter
+from scorers.labels.served_model_filter import ServedModelFilter
 
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 LISTED = "plugins: [{type: served-model-filter}, {type: queue-scorer}]\nschedulingProfiles:\n- name: d\n  plugins: "

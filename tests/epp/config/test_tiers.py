@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from epp.config.build import build, plan_from
 from epp.config.load import load_text
 from epp.config.plan import Plan
+from epp.config.wiring.build import build, plan_from
 from epp.errors import ConfigError
 from scorers.base import Candidate, Prompt, Request, Slot, Tier
-from scorers.prefix import ApproxPrefixProducer, PrefixScorer
+from scorers.prefix.prefix import ApproxPrefixProducer, PrefixScorer
 
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 EXAMPLES = Path(__file__).parents[3] / "manifests" / "config"

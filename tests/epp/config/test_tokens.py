@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from epp.config.build import build, plan_from
-from epp.config.kinds import known_kinds
 from epp.config.load import load_text
 from epp.config.plan import Plan
-from epp.core import Core
+from epp.config.wiring.build import build, plan_from
+from epp.config.wiring.kinds import known_kinds
 from epp.errors import ConfigError
-from epp.settings import Settings
+from epp.server.core import Core
+from epp.server.settings import Settings
 from epp.tokens.opened import OpenedSource
 from epp.tokens.plan import RemotePlan
 from epp.tokens.source import Asked, Untold

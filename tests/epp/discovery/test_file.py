@@ -16,7 +16,7 @@ import pytest
 
 from epp.discovery import FileDiscovery
 from epp.errors import ConfigError
-from epp.pool import MAX_ENDPOINTS, Pool
+from epp.pool.pool import MAX_ENDPOINTS, Pool
 
 PATIENCE_S = 20
 

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from epp import cli
-from epp.app import App, Settings
-from epp.config.build import build
+from epp.commandline import cli
 from epp.config.load import load_text
+from epp.config.wiring.build import build
 from epp.decision import RequestHead
-from epp.options import DebugOptions
+from epp.server.app import App, Settings
+from epp.server.options import DebugOptions
 from tests.epp.explain.test_server import CONFIG, ENDPOINTS, LOOPBACK, body
 
 
@@ -127,11 +127,11 @@ def test_another_server_on_that_port_is_one_sentence(url: str, capsys: pytest.Ca
 def test_explain_imports_neither_the_scraper_nor_the_plan_nor_a_server_library(url: str) -> None:
     code = f"""
 import sys
-from epp.cli import main
+from epp.commandline.cli import main
 assert main(["explain", "--url={url}", "--prompt=x", "--model=m"]) == 0
 assert main(["explain", "--url={url}"]) == 0
-heavy = {{"aiohttp", "asyncio", "scorers", "yaml", "epp.config.plan", "epp.scrape.scraper", "epp.kvevents", "epp.core"}}
-print(sorted(heavy & set(sys.modules)))
+heavy = {{"aiohttp", "asyncio", "scorers", "yaml", "epp.config.plan", "epp.scrape.scraper", "epp.kvevents",
+"epp.server.core"}} print(sorted(heavy & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from epp.config.build import build
 from epp.config.load import load_text
-from epp.core import Core
+from epp.config.wiring.build import build
 from epp.decision import RequestHead
 from epp.explain import table
 from epp.explain.endpoints import EndpointState, pool_state
-from epp.pool import Endpoint, EngineMetrics
-from epp.settings import Settings
+from epp.pool.pool import Endpoint, EngineMetrics
+from epp.server.core import Core
+from epp.server.settings import Settings
 from scorers.base import Slot
 from tests.epp.explain.test_table import printed
 

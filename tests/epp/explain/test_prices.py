@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from random import Random
 
-from epp.config.build import build
 from epp.config.load import load_text
-from epp.core import Core
+from epp.config.wiring.build import build
 from epp.decision import RequestHead
 from epp.explain.explainer import Explainer
 from epp.explain.explanation import Explanation
 from epp.explain.table import of_explanation
-from epp.pool import Endpoint
+from epp.pool.pool import Endpoint
 from epp.printing.prose import Prose
-from epp.settings import Settings
+from epp.server.core import Core
+from epp.server.settings import Settings
 
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n- {type: approx-prefix-cache-producer}\n"
 PATH = RequestHead({":path": "/v1/completions"})

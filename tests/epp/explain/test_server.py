@@ -13,16 +13,16 @@ from typing import Any
 import aiohttp
 import pytest
 
-from epp.app import App, Settings
-from epp.config.build import build
 from epp.config.load import load_text
+from epp.config.wiring.build import build
 from epp.decision import RequestHead
 from epp.errors import ConfigError
-from epp.exchange import ExchangeSettings
 from epp.explain.effective import plain
 from epp.explain.server import is_address
-from epp.options import DEBUG_PORT, DebugOptions, ServeOptions
-from epp.pool import EngineMetrics
+from epp.extproc.exchange import ExchangeSettings
+from epp.pool.pool import EngineMetrics
+from epp.server.app import App, Settings
+from epp.server.options import DEBUG_PORT, DebugOptions, ServeOptions
 from epp.tracing.settings import Exporter, TraceSettings
 from scorers.base import Silence, Slot
 

@@ -14,16 +14,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.config.build import build
-from epp.config.kinds import known_kinds
+from epp.config.wiring.build import build
+from epp.config.wiring.kinds import known_kinds
 from epp.explain.trial import rehearse
-from epp.pool import Endpoint, EngineMetrics, Pool
-from epp.scheduler import Profile
+from epp.picking.profile import Profile
+from epp.pool.pool import Endpoint, EngineMetrics, Pool
+from scorers.affinity.session_affinity import (
+    SessionAffinityFilter,
+    SessionAffinityParameters,
+    SessionAffinityScorer,
+    Strategy,
+)
 from scorers.base import Candidate, Filter, Picker, Prompt, Request, Scorer, Slot
-from scorers.no_hit_lru import NoHitLruScorer
+from scorers.load.queue import QueueScorer
 from scorers.pickers import MaxScorePicker
-from scorers.queue import QueueScorer
-from scorers.session_affinity import SessionAffinityFilter, SessionAffinityParameters, SessionAffinityScorer, Strategy
+from scorers.prefix.no_hit_lru import NoHitLruScorer
 from tests.epp.doubles import Only
 
 

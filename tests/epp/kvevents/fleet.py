@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from epp.kvevents.applying import perform
-from epp.kvevents.decoding import AllBlocksCleared, BlockRemoved, BlockStored
-from epp.kvevents.residents import Residents
-from epp.kvevents.runs import Runs
-from epp.kvevents.tally import Tally
+from epp.kvevents.follower.decoding import AllBlocksCleared, BlockRemoved, BlockStored
+from epp.kvevents.follower.residents import Residents
+from epp.kvevents.follower.runs import Runs
+from epp.kvevents.follower.tally import Tally
 from epp.parsers.identity import TOKENS, identity
-from scorers.precise_index import PreciseIndex
+from scorers.precise.index import PreciseIndex
 
 SECRET = bytes(32)
 BASE = identity(TOKENS, "", None)

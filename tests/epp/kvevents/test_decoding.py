@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.kvevents.decoding import AllBlocksCleared, BlockRemoved, BlockStored, Unreadable, decode, hash_of
+from epp.kvevents.follower.decoding import AllBlocksCleared, BlockRemoved, BlockStored, Unreadable, decode, hash_of
 from tests.epp.kvevents.fleet import Fleet, encoded
 
 STORED = BlockStored(

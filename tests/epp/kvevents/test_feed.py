@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 
 from epp.kvevents.feed import SILENT_S, Feed
+from epp.kvevents.follower.stream import Why
+from epp.kvevents.follower.subscriber import Subscriber
 from epp.kvevents.orders import Follow, Start, Wire
-from epp.kvevents.stream import Why
-from epp.kvevents.subscriber import Subscriber
-from epp.pool import Endpoint, Pool
-from epp.sim.publisher import EventPublisher
+from epp.lab.engine.publisher import EventPublisher
+from epp.pool.pool import Endpoint, Pool
 from scorers.base import Prompt, Slot, Tier
-from scorers.precise import PrecisePrefixProducer
-from scorers.precise_parameters import KvEventsConfig, PreciseParameters
-from tests.e2e.background import until
+from scorers.precise.parameters import KvEventsConfig, PreciseParameters
+from scorers.precise.precise import PrecisePrefixProducer
+from tests.e2e.site.background import until
 from tests.epp.kvevents.fleet import BASE, data
 
 LOOPBACK = "127.0.0.1"
@@ -239,8 +239,8 @@ def test_the_follower_ends_with_the_picker() -> None:
 PICKER = """
 import asyncio
 from epp.kvevents.feed import open_feed
-from epp.pool import Pool
-from scorers.precise import PrecisePrefixProducer
+from epp.pool.pool import Pool
+from scorers.precise.precise import PrecisePrefixProducer
 
 async def run() -> None:
     producer = PrecisePrefixProducer()

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import zmq
 
-from epp.pool import Endpoint
+from epp.pool.pool import Endpoint
 from scorers.base import Tier
-from tests.e2e.background import until
+from tests.e2e.site.background import until
 from tests.epp.kvevents.test_feed import (
     LOOPBACK,
     OPENED,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epp.kvevents import runs
-from epp.kvevents.decoding import AllBlocksCleared, BlockRemoved, BlockStored
-from epp.kvevents.runs import LONGEST_RUN
+from epp.kvevents.follower import runs
+from epp.kvevents.follower.decoding import AllBlocksCleared, BlockRemoved, BlockStored
+from epp.kvevents.follower.runs import LONGEST_RUN
 from tests.epp.kvevents.fleet import Fleet, Naive
 
 SIZES = (2, 4)

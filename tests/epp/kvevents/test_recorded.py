@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from epp.kvevents.decoding import decode
+from epp.kvevents.follower.decoding import decode
 from tests.epp.kvevents.fleet import Fleet
 
 RECORDING = Path(__file__).parents[2] / "data" / "kv-events-vllm.msgpack"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.kvevents import blocks, nameless, waiting
-from epp.kvevents.columns import MOST_DEPTH
-from epp.kvevents.decoding import AllBlocksCleared, BlockRemoved, BlockStored
+from epp.kvevents.follower import blocks, nameless, waiting
+from epp.kvevents.follower.columns import MOST_DEPTH
+from epp.kvevents.follower.decoding import AllBlocksCleared, BlockRemoved, BlockStored
 from tests.epp.kvevents.fleet import Fleet
 
 PROMPT = list(range(100, 116))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epp.kvevents.stream import Act, Apply, Forget, Replay, Stream, Why
+from epp.kvevents.follower.stream import Act, Apply, Forget, Replay, Stream, Why
 
 
 class Publisher:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from epp.kvevents.unheard import PATIENCE_S, Unheard
 from scorers.base import Slot
-from scorers.precise_cache import Told
+from scorers.precise.cache import Told
 
 
 def told(why: str, source: int = 0) -> Told:

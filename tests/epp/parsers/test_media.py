@@ -12,7 +12,7 @@ from epp.parsers.media import AUDIO_TOKENS, IMAGE_TOKENS, MOST_FILLED_BYTES, VID
 from epp.parsers.openai import OpenAIParser
 from epp.parsers.sglanghttp import SGLangHttpParser
 from scorers.base import Slot
-from scorers.index import PrefixIndex
+from scorers.index.index import PrefixIndex
 
 URL = {"url": "http://10.0.0.1/a.png"}
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from epp import cli
-from epp.demo import screen
-from epp.demo.counters import Counters
-from epp.demo.result import Result
+from epp.commandline import cli
+from epp.lab.demo import screen
+from epp.lab.demo.counters import Counters
+from epp.lab.demo.result import Result
 from epp.printing.prose import show
-from tests.epp.tune.test_tune import WORKLOAD
+from tests.epp.lab.tune.test_tune import WORKLOAD
 
 COLUMNS = 80
 REPOSITORY = Path(__file__).parents[3]
@@ -79,7 +79,7 @@ def test_a_terminal_of_80_columns_shows_the_same_as_a_pipe(words: str, capsys: p
     if not pid:
         for fd in (0, 1, 2):
             os.dup2(theirs, fd)
-        command = "import sys; from epp.cli import main; sys.exit(main(sys.argv[1:]))"
+        command = "import sys; from epp.commandline.cli import main; sys.exit(main(sys.argv[1:]))"
         environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(COLUMNS), "PYTHONPATH": str(REPOSITORY)}
         os.execve(sys.executable, [sys.executable, "-c", command, "size", *words.split()], environment)
     os.close(theirs)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epp.scrape.answer import MAX_HEAD_BYTES, Answers, Unanswered
-from epp.scrape.error import ScrapeError
+from epp.scrape.reading.error import ScrapeError
 
 SIZED = b"HTTP/1.1 200 OK\r\nDate: Sat\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=1\r\nhel\r\n2\r\nlo\r\n0\r\nA: b\r\n\r\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.scrape.clock_difference import ClockDifference
+from epp.scrape.reading.clock_difference import ClockDifference
 
 MOMENTS = st.floats(0, 50, allow_nan=False)
 

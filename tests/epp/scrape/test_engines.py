@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from epp.engines import BUILT_IN, EngineSpec, MetricSpec
-from epp.scrape.error import ScrapeError
-from epp.scrape.reader import EngineReader
-from epp.seat import EngineMetrics
+from epp.pool.seat import EngineMetrics
+from epp.scrape.reading.error import ScrapeError
+from epp.scrape.reading.reader import EngineReader
+from epp.scrape.reading.specs import BUILT_IN, EngineSpec, MetricSpec
 
 SGLANG = b"""\
 # TYPE sglang:num_running_reqs gauge

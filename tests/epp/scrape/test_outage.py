@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiohttp import web
 
-from epp.eligible import serving
-from epp.pool import Endpoint
+from epp.picking.candidates import serving
+from epp.pool.pool import Endpoint
 from epp.scrape.answer import Unanswered
-from epp.scrape.error import ScrapeError, unconnected
+from epp.scrape.reading.error import ScrapeError, unconnected
 from scorers.base import Silence
 from tests.epp.scrape.engines import engine, mute
 from tests.epp.scrape.servers import server

@@ -13,9 +13,9 @@ import uvloop
 from yarl import URL
 
 from epp.scrape.answer import MAX_PARTS, Answers
-from epp.scrape.error import ScrapeError
 from epp.scrape.page import Page
 from epp.scrape.plain import PlainPage
+from epp.scrape.reading.error import ScrapeError
 from epp.scrape.session import SessionPage, session
 from tests.epp.scrape.engines import mute
 from tests.epp.scrape.servers import Script, Server, repeating, sending, server

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from epp.engines import BUILT_IN, MetricSpec
-from epp.engines import VLLM as VLLM_SPEC
-from epp.scrape.error import ScrapeError
-from epp.scrape.reader import MAX_BLOCK_TOKENS, MAX_BLOCKS, MAX_REQUESTS, EngineReader
-from epp.scrape.samples import MAX_LABELS, MAX_MENTIONS, MAX_SERIES, labels_of, samples
-from epp.seat import EngineMetrics
+from epp.pool.seat import EngineMetrics
+from epp.scrape.reading.error import ScrapeError
+from epp.scrape.reading.reader import MAX_BLOCK_TOKENS, MAX_BLOCKS, MAX_REQUESTS, EngineReader
+from epp.scrape.reading.samples import MAX_LABELS, MAX_MENTIONS, MAX_SERIES, labels_of, samples
+from epp.scrape.reading.specs import BUILT_IN, MetricSpec
+from epp.scrape.reading.specs import VLLM as VLLM_SPEC
 from scorers.base import LoraState
 
 VLLM = b"""\

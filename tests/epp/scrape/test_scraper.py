@@ -17,13 +17,13 @@ from aiohttp import web
 
 from epp.decision import Cause
 from epp.errors import ConfigError
-from epp.ledger import Ledger
-from epp.pool import Endpoint, Pool
+from epp.pool.ledger import Ledger
+from epp.pool.pool import Endpoint, Pool
+from epp.ports.tls import write_self_signed
 from epp.scrape.pace import Pace
 from epp.scrape.parameters import ScrapeParameters
 from epp.scrape.scraper import Scraper
 from epp.scrape.target import Target
-from epp.tls import write_self_signed
 from scorers.base import Candidate, Silence, Slot
 from tests.epp.scrape.engines import Reports, endless, engine, mute, page
 from tests.epp.scrape.servers import server

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.scrape.error import ScrapeError
-from epp.scrape.tiers import LOOK_EVERY, TierReader, kvengine_part
-from epp.sim.engine import Engine
-from epp.sim.exposition import Exposition
-from epp.sim.served import ServedModels
+from epp.lab.engine.engine import Engine
+from epp.lab.engine.exposition import Exposition
+from epp.lab.engine.served import ServedModels
+from epp.scrape.reading.error import ScrapeError
+from epp.scrape.reading.tiers import LOOK_EVERY, TierReader, kvengine_part
 from scorers.base import Tier, TierReport
-from tests.epp.sim.bench import tiny
+from tests.epp.lab.engine.bench import tiny
 
 CONFIG = (
     b'vllm:num_requests_running{engine="0",model_name="Qwen/Qwen3-32B"} 1\n'

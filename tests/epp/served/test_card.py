@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.scrape.error import ScrapeError
+from epp.scrape.reading.error import ScrapeError
 from epp.served.card import MAX_CARDS, MAX_LIST_BYTES, read_cards
 
 VLLM = {

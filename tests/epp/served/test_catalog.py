@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from epp.pool import Endpoint, EngineMetrics, Pool
+from epp.pool.pool import Endpoint, EngineMetrics, Pool
 from epp.served.card import ModelCard, read_cards
 from epp.served.catalog import Catalog
 from scorers.base import LoraState

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from epp.engines import Engines
-from epp.pool import Endpoint, EngineMetrics, Pool
-from epp.scrape.error import ScrapeError
+from epp.pool.pool import Endpoint, EngineMetrics, Pool
+from epp.scrape.reading.error import ScrapeError
+from epp.scrape.reading.specs import Engines
 from epp.served.catalog import Catalog
 from epp.served.lister import EVERY_S, LEAST_S, RETRY_S, Lister
 

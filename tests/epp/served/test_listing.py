@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from epp.scrape.error import ScrapeError
+from epp.scrape.reading.error import ScrapeError
 from epp.served.card import ModelCard, read_cards
 from epp.served.listing import anthropic_list, asked_model, openai_list, union
 

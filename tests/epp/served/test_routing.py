@@ -7,18 +7,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from epp.config.build import build
 from epp.config.load import load_text
-from epp.core import Core
+from epp.config.wiring.build import build
 from epp.decision import Cause, Decision, Outcome, RequestHead
 from epp.errors import ModelNotFound, NoEndpoints
-from epp.exchange import Exchange, ExchangeSettings
 from epp.explain.explainer import Explainer
-from epp.options import ErrorFormat
-from epp.pool import Endpoint, EngineMetrics
+from epp.extproc.exchange import Exchange, ExchangeSettings
+from epp.pool.pool import Endpoint, EngineMetrics
 from epp.served.card import read_cards
 from epp.served.listing import ModelAnswer
-from epp.settings import Settings
+from epp.server.core import Core
+from epp.server.options import ErrorFormat
+from epp.server.settings import Settings
 from scorers.base import Silence
 from tests.epp.doubles import read, request_body, request_headers
 

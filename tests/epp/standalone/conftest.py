@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.background import Background, background
+from tests.e2e.site.background import Background, background
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from typing import Any
 
 import grpc
 
-from epp.accesslog import AccessLog
 from epp.decision import Outcome
+from epp.extproc.access_log import AccessLog
 from epp.pb.ext_proc_pb2 import (
     BodyResponse,
     CommonResponse,

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epp.ports import claim
+from epp.ports.claim import claim
 from epp.standalone.binary import find_envoy
 from epp.standalone.endpoints import write_endpoints
 from epp.standalone.proxy import Proxy
 from epp.standalone.settings import ProxySettings
-from tests.e2e.background import Background
-from tests.e2e.engine import Engine
+from tests.e2e.site.background import Background
+from tests.e2e.site.engine import Engine
 from tests.epp.standalone.fixed_picker import FixedPicker
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epp.options import ResponseMode
+from epp.server.options import ResponseMode
 from epp.standalone.binary import find_envoy
 from epp.standalone.bootstrap import bootstrap
 from epp.standalone.endpoints import write_endpoints

@@ -7,9 +7,9 @@ import json
 import shutil
 from pathlib import Path
 
-from epp.pool import Endpoint, Pool
+from epp.pool.pool import Endpoint, Pool
 from epp.standalone.endpoints import EndpointsFile, write_endpoints
-from tests.e2e.background import until
+from tests.e2e.site.background import until
 
 
 def listed(path: Path) -> list[tuple[str, int]]:

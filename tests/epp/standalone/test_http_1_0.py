@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from epp.ports import claim
-from tests.e2e.background import Background
-from tests.e2e.router import accepts
+from epp.ports.claim import claim
+from tests.e2e.site.background import Background
+from tests.e2e.site.router import accepts
 from tests.epp.standalone.raw import raw, status_of
 from tests.epp.standalone.stage import Stage, stage
 from tests.epp.standalone.test_start import wait_until

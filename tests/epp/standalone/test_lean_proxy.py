@@ -10,7 +10,7 @@ from http.client import IncompleteRead
 import pytest
 
 from epp.decision import Cause
-from tests.e2e.background import Background
+from tests.e2e.site.background import Background
 from tests.epp.standalone.fixed_picker import kinds
 from tests.epp.standalone.stage import Stage, stage
 

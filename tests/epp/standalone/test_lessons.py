@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from epp.options import ResponseMode, StandaloneOptions
+from epp.server.options import ResponseMode, StandaloneOptions
 from epp.standalone.command import start_picker
 
 PRICED = """

@@ -11,8 +11,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from epp.options import ErrorFormat
-from tests.e2e.background import Background
+from epp.server.options import ErrorFormat
+from tests.e2e.site.background import Background
 from tests.epp.standalone.stage import Answer, Stage, stage
 
 LIMIT = 1 << 16

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from epp.options import ResponseMode
+from epp.server.options import ResponseMode
 from epp.standalone.endpoints import write_endpoints
-from tests.e2e.background import Background
+from tests.e2e.site.background import Background
 from tests.epp.standalone.raw import raw, status_of
 from tests.epp.standalone.stage import Stage, stage
 from tests.epp.standalone.test_start import wait_until

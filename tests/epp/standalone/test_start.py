@@ -17,19 +17,19 @@ from typing import Any
 import pytest
 
 from epp.errors import ConfigError
-from epp.options import StandaloneOptions
-from epp.pool import Endpoint, Pool
-from epp.ports import claim
-from epp.resolve import resolve
-from epp.signals import Stop, until_signalled
+from epp.metrics.gauges import Source
+from epp.pool.pool import Endpoint, Pool
+from epp.ports.claim import claim
+from epp.ports.resolve import resolve
+from epp.runtime.signals import Stop, until_signalled
+from epp.server.options import StandaloneOptions
 from epp.standalone import tether
 from epp.standalone.binary import find_envoy
 from epp.standalone.errors import StartError
 from epp.standalone.proxy import Proxy, restart_delay_s
 from epp.standalone.run import standalone
 from epp.standalone.settings import ProxySettings
-from epp.telemetry.gauges import Source
-from tests.e2e.background import Background, until
+from tests.e2e.site.background import Background, until
 from tests.epp.standalone.fixed_picker import FixedPicker
 from tests.epp.standalone.stage import stage
 
@@ -285,7 +285,7 @@ def test_one_command_starts_both_and_a_signal_stops_both(caplog: pytest.LogCaptu
 
 def test_that_nothing_says_what_to_route_to_comes_before_a_port_that_is_taken() -> None:
     with socket.create_server((LOOPBACK, 0)) as taken:
-        command = [sys.executable, "-m", "epp.cli", "standalone", f"--host={LOOPBACK}"]
+        command = [sys.executable, "-m", "epp.commandline.cli", "standalone", f"--host={LOOPBACK}"]
         port = f"--port={taken.getsockname()[1]}"
         done = subprocess.run([*command, port], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -10,8 +10,8 @@ from typing import Any
 
 from aiohttp import web
 
-from epp.tokens.chat import Unrendered
-from epp.tokens.model import ModelTokenizer
+from epp.tokens.model.chat import Unrendered
+from epp.tokens.model.model import ModelTokenizer
 
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 

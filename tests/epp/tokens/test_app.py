@@ -12,10 +12,10 @@ import aiohttp
 import grpc
 import pytest
 
-from epp.app import App, Settings
-from epp.config.build import build
 from epp.config.load import load_text
-from epp.options import DebugOptions, Transport
+from epp.config.wiring.build import build
+from epp.server.app import App, Settings
+from epp.server.options import DebugOptions, Transport
 from epp.tokens.counts import GONE, SENT, TOKENIZED
 from epp.tokens.source import Untold
 from tests.epp.doubles import kinds, request_body, request_headers

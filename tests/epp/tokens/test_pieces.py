@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from epp.tokens.cuts import GPT2
-from epp.tokens.model import ModelTokenizer, Text
-from epp.tokens.patterns import keeps_apart, takes_every_blank
-from epp.tokens.segments import Segments
-from epp.tokens.vocabulary import packed
+from epp.tokens.model.cuts import GPT2
+from epp.tokens.model.model import ModelTokenizer, Text
+from epp.tokens.model.patterns import keeps_apart, takes_every_blank
+from epp.tokens.model.segments import Segments
+from epp.tokens.model.vocabulary import packed
 from tests.epp.tokens.trained import CL100K, DEEPSEEK, EAST_ASIAN, KINDS, NUMBERS, O200K
 
 PIECES = st.sampled_from(

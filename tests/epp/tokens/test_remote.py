@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from epp.errors import ConfigError
-from epp.tokens.model import ModelTokenizer
+from epp.tokens.model.model import ModelTokenizer
 from epp.tokens.plan import RemotePlan
 from epp.tokens.remote import RemoteSource
 from epp.tokens.resting import FAILURES, LONGEST_S

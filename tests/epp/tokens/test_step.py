@@ -9,7 +9,7 @@ import pytest
 
 from epp.errors import Saturated
 from epp.parsers.identity import TOKENS, identity
-from epp.scheduler import Profile
+from epp.picking.profile import Profile
 from epp.tokens.counts import GONE, SENT, TOKENIZED
 from epp.tokens.source import Untold
 from epp.tokens.step import TokenLimits, TokenStep
@@ -26,7 +26,7 @@ from tests.epp.doubles import (
     request_body,
     request_headers,
 )
-from tests.epp.test_exchange_waiting import Stream
+from tests.epp.extproc.test_exchange_waiting import Stream
 from tests.epp.tokens.doubles import SlowSource
 
 IDS = b"\x01\0\0\0\x02\0\0\0"

@@ -11,12 +11,12 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
 from epp.decision import Cause, Outcome, RequestHead, Usage
-from epp.director import Director
 from epp.errors import BadRequest, NoEndpoints, Saturated
-from epp.exchange import Exchange, ExchangeSettings
+from epp.extproc.exchange import Exchange, ExchangeSettings
+from epp.metrics.gauges import Reading
 from epp.parsers import OpenAIParser
-from epp.scheduler import Profile
-from epp.telemetry.gauges import Reading
+from epp.picking.director import Director
+from epp.picking.profile import Profile
 from epp.tracing import tracer as tracer_module
 from epp.tracing.context import TraceContext, parent_of
 from epp.tracing.sampler import Sampler
@@ -24,9 +24,9 @@ from epp.tracing.spans import SpanWriter
 from epp.tracing.trace import Trace
 from epp.tracing.tracer import Tracer
 from scorers.base import CachedPrefix, Candidate, NoParameters, Producer, Request, Scorer, Slot, Tier
-from scorers.kv_utilization import KvUtilizationScorer
+from scorers.load.kv_utilization import KvUtilizationScorer
+from scorers.load.queue import QueueScorer
 from scorers.pickers import MaxScorePicker
-from scorers.queue import QueueScorer
 from tests.epp.doubles import (
     BUFFERED,
     FULL_DUPLEX,

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from hpack import Decoder, Encoder
 from hyperframe.frame import DataFrame, Frame, GoAwayFrame, HeadersFrame, RstStreamFrame, SettingsFrame
 
-from epp.wire.counters import Counters
-from epp.wire.errors import ErrorCode
-from epp.wire.limits import Limits
+from epp.wire.http2.counters import Counters
+from epp.wire.http2.errors import ErrorCode
+from epp.wire.http2.limits import Limits
 from epp.wire.service import Call, Methods, Status
 from epp.wire.session import Session
 

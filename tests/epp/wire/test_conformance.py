@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from epp.wire.errors import ErrorCode
-from epp.wire.limits import Limits
+from epp.wire.http2.errors import ErrorCode
+from epp.wire.http2.limits import Limits
 from tests.epp.wire.peer import (
     ACK,
     CONTINUATION,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from epp.wire.errors import ErrorCode
-from epp.wire.floods import Flood
-from epp.wire.limits import Limits
+from epp.wire.http2.errors import ErrorCode
+from epp.wire.http2.floods import Flood
+from epp.wire.http2.limits import Limits
 from tests.epp.wire.peer import (
     ACK,
     CONTINUATION,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hyperframe.frame import DataFrame, Frame, WindowUpdateFrame
 
-from epp.wire.errors import ErrorCode
-from epp.wire.floods import Flood, Rate
-from epp.wire.limits import Limits
+from epp.wire.http2.errors import ErrorCode
+from epp.wire.http2.floods import Flood, Rate
+from epp.wire.http2.limits import Limits
 from tests.epp.wire.peer import (
     ACK,
     DATA,

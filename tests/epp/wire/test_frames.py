@@ -6,9 +6,9 @@ from hpack import Decoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.wire import frames
-from epp.wire.errors import ErrorCode
-from epp.wire.fields import block, literal
+from epp.wire.http2 import frames
+from epp.wire.http2.errors import ErrorCode
+from epp.wire.http2.fields import block, literal
 from tests.epp.wire.peer import CONTINUATION, HEADERS, parse
 
 ids = st.integers(1, 2**31 - 1)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epp.wire.limits import Limits
+from epp.wire.http2.limits import Limits
 from epp.wire.session import Session
 from tests.epp.wire.peer import PREFACE, REQUEST, Peer, message, raw, rst, window_update
 from tests.epp.wire.peer import settings as settings_frame

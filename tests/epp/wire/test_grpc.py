@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.wire.errors import ErrorCode
 from epp.wire.grpc import GrpcFault, MessageReader, parse_timeout
-from epp.wire.limits import Limits
+from epp.wire.http2.errors import ErrorCode
+from epp.wire.http2.limits import Limits
 from epp.wire.service import Call, Status
 from tests.epp.wire.peer import (
     DATA,

@@ -9,8 +9,8 @@ import h2.settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.wire.counters import Counters
-from epp.wire.limits import Limits
+from epp.wire.http2.counters import Counters
+from epp.wire.http2.limits import Limits
 from epp.wire.session import Session
 from tests.epp.wire.peer import ECHO, REQUEST, Echo, message
 

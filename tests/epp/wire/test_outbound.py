@@ -8,12 +8,12 @@ from hyperframe.frame import DataFrame
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.wire.counters import Counters
-from epp.wire.flow import ReceiveWindow
-from epp.wire.limits import Limits
-from epp.wire.outbound import Outbound
+from epp.wire.http2.counters import Counters
+from epp.wire.http2.limits import Limits
+from epp.wire.http2.outbound import Outbound
+from epp.wire.http2.stream import Stream
+from epp.wire.http2.windows import ReceiveWindow
 from epp.wire.share import Share
-from epp.wire.stream import Stream
 from tests.epp.wire.peer import parse
 
 STREAMS = (1, 3, 5)

@@ -20,11 +20,11 @@ from cryptography.x509.oid import NameOID
 from grpc import aio
 from hyperframe.frame import Frame, GoAwayFrame
 
-from epp.wire import door
+from epp.ports import door
 from epp.wire.aio import GrpcioServer
-from epp.wire.errors import ErrorCode
-from epp.wire.floods import Flood
-from epp.wire.limits import Limits
+from epp.wire.http2.errors import ErrorCode
+from epp.wire.http2.floods import Flood
+from epp.wire.http2.limits import Limits
 from epp.wire.server import WireServer
 from tests.epp.wire.peer import (
     ACK,

@@ -10,15 +10,15 @@ from hyperframe.frame import DataFrame
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.wire.compression import FIELD_WORK
-from epp.wire.counters import Counters
-from epp.wire.errors import ErrorCode
-from epp.wire.floods import Flood
-from epp.wire.flow import ReceiveWindow
-from epp.wire.limits import Limits
-from epp.wire.outbound import Outbound
+from epp.wire.http2.compression import FIELD_WORK
+from epp.wire.http2.counters import Counters
+from epp.wire.http2.errors import ErrorCode
+from epp.wire.http2.floods import Flood
+from epp.wire.http2.limits import Limits
+from epp.wire.http2.outbound import Outbound
+from epp.wire.http2.stream import Stream
+from epp.wire.http2.windows import ReceiveWindow
 from epp.wire.share import SMALLEST_BYTES, Share
-from epp.wire.stream import Stream
 from epp.wire.turns import HEADER_BURST_S, TURN_S, WORK_S, Turn
 from tests.epp.wire.peer import (
     DATA,

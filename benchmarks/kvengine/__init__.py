@@ -1,0 +1,1 @@
+"""What the offload engine saves and costs."""

@@ -1,0 +1,1 @@
+"""Load, echo servers and statistics that several benchmarks share."""

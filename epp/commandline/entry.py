@@ -1,0 +1,54 @@
+"""Where every command begins: ``tierwise``, and ``python -m epp``.
+
+Nothing but the standard library is imported at first, so that a package that is missing is a sentence whatever is
+installed. Without the extra ``epp`` there are still ``--version`` and the list of commands.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from epp.commandline.extras import remedy
+
+USAGE_ERROR = 2
+HELP = (["-h"], ["--help"], ["help"])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line ``argv`` (the process's own by default) and return the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        from epp.commandline import cli
+    except ModuleNotFoundError as error:
+        missing = remedy(error, "epp")
+        if missing is None:
+            raise
+        return _without_library(words, missing)
+    return cli.main(words)
+
+
+def serve() -> int:
+    """Run ``tierwise serve`` with the process's own arguments, for ``python -m epp``."""
+    return main(["serve", *sys.argv[1:]])
+
+
+def _without_library(words: Sequence[str], missing: str) -> int:
+    """Answer what can be answered without the command line's library; anything else is refused."""
+    if words == ["--version"]:
+        from epp.commandline.installed import installed_version
+
+        print(f"tierwise, version {installed_version()}")
+        return 0
+    if not words or words in HELP:
+        try:
+            from epp.commandline.programs import PROGRAMS
+        except ModuleNotFoundError:
+            pass
+        else:
+            for program in PROGRAMS:
+                print(f"{program.name:<12}{program.summary}")
+            print(f"\nNone of these can run yet: {missing}")
+            return 0
+    print(f"tierwise: {missing}", file=sys.stderr)
+    return USAGE_ERROR

@@ -1,0 +1,188 @@
+"""The subcommands of ``tierwise``: what each is called, takes and runs. Nothing of them is imported here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from epp.explain.flags import EXPLAIN
+from epp.flags import arguments, flag
+from epp.lab.demo.flags import DEMO
+from epp.lab.engine.flags import SIM
+from epp.lab.fleet.flags import SIMULATE
+from epp.lab.fleet.options import simulate_options
+from epp.lab.size.flags import SIZE
+from epp.lab.size.options import size_options
+from epp.lab.tune.flags import TUNE
+from epp.lab.tune.options import tune_options
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A subcommand: what it is called, what it takes, what it runs."""
+
+    name: str
+    summary: str
+    about: str
+    examples: tuple[tuple[str, str], ...]
+    """What it does, and the line to type."""
+    flags: tuple[flag.Flag, ...]
+    options: Callable[[Mapping[str, Any]], object]
+    module: str
+    function: str
+    extra: str
+    argument: str = ""
+    """What may stand behind the command without a flag; empty for nothing."""
+
+
+PROGRAMS = (
+    Program(
+        "serve",
+        "The endpoint picker, beside a proxy or gateway of yours.",
+        "Serves the endpoint-picker protocol (ext-proc) to Envoy or a Gateway, with the flags, ports and configuration "
+        "of the Go picker. The same as: python -m epp",
+        (
+            ("four fixed endpoints, the default profile, no TLS",
+             "tierwise serve --endpoint 10.0.0.7:8000,10.0.0.8:8000 --secure-serving=false"),
+            ("a configuration that says where the endpoints are", "tierwise serve --config-file picker.yaml --v=4"),
+        ),
+        flag.SERVE,
+        lambda given: arguments.serve_options(given, os.environ),
+        "epp.server.command", "run_serve", "epp",
+    ),
+    Program(
+        "standalone",
+        "Envoy and the picker in one command, without Kubernetes.",
+        "Starts a real Envoy and the picker, watches over both, and routes OpenAI requests to your vLLM servers.",
+        (
+            ("two vLLM servers behind http://localhost:8081/v1",
+             "tierwise standalone --endpoint localhost:8000 --endpoint localhost:8001"),
+            ("endpoints from a file that is watched", "tierwise standalone --endpoints-file endpoints.yaml"),
+        ),
+        flag.STANDALONE,
+        lambda given: arguments.standalone_options(given, flag.STANDALONE, os.environ),
+        "epp.standalone.command", "run_standalone", "standalone",
+    ),
+    Program(
+        "explain",
+        "Where a request would go, and why; or the endpoints.",
+        "Asks the debug port of a running picker. Nothing is sent to an endpoint, and nothing is counted or learned.",
+        (
+            ("every endpoint, as the picker sees it now", "tierwise explain"),
+            ("one request", "tierwise explain --body request.json"),
+            ("a prompt", "tierwise explain --model Qwen/Qwen3-32B --prompt 'Once upon a time'"),
+        ),
+        EXPLAIN,
+        lambda given: arguments.explain_options(given, EXPLAIN),
+        "epp.explain.command", "run_explain", "epp",
+    ),
+    Program(
+        "check",
+        "What the picker would make of a configuration, without serving.",
+        "Prints what a configuration does, and what in it is probably not meant. Exit code 0, 1 for warnings with "
+        "--strict, 2 with one sentence where it is refused.",
+        (
+            ("a file, in CI", "tierwise check --config-file picker.yaml --strict"),
+            ("what Kubernetes holds, from standard input",
+             "kubectl get configmap epp -o jsonpath='{.data.picker\\.yaml}' | tierwise check --config-file /dev/stdin"),
+        ),
+        flag.CHECK,
+        lambda given: arguments.check_options(given, flag.CHECK),
+        "epp.config.check", "run_check", "epp",
+    ),
+    Program(
+        "print",
+        "A configuration, dashboard or Envoy manifest to begin with.",
+        "Prints a file that comes with Tierwise; without a name, the names that there are.",
+        (
+            ("what there is", "tierwise print"),
+            ("the profile that is in force where no configuration is given", "tierwise print default > picker.yaml"),
+            ("Grafana's dashboard", "tierwise print dashboards > tierwise.json"),
+        ),
+        (),
+        arguments.print_options,
+        "epp.commandline.shipped", "run_print", "epp",
+        argument="NAME",
+    ),
+    Program(
+        "sim",
+        "Simulated vLLM servers, to try things without a GPU.",
+        "Starts servers that answer OpenAI and Anthropic requests with invented text, at the speed and with the caches "
+        "of a modelled engine.",
+        (
+            ("four servers on ports 8000 to 8003", "tierwise sim --endpoints 4 --port 8000"),
+            ("a model under a name of yours, and an adapter",
+             "tierwise sim --served-model-name chat --lora-modules sql=/adapters/sql"),
+        ),
+        SIM,
+        lambda given: arguments.sim_options(given, SIM),
+        "epp.lab.engine.cli", "run_sim", "epp",
+    ),
+    Program(
+        "size",
+        "What a fleet's memory tiers hold, and whether a workload fits.",
+        "From a model's shape, GPUs and memory: the tokens that each tier holds, what loading a prefix saves over "
+        "computing it, where a workload will live, and the settings that follow. Arithmetic; nothing is run.",
+        (
+            ("one endpoint of 2 H100 with 100 GiB of CPU memory for KV",
+             "tierwise size --model qwen3-32b --gpu h100 --tensor-parallel-size 2 --cpu-bytes-to-use 100GiB"),
+            ("will a workload fit, and where will it live?",
+             "tierwise size --model qwen3-8b --gpu l4 --ram 64GiB --num-groups 9 --system-prompt-len 9000"),
+            ("a model of yours, by its config.json", "tierwise size --model ./my-model/ --gpu l40s --ram 64GiB"),
+            ("what a running endpoint has", "tierwise size --metrics-url http://10.0.0.7:8000/metrics --gpu h100"),
+            ("published figures beside ours, and which are wrong", "tierwise size --seeds"),
+        ),
+        SIZE,
+        size_options,
+        "epp.lab.size.command", "run_size", "epp",
+    ),
+    Program(
+        "simulate",
+        "Policies compared on simulated fleets, thousands of requests a second.",
+        "Runs workloads through the real picker and simulated engines in virtual time, and writes a report: tables, "
+        "plots, inference-perf's JSON. No GPU, no servers; a seed decides everything.",
+        (
+            ("all policies on the workload of llm-d's CPU offloading guide", "tierwise simulate"),
+            ("two policies on three fleets, ten seeds, two processes",
+             "tierwise simulate --policy gpu-only,tiered --endpoints 8,64,1000 --seeds 10 --jobs 2"),
+            ("your configuration on your trace",
+             "tierwise simulate --policy picker.yaml,tiered --workload trace.jsonl --engine llama-3.3-70b-tp4-h100"),
+        ),
+        SIMULATE,
+        simulate_options,
+        "epp.lab.fleet.command", "run_simulate", "epp",
+    ),
+    Program(
+        "tune",
+        "Weights for a workload, found in the simulator.",
+        "Tries weights, the affinity filter and costs in seconds on simulated fleets, each on the same seeds; then "
+        "the best "
+        "one on seeds that the search has not seen, against 2:2:1:1. Writes picker.yaml and a chart's values. Exit "
+        "code 1 "
+        "where nothing is clearly better.",
+        (
+            ("for the workload of llm-d's CPU offloading guide, in five minutes", "tierwise tune"),
+            ("for a trace of yours, on two cores for an hour",
+             "tierwise tune --workload trace.jsonl --endpoints 16 --cpu-tokens 400000 --budget 1h --jobs 2"),
+            ("for throughput", "tierwise tune --workload storage-30k --objective throughput"),
+        ),
+        TUNE,
+        tune_options,
+        "epp.lab.tune.command", "run_tune", "epp",
+    ),
+    Program(
+        "demo",
+        "What tier awareness is worth, shown in under two minutes.",
+        "Runs one workload four times through Envoy: round robin, GPU-only prefix scoring, tier-aware scoring, cost in "
+        "seconds.",
+        (
+            ("on four simulated endpoints", "tierwise demo"),
+            ("on your own vLLM servers", "tierwise demo --endpoint 10.0.0.7:8000,10.0.0.8:8000"),
+        ),
+        DEMO,
+        lambda given: arguments.demo_options(given, DEMO),
+        "epp.lab.demo.cli", "run_demo", "standalone",
+    ),
+)  # fmt: skip

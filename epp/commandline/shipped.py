@@ -1,0 +1,103 @@
+"""``tierwise print``: the configurations, dashboards and manifests that come with the distribution.
+
+They are the files of ``manifests/``, to which ``epp/manifests`` links, so that a wheel has them too; and ``default``,
+which is made from the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from textwrap import wrap
+
+import msgspec
+
+from epp.config.defaults import written_default
+from epp.errors import ConfigError
+from epp.server.options import PrintOptions
+
+DEFAULT = "default"
+ABOUT_DEFAULT = "The profile that is in force where no configuration is given."
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """A file of ``manifests/``."""
+
+    folder: str
+    stem: str
+    file: Traversable
+
+    @property
+    def name(self) -> str:
+        """What to ask for it by; its last part will do where that is the only one."""
+        return f"{self.folder}/{self.stem}"
+
+    def about(self) -> str:
+        """Its first comment's first sentence, or its title."""
+        text = self.file.read_text(encoding="utf-8")
+        if self.file.name.endswith(".json"):
+            return msgspec.json.decode(text, type=_Titled).title
+        comment: list[str] = []
+        for line in text.splitlines():
+            if not line.startswith("#"):
+                break
+            comment.append(line.lstrip("# "))
+        sentence, dot, _ = " ".join(comment).partition(". ")
+        return sentence + dot.strip()
+
+
+class _Titled(msgspec.Struct):
+    title: str = ""
+
+
+def run_print(options: PrintOptions) -> int:
+    """Run the command; the process's exit status. Raises: ConfigError for a name that there is not."""
+    if options.name is None:
+        list_names()
+        return 0
+    text = (
+        written_default() if options.name == DEFAULT else find(options.name, tuple(shipped())).file.read_text("utf-8")
+    )
+    print(text, end="")
+    return 0
+
+
+def shipped() -> Iterator[Shipped]:
+    """Every file, by folder and name."""
+    folders = [folder for folder in (files("epp") / "manifests").iterdir() if folder.is_dir()]
+    for folder in sorted(folders, key=lambda each: each.name):
+        for file in sorted(folder.iterdir(), key=lambda each: each.name):
+            yield Shipped(folder.name, file.name.rpartition(".")[0], file)
+
+
+def find(name: str, among: Sequence[Shipped]) -> Shipped:
+    """The one that ``name`` means: its whole name, its last part, or its folder where it is alone there.
+
+    Raises: ConfigError naming what there is.
+    """
+    for meant in (
+        [each for each in among if each.name == name],
+        [each for each in among if each.stem == name],
+        [each for each in among if each.folder == name],
+    ):
+        if len(meant) == 1:
+            return meant[0]
+        if meant:
+            raise ConfigError(f"{name!r} may be {' or '.join(each.name for each in meant)}; give one of them")
+    known = [DEFAULT, *(word for each in among for word in (each.name, each.stem, each.folder))]
+    near = get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join([DEFAULT, *(each.name for each in among)])}"
+    raise ConfigError(f"there is nothing called {name!r}; {hint}")
+
+
+def list_names() -> None:
+    """Print every name with what it is."""
+    for name, about in [(DEFAULT, ABOUT_DEFAULT), *((each.name, each.about()) for each in shipped())]:
+        first, *more = wrap(about, 54) or [""]
+        print(f"{name:<24}{first}")
+        for line in more:
+            print(f"{'':<24}{line}")

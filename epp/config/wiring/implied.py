@@ -1,0 +1,83 @@
+"""Producers of the Go picker whose work is always done here, so that to declare them is allowed and needless."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scorers.affinity.topology import TopologyLabels
+from scorers.base import NoParameters, Plugin
+from scorers.parameters import check_range
+
+
+class InflightLoadParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What would be counted otherwise is refused."""
+
+    add_estimated_output_tokens: bool = False
+    output_ratio: float = 1.5
+    max_estimated_output_tokens: int | None = None
+    prefix_match_info_producer_name: str | None = None
+    """What any producer knows to be cached is not counted, not only what this one knows."""
+    sync_cross_replica_state: bool = True
+    """Replicas share nothing."""
+
+    def __post_init__(self) -> None:
+        if self.add_estimated_output_tokens:
+            raise ValueError("addEstimatedOutputTokens: output tokens are not estimated here; set it to false")
+        check_range("outputRatio", self.output_ratio, 0)
+        check_range("maxEstimatedOutputTokens", self.max_estimated_output_tokens, 0)
+
+
+class InflightLoadProducer(Plugin[InflightLoadParameters]):
+    """Counts requests and uncached tokens in flight, as the picker always does."""
+
+    type_name = "inflight-load-producer"
+    Parameters = InflightLoadParameters
+
+
+class SessionIdParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Where a session's id is; one of the two."""
+
+    header_name: str | None = None
+    cookie_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.header_name is not None and self.cookie_name is not None:
+            raise ValueError("headerName and cookieName exclude each other; keep one")
+
+
+class SessionIdProducer(Plugin[SessionIdParameters]):
+    """Finds a session's id, which the plugins that need it do by themselves."""
+
+    type_name = "session-id-producer"
+    Parameters = SessionIdParameters
+
+
+class TopologyExtractor(Plugin[TopologyLabels]):
+    """Says which labels hold an endpoint's place; the topology plugins read them."""
+
+    type_name = "topology-extractor"
+    Parameters = TopologyLabels
+
+
+class EndpointNotificationSource(Plugin[NoParameters]):
+    """Tells plugins of endpoints that come and go, which the pool always does."""
+
+    type_name = "endpoint-notification-source"
+
+
+class SheddableEviction(Plugin[NoParameters]):
+    """Lets requests of negative priority be ended for others; with ``flowControl.enableEviction``, no others are."""
+
+    type_name = "sheddable-eviction-filter"
+
+
+class PriorityThenTimeEviction(Plugin[NoParameters]):
+    """The lowest priority is ended first, of these the newest, as always here."""
+
+    type_name = "priority-then-time-eviction-order-policy"
+
+
+IMPLIED = (
+    InflightLoadProducer, SessionIdProducer, TopologyExtractor, EndpointNotificationSource,
+    SheddableEviction, PriorityThenTimeEviction,
+)  # fmt: skip

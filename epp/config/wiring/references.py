@@ -1,0 +1,105 @@
+"""Parameters that name another plugin than a prefix producer, and plugins that change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from epp.config.strict import nearest
+from epp.config.wiring.implied import (
+    EndpointNotificationSource,
+    InflightLoadProducer,
+    PriorityThenTimeEviction,
+    SessionIdProducer,
+    SheddableEviction,
+    TopologyExtractor,
+)
+from epp.config.wiring.instances import Declared, Instances
+from epp.config.wiring.sources import CoreMetricsExtractor
+from epp.config.wiring.token_producer import TokenProducer
+from epp.errors import ConfigError
+from scorers.affinity.topology import TopologyLabels
+from scorers.affinity.topology_affinity import TopologyAffinityFilter, TopologyAffinityScorer
+from scorers.base import Plugin
+from scorers.labels.header_testing import HeaderTestingFilter
+from scorers.load.latency import LatencyScorer
+
+
+class Reference(NamedTuple):
+    """A parameter whose value is a plugin's name."""
+
+    field: str
+    key: str
+    kind: type[Plugin[Any]]
+    """What it names; its type's name stands for one that is not declared."""
+
+
+ALWAYS = (
+    InflightLoadProducer, TokenProducer, SessionIdProducer, SheddableEviction, PriorityThenTimeEviction,
+    EndpointNotificationSource,
+)  # fmt: skip
+"""Types whose work is done whether they are declared or not."""
+REFERENCES = (
+    Reference("in_flight_load_producer_name", "inFlightLoadProducerName", InflightLoadProducer),
+    Reference("topology_producer_name", "topologyProducerName", TopologyExtractor),
+    Reference("producer", "producer", CoreMetricsExtractor),
+)
+
+
+def bind_references(instances: Instances) -> list[str]:
+    """Look all names up, tell the topology plugins their labels, and return warnings about what changes nothing.
+
+    Nothing that is named here names anything itself but prefix producers, which name nothing: so there are no cycles.
+
+    Raises: ConfigError naming the reference that leads nowhere.
+    """
+    for consumer in instances:
+        for reference in REFERENCES:
+            name = getattr(consumer.plugin.parameters, reference.field, None)
+            if name:
+                _resolve(name, reference, f"{consumer.path}.parameters.{reference.key}", instances)
+        if isinstance(consumer.plugin, TopologyAffinityScorer | TopologyAffinityFilter):
+            consumer.plugin.read_labels(_labels(consumer.plugin, instances))
+    return [f"{consumer.path}: {note}" for consumer in instances for note in _notes(consumer, instances)]
+
+
+def _resolve(name: str, reference: Reference, path: str, instances: Instances) -> None:
+    if name in instances:
+        instances.resolve_as(reference.kind, name, path)
+    elif name != reference.kind.type_name:
+        known = [plugin.name for plugin in instances.of(reference.kind)]
+        hint = nearest(name, known, f"; declare one of type {reference.kind.type_name} in plugins")
+        raise ConfigError(f"{path}: no {reference.kind.type_name} is named {name!r}{hint}")
+
+
+def _labels(plugin: TopologyAffinityScorer | TopologyAffinityFilter, instances: Instances) -> TopologyLabels:
+    """Of the extractor that ``plugin`` names, or of the first there is."""
+    name = plugin.parameters.topology_producer_name
+    for extractor in instances.of(TopologyExtractor):
+        if name in (None, "", extractor.name):
+            instances.use(extractor)
+            return extractor.parameters
+    return TopologyLabels()
+
+
+def _notes(consumer: Declared, instances: Instances) -> Iterator[str]:
+    """What an operator may take for more than it is."""
+    plugin = consumer.plugin
+    if isinstance(plugin, ALWAYS):
+        instances.use(plugin)
+    if isinstance(plugin, InflightLoadProducer):
+        yield f"{plugin.name!r} changes nothing: requests and uncached tokens in flight are always counted"
+        if plugin.parameters.prefix_match_info_producer_name:
+            yield "parameters.prefixMatchInfoProducerName: what any producer knows to be cached is not counted"
+    elif isinstance(plugin, TokenProducer) and not plugin.parameters.tokenizes:
+        yield f"{plugin.name!r} changes nothing: tokens are always estimated, 4 bytes to one"
+    elif isinstance(plugin, SheddableEviction | PriorityThenTimeEviction):
+        yield f"{plugin.name!r} changes nothing: flowControl.enableEviction alone says whether requests are evicted"
+    elif isinstance(plugin, SessionIdProducer):
+        yield f"{plugin.name!r} changes nothing: session affinity reads the headers in its own sessionIdConfig.sources"
+    elif isinstance(plugin, LatencyScorer):
+        yield f"{plugin.name!r}: nothing here predicts latency; the composite of KV memory, queue and prefix decides"
+    elif isinstance(plugin, HeaderTestingFilter):
+        yield f"{plugin.name!r} lets every client choose its endpoint, and refuses all others; it is for tests"
+    elif isinstance(plugin, TopologyAffinityScorer | TopologyAffinityFilter) and not plugin.knows_peers:
+        yield f"{plugin.name!r} has no effect: without parameters.peerTopologyHeader no peer is ever known"

@@ -1,0 +1,86 @@
+"""What both halves of an exchange know: its settings, how far a side has come, and how a decision is answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from msgspec import structs
+
+from epp.decision import Decision
+from epp.extproc import messages
+from epp.extproc.tier_question import with_question
+from epp.server.options import ErrorFormat
+
+
+class ProtocolViolation(Exception):
+    """The proxy sent what no order of messages allows, or asks for a mode that cannot work."""
+
+
+class Side(Enum):
+    """How far one direction has come."""
+
+    UNSEEN = "unseen"
+    OPEN = "open"
+    """The headers were seen; a body or trailers may follow."""
+    TRAILERS = "trailers"
+    """The body is complete or unwanted; trailers may follow."""
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeSettings:
+    """What holds for every exchange of a process."""
+
+    access_log: bool = False
+    """Completions arrive by access log when a stream does not see the response's body."""
+    max_request_bytes: int = 64 * 1024 * 1024
+    error_format: ErrorFormat = ErrorFormat.TEXT
+    any_subset: bool = True
+    """Whether the proxy may narrow the choice to some endpoints."""
+    emit_endpoint_scores: bool = False
+    tell_decisions: bool = False
+    """Whether a client that asks why its request went where it did is told."""
+    may_ask: bool = False
+    """The proxy sends more of a response than it would when an answer overrides its mode; only ever set for one that
+    does (``allow_mode_override``)."""
+    ask_kvengine: bool = False
+    """Ask engines that run it which tier cached tokens came from, where the answer is seen."""
+    clear_route_cache: bool = True
+    """Let the proxy choose the route again, with the destination header set. Off where a route is drawn by lot."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """The question that a decision answers."""
+
+    place: messages.Place
+    forward: bytes | None = None
+    """The body to send on, where the proxy wants it back."""
+    ends: bool = True
+    """Whether that body ends the request."""
+    after: list[bytes] = field(default_factory=list)
+    """Answers that follow."""
+
+    def with_question(self, decision: Decision, body: bytes) -> Decision:
+        """``decision``, which has ``body`` sent with a question for kvengine, where that is to be asked."""
+        asking = with_question(decision, body)
+        if asking is None:
+            return decision
+        if self.forward is not None:
+            self.forward = asking
+        return structs.replace(decision, body=asking)
+
+    def answers(self, decision: Decision, settings: ExchangeSettings) -> list[bytes]:
+        """All that is to be sent, in order."""
+        answer = messages.decided(
+            self.place,
+            decision,
+            clear_route_cache=settings.clear_route_cache,
+            emit_scores=settings.emit_endpoint_scores,
+        )
+        if decision.traceparent and self.place != "request_trailers":  # too late there to set a header
+            answer += messages.with_traceparent(self.place, decision.traceparent)
+        if self.forward is None:
+            return [answer, *self.after]
+        return [answer, *messages.chunks("request_body", self.forward, end_of_stream=self.ends), *self.after]

@@ -1,0 +1,103 @@
+"""The ext-proc service: bytes to messages, a clock, and what happens when something breaks."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from google.protobuf.message import DecodeError
+
+from epp.decision import RequestLabels
+from epp.errors import EppError
+from epp.extproc.exchange import Exchange, ExchangeSettings, ProtocolViolation
+from epp.pb.ext_proc_pb2 import ProcessingRequest
+from epp.picking.director import Director
+from epp.wire.service import Call, Methods, Status
+
+log = logging.getLogger(__name__)
+
+PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
+
+
+def methods(
+    director: Director, settings: ExchangeSettings | None = None, clock: Callable[[], float] = time.monotonic
+) -> Methods:
+    """The ext-proc service, to be hosted by a transport."""
+    chosen = settings or ExchangeSettings()
+    return {PROCESS: lambda call: ExtProcHandler(call, director, chosen, clock)}
+
+
+class ExtProcHandler:
+    """One stream: the shell of one Exchange. Owner: the event loop.
+
+    An exception in one stream ends that stream only.
+    """
+
+    def __init__(self, call: Call, director: Director, settings: ExchangeSettings, clock: Callable[[], float]) -> None:
+        self._call = call
+        self._director = director
+        self._clock = clock
+        self._exchange = Exchange(director, settings, self._resumed)
+        self._request_s = 0.0
+        self._response_s = 0.0
+        self._closed = False
+
+    def received(self, message: bytes) -> None:
+        """Answer one message of the proxy."""
+        now = self._clock()
+        try:
+            self._answer(now, lambda: self._exchange.received(ProcessingRequest.FromString(message), now))
+        except DecodeError:
+            self._end(now, Status.INVALID_ARGUMENT, "not a ProcessingRequest")
+        except ProtocolViolation as error:
+            self._end(now, Status.INVALID_ARGUMENT, str(error))
+
+    def _resumed(self, error: EppError | None) -> None:
+        """Answer the message that had to wait, or end a request in flight."""
+        now = self._clock()
+        self._answer(now, lambda: self._exchange.resumed(error, now))
+
+    def _answer(self, now: float, work: Callable[[], list[bytes]]) -> None:
+        """Send what ``work`` returns. Raises: DecodeError, ProtocolViolation."""
+        try:
+            answers = work()
+        except (DecodeError, ProtocolViolation):
+            raise
+        except Exception:  # one stream must not take the others down
+            log.exception("an ext-proc exchange failed; its request gets status 500")
+            self._director.telemetry.refused(RequestLabels(), EppError.code)
+            answers = self._exchange.refuse(EppError("the picker failed on this request; its log says why"))
+        for answer in answers:
+            self._call.send(answer)
+        spent = self._clock() - now
+        if self._exchange.responding:
+            self._response_s += spent
+        else:
+            self._request_s += spent
+        if self._exchange.over:
+            self._end(now, Status.OK)
+
+    def half_closed(self) -> None:
+        """The proxy has said all it will."""
+        self._end(self._clock(), Status.OK)
+
+    def cancelled(self) -> None:
+        """The stream is gone."""
+        self._close(self._clock())
+
+    def _end(self, now: float, status: Status, text: str = "") -> None:
+        if self._close(now):
+            self._call.finish(status, text)
+
+    def _close(self, now: float) -> bool:
+        """Settle and count the exchange; False when that has already happened."""
+        if self._closed:
+            return False
+        self._closed = True
+        self._exchange.closed(now)
+        telemetry = self._director.telemetry
+        telemetry.request_processing(self._request_s)
+        if self._exchange.responding:
+            telemetry.response_processing(self._response_s)
+        return True

@@ -1,0 +1,51 @@
+"""The requests of one priority that wait, by flow."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+
+from epp.flowcontrol.admission import Arrival
+from epp.flowcontrol.queue import FlowQueue, Waiting
+from epp.flowcontrol.settings import BandSettings
+
+
+class Band:
+    """Invariant: ``size`` and ``size_bytes`` are of the entries that are not gone; no flow is empty; the flow that was
+    served longest ago, or came last, stands where the fairness policy finds it: first, or last.
+    """
+
+    def __init__(self, priority: int, settings: BandSettings) -> None:
+        self.priority = priority
+        self.settings = settings
+        self.size = 0
+        self.size_bytes = 0
+        self._flows: OrderedDict[str, FlowQueue] = OrderedDict()
+
+    def add(self, entry: Waiting, number: int, ttl_s: float | None) -> None:
+        """Let ``entry`` wait; numbers count up with every entry."""
+        queue = self._flows.get(entry.flow)
+        if queue is None:
+            queue = self._flows[entry.flow] = FlowQueue()
+        request = entry.arrival.request
+        key = self.settings.ordering.key(request, entry.enqueued_s, math.inf if ttl_s is None else ttl_s)
+        queue.push(key, number, entry)
+        self.size += 1
+        self.size_bytes += entry.arrival.size_bytes
+
+    def head(self, now: float) -> Waiting:
+        """Whose turn it is; there must be one."""
+        return self._flows[self.settings.fairness.choose(self._flows, now)].head()
+
+    def served(self, entry: Waiting) -> None:
+        """Its flow has had its turn."""
+        self._flows.move_to_end(entry.flow)
+
+    def forget(self, entry: Waiting, arrival: Arrival) -> None:
+        """``entry`` is gone; it waited with ``arrival``."""
+        self.size -= 1
+        self.size_bytes -= arrival.size_bytes
+        queue = self._flows[entry.flow]
+        queue.forget()
+        if not queue.size:
+            del self._flows[entry.flow]

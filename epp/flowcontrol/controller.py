@@ -1,0 +1,299 @@
+"""Who waits, who goes on and who is sent away: the pure core of flow control. No I/O, no task; a clock is given.
+
+    admit ─► goes on, or waits in its band ─► dispatch: bands from the highest priority down, in each the flow whose
+             turn it is, in that flow the first by its order; a band stops at its ceiling, and all below it wait, too
+
+Laws, tested as properties: a request that waits is resumed once, or cancelled; limits are never exceeded; no request
+goes on while one of higher priority waits that could.
+
+Source: the Go picker's flow control, with its words for outcomes. It queues every request and looks at one a
+millisecond; here a request that need not wait is never queued, and nothing runs unless something has happened.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import insort
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from operator import neg
+from typing import Protocol
+
+from epp.decision import RequestLabels
+from epp.errors import EppError, NoEndpoints, QueueFull, ShuttingDown, WaitedTooLong
+from epp.flowcontrol.admission import Arrival, Resume
+from epp.flowcontrol.band import Band
+from epp.flowcontrol.departures import Departures
+from epp.flowcontrol.outcome import QueueOutcome
+from epp.flowcontrol.queue import FEW, FlowQueue, Waiting
+from epp.flowcontrol.saturation import Gauge
+from epp.flowcontrol.settings import FlowSettings
+
+log = logging.getLogger(__name__)
+
+BATCH = 64
+"""Requests sent on at a time, so that streams are read in between. A guess: some 10 ms."""
+
+
+class Watcher(Protocol):
+    """Who counts."""
+
+    def enqueued(self, labels: RequestLabels, size_bytes: int) -> None:
+        """A request waits from now on."""
+
+    def left(self, labels: RequestLabels, size_bytes: int) -> None:
+        """It does no more."""
+
+    def finished(self, labels: RequestLabels, outcome: QueueOutcome, waited_s: float) -> None:
+        """Its time here is over, if it had any."""
+
+
+class FlowController:
+    """Owner: the event loop."""
+
+    def __init__(self, settings: FlowSettings, gauge: Gauge, watcher: Watcher, clock: Callable[[], float]) -> None:
+        self.size = 0
+        """Requests that wait."""
+        self.size_bytes = 0
+        """Of their bodies."""
+        self.closed = False
+        self.settings = settings
+        self.gauge = gauge
+        self._watcher = watcher
+        self._clock = clock
+        self._numbers = count()
+        self._bands: dict[int, Band] = {}
+        self._priorities: list[int] = []  # the highest first
+        self._departures = Departures()
+        self._by_age: deque[Waiting] = deque()  # with those that are gone, until they are its most
+        self._bounded = FlowQueue()  # those whose proxies lose patience, the first to do so first
+        self.use(settings)
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def bands(self) -> list[Band]:
+        """Highest priority first."""
+        return [self._bands[priority] for priority in self._priorities]
+
+    def admit(self, arrival: Arrival, resume: Resume) -> Waiting | None:
+        """None when ``arrival`` may go on at once; it is then as good as placed.
+
+        Raises: QueueFull, NoEndpoints, ShuttingDown; nothing has changed then.
+        """
+        band = self._band(arrival.request.priority)
+        now = self._clock()
+        if not self._behind(band.priority) and self._has_room(band.priority):
+            band.settings.fairness.served(arrival.request, now)
+            self._watcher.finished(arrival.labels, QueueOutcome.DISPATCHED, 0.0)
+            return None
+        if self.closed:
+            self._watcher.finished(arrival.labels, QueueOutcome.REJECTED_OTHER, 0.0)
+            raise ShuttingDown("the picker is shutting down and its endpoints are full; try again")
+        self._check(band, arrival)
+        if not self.size:
+            self._departures.began(now)
+        entry = Waiting(self, arrival, resume, now, band.settings.fairness.flow(arrival.request))
+        self._add(band, entry)
+        self._by_age.append(entry)
+        self._watcher.enqueued(arrival.labels, arrival.size_bytes)
+        return entry
+
+    def dispatch(self, most: int = BATCH) -> bool:
+        """Send on those who may go on, at most ``most``; returns whether more might."""
+        for _ in range(most):
+            entry = self._next()
+            if entry is None:
+                return False
+            request = entry.arrival.request
+            band = self._bands[request.priority]
+            now = self._clock()
+            band.settings.fairness.served(request, now)
+            band.served(entry)
+            self._departures.left(now)
+            self._finish(entry, QueueOutcome.DISPATCHED, None)
+        return self.size > 0
+
+    def bound(self, entry: Waiting, until_s: float) -> None:
+        """Send ``entry``, which waits, away at ``until_s`` at the latest, whatever the settings. Called once."""
+        entry.until_s = until_s
+        self._bounded.push(until_s, next(self._numbers), entry)
+
+    def expire(self) -> None:
+        """Send away those who have waited too long. O(those)."""
+        limit_s = self._limit_s()
+        while limit_s is not None and (entry := self._oldest()) is not None:
+            if entry.enqueued_s + limit_s > self._clock():
+                break
+            self._expired(entry, limit_s)
+        while self._bounded.size:
+            entry = self._bounded.head()
+            assert entry.until_s is not None  # noqa: S101 - what is bounded has one
+            if entry.until_s > self._clock():
+                break
+            self._expired(entry, entry.until_s - entry.enqueued_s)
+
+    def next_expiry(self) -> float | None:
+        """When ``expire`` has something to do, as things are."""
+        entry, limit_s = self._oldest(), self._limit_s()
+        times = [] if entry is None or limit_s is None else [entry.enqueued_s + limit_s]
+        if self._bounded.size and (until_s := self._bounded.head().until_s) is not None:
+            times.append(until_s)
+        return min(times, default=None)
+
+    def cancelled(self, entry: Waiting) -> None:
+        """Nobody waits for ``entry`` any more; it must not be gone."""
+        arrival = self._remove(entry)
+        self._watcher.finished(arrival.labels, QueueOutcome.EVICTED_CANCELLED, self._clock() - entry.enqueued_s)
+
+    def close(self) -> None:
+        """Send everybody away, and let nobody wait from now on."""
+        self.closed = True
+        while (entry := self._oldest()) is not None:
+            self._finish(entry, QueueOutcome.EVICTED_OTHER, ShuttingDown("the picker is shutting down; try again"))
+
+    def release(self, most: int = BATCH) -> bool:
+        """Send on at most ``most``, the oldest first: there are no queues any more; returns whether others wait."""
+        for _ in range(most):
+            entry = self._oldest()
+            if entry is None:
+                return False
+            self._finish(entry, QueueOutcome.DISPATCHED, None)
+        return self.size > 0
+
+    def use(self, settings: FlowSettings) -> None:
+        """Go by ``settings`` from now on; those who wait stay, in the order that these give them.
+
+        Nobody is sent away for limits that have become smaller. O(n log n).
+        """
+        waiting = [entry for entry in self._by_age if not entry.gone]
+        self.settings = settings
+        self.gauge.use(settings.detector)
+        self._bands = {}
+        self._priorities = []
+        self.size = self.size_bytes = 0
+        for priority in settings.bands:
+            self._band(priority)
+        for entry in waiting:
+            band = self._band(entry.arrival.request.priority)
+            entry.flow = band.settings.fairness.flow(entry.arrival.request)
+            self._add(band, entry)
+
+    def blocked(self) -> tuple[int, int] | None:
+        """The priority of the first band that waits, and how many wait in it."""
+        for band in self.bands:
+            if band.size:
+                return band.priority, band.size
+        return None
+
+    def expected_wait_s(self, priority: int) -> float | None:
+        """How long a request of ``priority`` that came now would wait; None where too little was seen to say."""
+        ahead = sum(band.size for band in self.bands if band.priority >= priority)
+        return self._departures.wait_s(ahead, self._clock())
+
+    def _next(self) -> Waiting | None:
+        if not self.size:
+            return None
+        saturation = self.gauge.read().effective
+        ceilings = self.settings.limits.ceilings(saturation, self._priorities)
+        for priority, ceiling in zip(self._priorities, ceilings, strict=True):
+            band = self._bands[priority]
+            if band.size:
+                return band.head(self._clock()) if saturation < ceiling else None
+        return None
+
+    def _has_room(self, priority: int) -> bool:
+        saturation = self.gauge.read().effective
+        ceilings = self.settings.limits.ceilings(saturation, self._priorities)
+        return saturation < ceilings[self._priorities.index(priority)]
+
+    def _behind(self, priority: int) -> bool:
+        """Whether others go first: all that wait with this priority or a higher one."""
+        if not self.size:
+            return False
+        return any(self._bands[other].size for other in self._priorities if other >= priority)
+
+    def _check(self, band: Band, arrival: Arrival) -> None:
+        """Raises: NoEndpoints, QueueFull where ``arrival`` cannot wait."""
+        if self.gauge.empty and self.settings.no_endpoint_ttl_s <= 0:
+            self._refuse(arrival, "there is no endpoint, and flowControl.noEndpointRequestTTL is 0")
+        settings, limits, size = self.settings, band.settings, arrival.size_bytes
+        if settings.max_bytes is not None and self.size_bytes + size > settings.max_bytes:
+            self._full(arrival, self.size_bytes, "bytes", f"flowControl.maxBytes is {settings.max_bytes}")
+        if settings.max_requests is not None and self.size + 1 > settings.max_requests:
+            self._full(arrival, self.size, "requests", f"flowControl.maxRequests is {settings.max_requests}")
+        if band.size_bytes + size > limits.max_bytes:
+            self._full(arrival, band.size_bytes, "bytes", f"maxBytes of priority {band.priority} is {limits.max_bytes}")
+        if band.size + 1 > limits.max_requests:
+            text = f"maxRequests of priority {band.priority} is {limits.max_requests}"
+            self._full(arrival, band.size, "requests", text)
+
+    def _full(self, arrival: Arrival, waiting: int, unit: str, limit: str) -> None:
+        self._refuse(arrival, f"{waiting} {unit} wait already, and {limit}; try again later")
+
+    def _refuse(self, arrival: Arrival, sentence: str) -> None:
+        empty = self.gauge.empty
+        outcome = QueueOutcome.REJECTED_NO_ENDPOINTS if empty else QueueOutcome.REJECTED_CAPACITY
+        self._watcher.finished(arrival.labels, outcome, 0.0)
+        raise (
+            NoEndpoints(sentence)
+            if empty
+            else QueueFull(sentence, wait_s=self.expected_wait_s(arrival.request.priority))
+        )
+
+    def _expired(self, entry: Waiting, limit_s: float) -> None:
+        if self.gauge.empty:
+            message = f"no endpoint came within {limit_s:g} s; try again later"
+            self._finish(entry, QueueOutcome.EVICTED_NO_ENDPOINTS, NoEndpoints(message))
+        else:
+            message = f"the endpoints were full for the {limit_s:g} s that a request may wait; try again later"
+            wait_s = self.expected_wait_s(entry.arrival.request.priority)
+            self._finish(entry, QueueOutcome.EVICTED_TTL, WaitedTooLong(message, wait_s=wait_s))
+
+    def _limit_s(self) -> float | None:
+        return self.settings.no_endpoint_ttl_s if self.gauge.empty else self.settings.ttl_s
+
+    def _band(self, priority: int) -> Band:
+        band = self._bands.get(priority)
+        if band is None:
+            band = self._bands[priority] = Band(priority, self.settings.band(priority))
+            insort(self._priorities, priority, key=neg)
+        return band
+
+    def _add(self, band: Band, entry: Waiting) -> None:
+        band.add(entry, next(self._numbers), self.settings.ttl_s)
+        self.size += 1
+        self.size_bytes += entry.arrival.size_bytes
+
+    def _oldest(self) -> Waiting | None:
+        by_age = self._by_age
+        while by_age and by_age[0].gone:
+            by_age.popleft()
+        return by_age[0] if by_age else None
+
+    def _remove(self, entry: Waiting) -> Arrival:
+        """Forget ``entry``, and with it all that it holds; returns what it waited with."""
+        arrival = entry.arrival
+        entry.resume = None
+        del entry.arrival
+        if entry.until_s is not None:
+            self._bounded.forget()
+        self._bands[arrival.request.priority].forget(entry, arrival)
+        self.size -= 1
+        self.size_bytes -= arrival.size_bytes
+        if len(self._by_age) > 2 * self.size + FEW:
+            self._by_age = deque(other for other in self._by_age if not other.gone)
+        self._watcher.left(arrival.labels, arrival.size_bytes)
+        return arrival
+
+    def _finish(self, entry: Waiting, outcome: QueueOutcome, error: EppError | None) -> None:
+        resume = entry.resume
+        arrival = self._remove(entry)
+        self._watcher.finished(arrival.labels, outcome, self._clock() - entry.enqueued_s)
+        try:
+            if resume is not None:
+                resume(error)
+        except Exception:  # one stream must not take the others down
+            log.exception("request %r: what waited for it failed", arrival.request.id)

@@ -1,0 +1,26 @@
+"""Every detector and policy that a configuration may name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from epp.flowcontrol.concurrency import ConcurrencyDetector
+from epp.flowcontrol.fairness import GlobalStrict, RoundRobin
+from epp.flowcontrol.limits import PriorityHoldback, SoftReflectiveCeiling, StaticUsageLimit
+from epp.flowcontrol.ordering import ORDERINGS
+from epp.flowcontrol.program import ProgramAware
+from epp.flowcontrol.utilization import UtilizationDetector
+from scorers.base import Plugin
+
+POLICIES: tuple[type[Plugin[Any]], ...] = (
+    UtilizationDetector,
+    ConcurrencyDetector,
+    GlobalStrict,
+    RoundRobin,
+    ProgramAware,
+    *ORDERINGS,
+    StaticUsageLimit,
+    PriorityHoldback,
+    SoftReflectiveCeiling,
+)
+"""To add one of ours: its file, and its class here."""

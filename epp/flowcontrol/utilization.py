@@ -1,0 +1,53 @@
+"""Full is what an engine says of its queue and its KV memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+from epp.flowcontrol.saturation import SaturationDetector
+from epp.units import Duration
+from scorers.base import Candidate, Request
+
+
+class UtilizationParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Where an endpoint is full."""
+
+    queue_depth_threshold: Annotated[int, msgspec.Meta(ge=1)] = 5
+    kv_cache_util_threshold: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.8
+    metrics_staleness_threshold: Duration | None = None
+    """Checked, and not used: ``Candidate.fresh`` says what is stale, by the pace at which metrics are really read."""
+    headroom: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
+    """How far above the thresholds the filter lets an endpoint go, as a share of them."""
+
+
+class UtilizationDetector(SaturationDetector[UtilizationParameters]):
+    """The mean over the endpoints of max(waiting / queueDepthThreshold, kv usage / kvCacheUtilThreshold).
+
+    An endpoint whose metrics are not read any more counts as full: nobody knows better.
+    Reads: Candidate.waiting and kv_usage, which count our own picks since the last scrape, so that a crowd that was let
+    in is seen before the engine reports it.
+    """
+
+    type_name = "utilization-detector"
+    Parameters = UtilizationParameters
+
+    def saturation(self, candidates: Sequence[Candidate]) -> float:
+        """The mean."""
+        depth, usage = self.parameters.queue_depth_threshold, self.parameters.kv_cache_util_threshold
+        total = 0.0
+        for c in candidates:
+            if not c.fresh:
+                total += 1.0
+                continue
+            queue, memory = c.waiting / depth, c.kv_usage / usage
+            total += queue if queue > memory else memory
+        return total / len(candidates)
+
+    def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:  # noqa: ARG002
+        """Those that are not full; all of them when all are."""
+        limit = 1.0 + self.parameters.headroom
+        kept = [c for c in candidates if c.fresh and self.saturation((c,)) < limit]
+        return kept or candidates

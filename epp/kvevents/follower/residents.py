@@ -1,0 +1,244 @@
+"""What one endpoint holds, as its events say it.
+
+The engine's hashes are names and nothing more: which block a name means follows from the tokens of the event that said
+it first, and what it builds upon. So no seed and no algorithm has to be known, and endpoints may differ in both.
+
+What cannot be placed yet (``blocks``), as it has no tokens or nothing is known of what it builds upon, is counted and
+placed when that becomes known. A chunk that comes without tokens, and is named by the block that it ends with, is a
+block of its own size, with the tokens that lead to that block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from epp.kvevents.follower.block_data import MOST_BLOCK_TOKENS, Malformed, salt_and_data
+from epp.kvevents.follower.blocks import MOST_BLOCKS, Blocks, Table
+from epp.kvevents.follower.columns import DEPTH, MOST_DEPTH, TIERS, Column, Columns
+from epp.kvevents.follower.decoding import BlockRemoved, BlockStored, Event, Hash, hash_of
+from epp.kvevents.follower.nameless import Nameless
+from epp.kvevents.follower.run import Place, Run
+from epp.kvevents.follower.runs import Runs
+from epp.kvevents.follower.tally import Tally
+from epp.kvevents.follower.waiting import Waiting, WaitingBlocks
+from epp.parsers.identity import TOKENS, identity
+
+KINDS = frozenset((None, "full_attention", "mla_attention", "sink_full_attention"))
+"""Of cache groups: those whose blocks are found by their whole prefix."""
+MOST_IGNORED = 1000
+"""Other cache groups of one endpoint."""
+
+
+class Residents:
+    """The blocks of one source of events. Owner: the process that follows the engines."""
+
+    def __init__(self, runs: Runs, source: int, tally: Tally, note: Callable[[str, str], None]) -> None:
+        """``note(kind, value)`` is told of the media, cache groups and adapters met, as often as they are."""
+        self.known = 0
+        """Of tiers, one bit each: whether everything in it has been announced."""
+        self._runs = runs
+        self._first_holder = source * TIERS
+        self._tally = tally
+        self._note = note
+        self._reset()
+
+    def _reset(self) -> None:
+        self._columns = Columns()
+        self._blocks = Blocks(self._runs, self._first_holder, self._columns.masks)
+        self._nameless = Nameless()
+        self._waiting = WaitingBlocks()
+        self._ignored: set[int] = set()  # cache groups
+
+    @property
+    def tokens(self) -> list[int]:
+        """Held in each tier."""
+        return self._blocks.tokens
+
+    def __len__(self) -> int:
+        """Hashes."""
+        return len(self._blocks) + len(self._nameless)
+
+    def apply(self, events: Iterable[Event], rank: int = 0) -> None:
+        """Follow one batch, in order."""
+        for event in events:
+            try:
+                if isinstance(event, BlockStored):
+                    self._stored(event, rank)
+                elif isinstance(event, BlockRemoved):
+                    self._removed(event.block_hashes, event.medium, event.group_idx or 0, rank)
+                else:
+                    self._cleared(rank)
+            except Malformed:
+                self._tally.malformed += 1
+
+    def forget(self) -> None:
+        """Nothing is known any more."""
+        self._blocks.forget()
+        self._reset()
+        self.known = 0
+
+    # Announcements
+
+    def _stored(self, event: BlockStored, rank: int) -> None:
+        group, count = event.group_idx or 0, len(event.block_hashes)
+        if event.kv_cache_spec_kind not in KINDS:
+            if len(self._ignored) < MOST_IGNORED:
+                self._ignored.add(group)
+            self._note("group", str(event.kv_cache_spec_kind)[:256])
+            self._tally.skipped += count
+            return
+        column = self._column(rank, event.medium, group)
+        if column is None or group in self._ignored:
+            self._tally.skipped += count
+            return
+        hashes = [hash_of(each) for each in event.block_hashes]
+        self._tally.stored += count
+        if not event.token_ids:
+            self._stored_nameless(hashes, column, event.block_size if 0 < event.block_size <= MOST_BLOCK_TOKENS else 0)
+            return
+        size, lora = event.block_size, event.lora_name or ""
+        salt, data = salt_and_data(event, lora)
+        if not self._blocks.has_room(size, count):
+            self._tally.over_limit += count
+            return
+        if lora:
+            self._note("lora", lora)
+        if event.parent_block_hash is None:
+            _check_depth(-1, count)
+            self._place(size, hashes, data, self._runs.root(size, identity(TOKENS, lora, salt)), -1, column)
+            return
+        parent = hash_of(event.parent_block_hash)
+        found = self._blocks.find(size, parent)
+        if found is not None:
+            self._place(size, hashes, data, *found, column)
+        elif not self._waiting.add(parent, Waiting(hashes, data, size), self._is_here):
+            self._tally.over_limit += count
+        else:
+            table = self._blocks.table(size)
+            for each in hashes:
+                self._blocks.add(size, table, each, table.get(each) or self._nameless.take(each), column)
+
+    def _stored_nameless(self, hashes: Sequence[int], column: Column, chunk_tokens: int) -> None:
+        """Blocks of which only the hash is said: those that are known by it, or will be. With ``chunk_tokens``, chunks
+        that end with them."""
+        for each in hashes:
+            for size, table in self._blocks.tables.items():
+                value = table.get(each)
+                if value is not None and chunk_tokens in (0, size):
+                    self._blocks.add(size, table, each, value, column)
+                    break
+            else:
+                if len(self) >= MOST_BLOCKS or not self._nameless.add(each, column, chunk_tokens):
+                    self._tally.over_limit += 1
+                elif chunk_tokens:
+                    self._complete(each)
+
+    def _place(self, size: int, hashes: list[int], data: bytes, run: Run, depth: int, column: Column) -> None:
+        """Put blocks behind the one at ``depth`` of ``run``, and announce them in ``column``; then what waited for
+        them, and what waited for that."""
+        _check_depth(depth, len(hashes))
+        self._lay(size, hashes, data, run, depth, column)
+        reached = [hashes] if self._waiting or self._nameless.has_chunks else []
+        while reached:
+            for each in reached.pop():
+                if self._nameless.has_chunk(each):
+                    self._complete(each)
+                for waiting in self._waiting.pop(each):
+                    found = self._blocks.find(waiting.block_tokens, each)
+                    if found is None:
+                        continue
+                    if found[1] + len(waiting.hashes) >= MOST_DEPTH:
+                        self._tally.malformed += 1
+                        continue
+                    self._lay(waiting.block_tokens, waiting.hashes, waiting.data, *found, None)
+                    reached.append(waiting.hashes)
+
+    def _lay(self, size: int, hashes: list[int], data: bytes, run: Run, depth: int, column: Column | None) -> None:
+        """The same without what waited; with no column, the blocks have been announced before, if they are still
+        there."""
+        table = self._blocks.table(size)
+        plain = column is not None and not self._nameless and table.keys().isdisjoint(hashes)
+        plain = plain and len(set(hashes)) == len(hashes)
+        begin = 0
+        places = self._runs.lay(run, depth, data)
+        for place in places:
+            of_place = hashes if len(places) == 1 else hashes[begin : begin + place.blocks]
+            begin += place.blocks
+            if plain and column is not None:
+                self._blocks.place_new(size, table, of_place, place, column)
+            else:
+                self._lay_each(size, table, of_place, place, column)
+        self._runs.settle(places)
+
+    def _lay_each(self, size: int, table: Table, hashes: list[int], place: Place, column: Column | None) -> None:
+        for n, each in enumerate(hashes):
+            value = table.get(each)
+            if value is None:
+                value = self._nameless.take(each)
+                if not value and column is None:
+                    continue  # removed while it waited
+            value = self._blocks.place(size, table, each, value, place.run, place.depth + n)
+            if column is not None:
+                self._blocks.add(size, table, each, value, column)
+
+    def _complete(self, name: int) -> None:
+        """Place the chunk that ends with the block of that name, if that is placed."""
+        size, value = self._blocks.placed(name)
+        if not size:
+            return
+        counts, chunk_tokens = self._nameless.take_chunk(name)
+        chunks, rest = divmod(((value & DEPTH) + 1) * size, chunk_tokens)
+        if rest or name in self._blocks.tables.get(chunk_tokens, ()) or not self._blocks.has_room(chunk_tokens, 1):
+            table = self._blocks.table(size)
+            for column in self._columns.announced(counts):  # no chunk of that size ends here
+                self._blocks.add(size, table, name, table[name], column)
+            return
+        run = self._blocks.in_blocks_of(chunk_tokens, value)
+        self._blocks.place(chunk_tokens, self._blocks.table(chunk_tokens), name, counts, run, chunks - 1)
+        self._runs.settle([Place(run, chunks - 1, 1)])
+
+    def _is_here(self, waiting: Waiting) -> bool:
+        return not self._blocks.table(waiting.block_tokens).keys().isdisjoint(waiting.hashes)
+
+    # Removals
+
+    def _removed(self, hashes: Sequence[Hash], medium: str | None, group: int, rank: int) -> None:
+        column = self._column(rank, medium, group)
+        if column is None or group in self._ignored:
+            self._tally.skipped += len(hashes)
+            return
+        self._tally.removed += len(hashes)
+        counts, blocks = column.counts, self._blocks
+        for name in hashes:
+            each = hash_of(name)
+            for size, table in blocks.tables.items():
+                value = table.get(each, 0)
+                if value & counts:
+                    blocks.take(size, table, each, value, column.one, column.tier)
+                    break
+            else:
+                self._tally.unknown_removals += not self._nameless.remove(each, column)
+
+    def _cleared(self, rank: int) -> None:
+        """All that this rank has announced in GPU memory is gone; what is in other tiers stays."""
+        self._tally.cleared += 1
+        of_gpu = self._columns.of_tier(0)
+        for counts in [column.counts for column in of_gpu if column.rank == rank]:
+            for size, table, having in self._blocks.having(counts):
+                for each, value in having:
+                    self._blocks.take(size, table, each, value, value & counts, 0)
+            self._nameless.clear(counts)
+        if all(column.rank == rank for column in of_gpu):
+            self.known |= 1
+
+    def _column(self, rank: int, medium: str | None, group: int) -> Column | None:
+        column = self._columns.column(rank, medium, group)
+        if column is None:
+            self._note("medium", (medium or "")[:256])
+        return column
+
+
+def _check_depth(depth: int, blocks: int) -> None:
+    """Raises: Malformed, where so many cannot follow the block at ``depth``."""
+    if depth + blocks >= MOST_DEPTH:
+        raise Malformed(f"a prompt of more than {MOST_DEPTH} blocks")

@@ -1,0 +1,78 @@
+"""One endpoint that is followed: its publishers, one for each data-parallel rank, and what they say it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from epp.kvevents.follower.columns import TIERS
+from epp.kvevents.follower.decoding import Unreadable, decode
+from epp.kvevents.follower.residents import Residents
+from epp.kvevents.follower.runs import Runs
+from epp.kvevents.follower.stream import Act, Apply, Replay, Stream, Why
+from epp.kvevents.follower.tally import Tally
+from epp.kvevents.orders import Fares
+
+ALL_TIERS = (1 << TIERS) - 1
+
+
+class Source:
+    """Owner: the process that follows the engines."""
+
+    def __init__(self, number: int, address: str, runs: Runs, tally: Tally, note: Callable[[str, str], None]) -> None:
+        self.number = number
+        self.address = address
+        self.streams: list[Stream] = []
+        self.residents = Residents(runs, number, tally, note)
+        self._tally = tally
+        self._said: Fares | None = None
+
+    def do(self, stream: Stream, acts: Iterable[Act]) -> Replay | None:
+        """Do what ``stream`` says; returns what its publisher is to be asked, the last of it."""
+        asked: Replay | None = None
+        for act in acts:
+            if isinstance(act, Apply):
+                self._apply(stream, act.payload)
+            elif isinstance(act, Replay):
+                asked = act
+            else:
+                self.forget(stream)
+        return asked
+
+    def forget(self, stream: Stream | None = None) -> None:
+        """Nothing is known of the endpoint, whichever of its publishers that comes from."""
+        self.residents.forget()
+        for other in self.streams:
+            if other is not stream:
+                other.lose()
+
+    def fares(self, *, with_tokens: bool) -> Fares | None:
+        """How it fares, where that has changed; how much it holds changes all the time."""
+        why = next((stream.why for stream in self.streams if stream.why is not None), None)
+        if not self.streams:
+            why = Why.NOT_CONNECTED
+        known = ALL_TIERS if why is None else 0 if why in (Why.NOT_CONNECTED, Why.CATCHING_UP) else self.residents.known
+        fares = Fares(
+            self.number,
+            "" if why is None else why.value,
+            known,
+            tuple(self.residents.tokens),
+            sum([stream.gaps for stream in self.streams]),
+            sum([stream.restarts for stream in self.streams]),
+        )
+        said = self._said
+        if said == fares or (said is not None and not with_tokens and (said.why, said.known) == (fares.why, known)):
+            return None
+        self._said = fares
+        return fares
+
+    def _apply(self, stream: Stream, payload: bytes) -> None:
+        try:
+            batch = decode(payload)
+        except Unreadable:
+            self._tally.unreadable += 1
+            for _ in stream.unreadable():
+                self.forget(stream)
+            return
+        self._tally.batches += 1
+        self._tally.unknown_events += batch.unknown
+        self.residents.apply(batch.events, batch.rank)

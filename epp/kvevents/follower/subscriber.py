@@ -1,0 +1,237 @@
+"""Follows the engines' publishers over ZeroMQ, and writes orders for the picker's index.
+
+Runs in a process of its own. One SUB socket for each publisher, watched for its connection; a DEALER socket for each
+replay under way. Where the configuration has publishers connect to us instead, one SUB socket for all of them, whose
+topics (``kv@ADDRESS@MODEL``) say who speaks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from epp.kvevents.follower.decoding import Unreadable, decode
+from epp.kvevents.follower.lines import Line, Watching, received
+from epp.kvevents.follower.replays import AT_ONCE, Replays
+from epp.kvevents.follower.runs import Runs
+from epp.kvevents.follower.source import Source
+from epp.kvevents.follower.stream import Stream
+from epp.kvevents.follower.tally import Tally
+from epp.kvevents.orders import Add, Command, Counts, Follow, Grow, Leave, Left, Note, Report, Start, Wire
+
+FLUSH_S = 0.002
+REPORT_S = 1.0
+MESSAGE_BYTES = 32 << 10
+"""Of orders, about: the picker reads one in 0.1 ms."""
+ORDER_BYTES = 16
+MOST_NOTES = {"lora": 10_000}
+FEW_NOTES = 100
+"""Of all other kinds: they go into the log."""
+MOST_RANKS = 256
+"""Of one endpoint that connects to us, as of one that is connected to."""
+_WATCHED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+
+
+class Subscriber:
+    """Owner: the process's only thread."""
+
+    def __init__(
+        self, start: Start, send: Callable[[list[Report]], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._send = send
+        self._clock = clock
+        self._topic = start.topic.encode()
+        self._runs = Runs(start.secret)
+        self._tally = Tally()
+        self._sources: dict[int, Source] = {}
+        self._by_address: dict[str, Source] = {}
+        self._lines: dict[int, list[Line]] = {}
+        self._ranks: dict[tuple[int, int], Line] = {}  # of publishers that connect to us
+        self._touched: dict[int, Source] = {}
+        self._noted: dict[str, set[str]] = {}
+        self._reports: list[Report] = []
+        self._flushed_at = self._reported_at = clock()
+        self.watching = Watching()
+        self._replays = Replays(self.watching, self._tally, self._touch, self._note, clock)
+        self._bound = self._bind(start.bind) if start.bind else None
+
+    def command(self, command: Command) -> None:
+        """Do what the picker says."""
+        if isinstance(command, Follow):
+            self._follow(command)
+        elif isinstance(command, Leave):
+            self._leave(command.source)
+
+    def step(self, idle_s: float = REPORT_S) -> set[int]:
+        """Wait until something happens, for at most ``idle_s``, and deal with it; returns the files that are ready."""
+        waiting = FLUSH_S if self._touched or self._reports else idle_s
+        rest = self.watching.wait(waiting)
+        if self._bound in rest:
+            self._hear_all()
+        self._replays.look()
+        now = self._clock()
+        if now - self._flushed_at >= FLUSH_S:
+            self.flush(now)
+        return {each for each in rest if isinstance(each, int)}
+
+    def flush(self, now: float) -> None:
+        """Tell the picker what has changed."""
+        self._flushed_at = now
+        all_of_them = now - self._reported_at >= REPORT_S
+        orders: list[Report] = [*self._runs.take()] if self._touched or self._reports else []
+        for source in list(self._sources.values() if all_of_them else self._touched.values()):
+            fares = source.fares(with_tokens=all_of_them)
+            if fares is not None:
+                orders.append(fares)
+        self._touched.clear()
+        orders += self._reports
+        self._reports = []
+        if all_of_them:
+            self._reported_at = now
+            self._replays.try_again([line for lines in self._lines.values() for line in lines])
+            orders.append(Counts(msgspec.structs.asdict(self._tally), self._runs.distinct_blocks, len(self._runs)))
+        self._in_pieces(orders)
+
+    def close(self) -> None:
+        """Let go of every socket."""
+        for number in list(self._sources):
+            self._leave(number)
+        if self._bound is not None:
+            self._bound.close(0)
+        self.watching.context.destroy(0)
+
+    def _in_pieces(self, orders: list[Report]) -> None:
+        begin, size = 0, 0
+        for n, order in enumerate(orders):
+            size += ORDER_BYTES + (len(order.digests) if isinstance(order, Add | Grow) else 0)
+            if size >= MESSAGE_BYTES:
+                self._send(orders[begin : n + 1])
+                begin, size = n + 1, 0
+        if begin < len(orders):
+            self._send(orders[begin:])
+
+    # Whom to follow
+
+    def _follow(self, follow: Follow) -> None:
+        source = Source(follow.source, follow.address, self._runs, self._tally, self._note)
+        self._sources[source.number] = self._by_address[follow.address] = source
+        self._touched[source.number] = source
+        self._lines[source.number] = []
+        for wire in follow.wires:
+            line = Line(source, wire, Stream(replays=bool(wire.replay)))
+            source.streams.append(line.stream)
+            self._lines[source.number].append(line)
+            self._connect(line)
+
+    def _leave(self, number: int) -> None:
+        source = self._sources.pop(number, None)
+        if source is None:
+            return
+        if self._by_address.get(source.address) is source:
+            del self._by_address[source.address]
+        for line in self._lines.pop(number):
+            self._replays.end(line)
+            if line.events is not None and line.monitor is not None:
+                line.events.disable_monitor()
+                self.watching.close(line.monitor)
+                self.watching.close(line.events)
+        for key in [key for key in self._ranks if key[0] == number]:
+            del self._ranks[key]
+        source.residents.forget()
+        self._touched.pop(number, None)
+        self._reports.append(Left(number))
+
+    def _connect(self, line: Line) -> None:
+        try:
+            events = line.events = self.watching.subscription()
+            line.monitor = events.get_monitor_socket(_WATCHED)
+            self.watching.watch(line.monitor, self._watched, line)
+            self.watching.watch(events, self._hear, line)
+            events.connect(line.wire.events)
+        except zmq.ZMQError as error:
+            self._note("address", f"{line.wire.events}: {error}")
+
+    def _bind(self, where: str) -> zmq.Socket[bytes]:
+        socket = self.watching.subscription()
+        socket.bind(where)
+        self.watching.poller.register(socket, zmq.POLLIN)
+        return socket
+
+    # What they say
+
+    def _watched(self, line: Line) -> None:
+        while line.monitor is not None and line.monitor.poll(0):
+            said = recv_monitor_message(line.monitor)
+            self._touch(line)
+            if said["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._replays.ask(line, line.source.do(line.stream, line.stream.connected()))
+            elif said["event"] == zmq.EVENT_DISCONNECTED:
+                line.stream.disconnected()
+
+    def _hear(self, line: Line) -> None:
+        for _ in range(AT_ONCE):
+            frames = received(line.events)
+            if frames is None:
+                return
+            if len(frames) != 3 or len(frames[1]) != 8:
+                self._tally.malformed += 1
+                continue
+            topic, number, payload = frames
+            if not topic.startswith(self._topic):
+                self._tally.other_topics += 1
+                self._note("topic", topic[:256].decode(errors="replace"))
+                continue
+            self._take(line, int.from_bytes(number, "big"), payload)
+
+    def _hear_all(self) -> None:
+        """Publishers that connect to us: the topic says who speaks, and the batch for which of its ranks."""
+        for _ in range(AT_ONCE):
+            frames = received(self._bound)
+            if frames is None:
+                return
+            parts = frames[0].decode(errors="replace").split("@")
+            if len(frames) != 3 or len(frames[1]) != 8:
+                self._tally.malformed += 1
+                continue
+            source = self._speaker(parts[1]) if len(parts) > 1 and frames[0].startswith(self._topic) else None
+            if source is None:
+                self._tally.other_topics += 1
+                self._note("topic", frames[0][:256].decode(errors="replace"))
+                continue
+            try:
+                rank = decode(frames[2]).rank
+            except Unreadable:
+                rank = 0
+            line = self._ranks.get((source.number, rank))
+            if line is None and len(source.streams) >= MOST_RANKS:
+                self._tally.malformed += 1
+                continue
+            if line is None:
+                line = self._ranks[source.number, rank] = Line(source, Wire(""), Stream(replays=False))
+                source.streams.append(line.stream)
+            self._take(line, int.from_bytes(frames[1], "big"), frames[2])
+
+    def _speaker(self, address: str) -> Source | None:
+        """By its whole address, or by its host where that has one endpoint."""
+        source = self._by_address.get(address)
+        if source is None and address:
+            at_host = [each for known, each in self._by_address.items() if known.rpartition(":")[0] == address]
+            source = at_host[0] if len(at_host) == 1 else None
+        return source
+
+    def _take(self, line: Line, number: int, payload: bytes) -> None:
+        self._touch(line)
+        self._replays.ask(line, line.source.do(line.stream, line.stream.live(number, payload)))
+
+    def _touch(self, line: Line) -> None:
+        self._touched[line.source.number] = line.source
+
+    def _note(self, kind: str, value: str) -> None:
+        noted = self._noted.setdefault(kind, set())
+        if value not in noted and len(noted) < MOST_NOTES.get(kind, FEW_NOTES):
+            noted.add(value)
+            self._reports.append(Note(kind, value))

@@ -1,0 +1,178 @@
+"""KV events of a simulated engine, in vLLM's format: what its GPU cache and its CPU tier keep and drop.
+
+The engine knows blocks by names only; the server tells the tokens of each prompt as it comes (``learn``). Events of one
+moment are one batch, and blocks that follow each other one event, as in vLLM; a removal is an event of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from typing_extensions import override
+
+from epp.lab.engine.cpu import CpuBlocks
+from epp.lab.engine.engine import Engine
+from epp.lab.engine.gpu import GpuBlocks
+from epp.lab.engine.preset import Preset
+from epp.lab.engine.publisher import EventPublisher
+from epp.lab.engine.tokens import TOKEN_BYTES, BlockKey
+
+GPU, CPU = "GPU", "CPU"
+Tell = Callable[[str, BlockKey, bool], None]
+"""Told of a medium, a block, and whether it can be found there from now on."""
+
+
+class TellingGpuBlocks(GpuBlocks):
+    """Tells of named blocks that come and go."""
+
+    def __init__(self, capacity: int, tell: Tell) -> None:
+        super().__init__(capacity)
+        self._tell = tell
+
+    @override
+    def take(self, hits: Sequence[BlockKey], private: int) -> None:
+        oldest = self.oldest(max(0, private - self._free + len(hits)))  # of which hits are taken first
+        super().take(hits, private)
+        for key in oldest:
+            if key not in self._idle and key not in self._pinned:
+                self._tell(GPU, key, False)
+
+    @override
+    def name(self, keys: Sequence[BlockKey]) -> Sequence[BlockKey]:
+        known = {key for key in keys if key in self._idle}
+        named = super().name(keys)
+        for key in named:
+            if key not in known:
+                self._tell(GPU, key, True)
+        return named
+
+    @override
+    def reset(self) -> None:
+        gone = list(self._idle)
+        super().reset()
+        for key in gone:
+            self._tell(GPU, key, False)
+
+
+class TellingCpuBlocks(CpuBlocks):
+    """Tells of stored blocks that come and go."""
+
+    def __init__(self, capacity: int, tell: Tell) -> None:
+        super().__init__(capacity)
+        self._tell = tell
+
+    @override
+    def prepare_store(self, keys: Sequence[BlockKey], now: float = 0.0) -> list[BlockKey]:
+        oldest = list(islice(self._idle, 2 * len(keys)))  # of which `keys` become the newest first
+        new = super().prepare_store(keys, now)
+        for key in oldest:
+            if key not in self._idle:
+                self._tell(CPU, key, False)
+        return new
+
+    @override
+    def complete_store(self, keys: Sequence[BlockKey], now: float = 0.0) -> None:
+        super().complete_store(keys, now)
+        for key in keys:
+            self._tell(CPU, key, True)
+
+
+class Block(NamedTuple):
+    """What an event says of a block."""
+
+    parent: BlockKey | None
+    tokens: bytes
+    salt: str
+    adapter: str
+
+
+class EngineEvents:
+    """Publishes what one engine keeps. Owner: the running event loop."""
+
+    def __init__(self, preset: Preset, publisher: EventPublisher) -> None:
+        self.engine = Engine(
+            preset, TellingGpuBlocks(preset.gpu_blocks, self._tell), TellingCpuBlocks(preset.cpu_blocks, self._tell)
+        )
+        """The one whose events these are."""
+        self._block_tokens = preset.block_tokens
+        self._publisher = publisher
+        self._loop = asyncio.get_running_loop()
+        self._blocks: dict[BlockKey, Block] = {}
+        self._users: dict[BlockKey, int] = {}  # media that hold a block, and jobs that may bring it
+        self._told: list[tuple[str, BlockKey, bool]] = []
+
+    def learn(self, keys: Sequence[BlockKey], data: bytes, salt: str, adapter: str = "") -> None:
+        """A prompt comes, whose full blocks have these names."""
+        size, parent = self._block_tokens * TOKEN_BYTES, None
+        for n, key in enumerate(keys):
+            self._users[key] = self._users.get(key, 0) + 1
+            self._blocks[key] = Block(parent, data[n * size : (n + 1) * size], salt if not n else "", adapter)
+            parent = key
+
+    def forget(self, keys: Sequence[BlockKey]) -> None:
+        """The request with that prompt is over."""
+        for key in keys:
+            self._unused(key)
+
+    def _tell(self, medium: str, key: BlockKey, here: bool) -> None:
+        if not self._told:
+            self._loop.call_soon(self._publish)
+        self._told.append((medium, key, here))
+        if here:
+            self._users[key] = self._users.get(key, 0) + 1
+
+    def _publish(self) -> None:
+        told, self._told = self._told, []
+        events: list[dict[str, object]] = []
+        last: tuple[str, BlockKey | None] = ("", None)
+        for medium, key, here in told:
+            name = name_of(key)
+            block = self._blocks.get(key)
+            if not here:
+                events.append({"type": "BlockRemoved", "block_hashes": [name], "medium": medium, "group_idx": 0})
+                last = ("", None)
+            elif block is not None and events and last == (medium, block.parent) and block.parent is not None:
+                events[-1]["block_hashes"].append(name)  # type: ignore[attr-defined]
+                events[-1]["token_ids"].extend(array("I", block.tokens))  # type: ignore[attr-defined]
+                last = (medium, key)
+            elif block is not None:
+                events.append(self._stored(medium, name, block))
+                last = (medium, key)
+        for _, key, here in told:
+            if not here:
+                self._unused(key)
+        if events:
+            self._publisher.publish(events, rank=0)
+
+    def _stored(self, medium: str, name: int, block: Block) -> dict[str, object]:
+        event: dict[str, object] = {
+            "type": "BlockStored",
+            "block_hashes": [name],
+            "parent_block_hash": None if block.parent is None else name_of(block.parent),
+            "token_ids": list(array("I", block.tokens)),
+            "block_size": self._block_tokens,
+            "lora_id": None,
+            "medium": medium,
+            "lora_name": block.adapter or None,
+            "group_idx": 0,
+        }
+        if extra_keys := [key for key in (block.adapter, block.salt) if key]:
+            event["extra_keys"] = [extra_keys]
+        return event
+
+    def _unused(self, key: BlockKey) -> None:
+        left = self._users.get(key, 0) - 1
+        if left > 0:
+            self._users[key] = left
+        else:
+            self._users.pop(key, None)
+            self._blocks.pop(key, None)
+
+
+def name_of(key: BlockKey) -> int:
+    """A block's name as vLLM publishes it: the last eight bytes of its hash."""
+    return int.from_bytes(key[-8:], "big") if isinstance(key, bytes) else hash(key) & (1 << 64) - 1

@@ -1,0 +1,89 @@
+"""Prompts made of parts: bytes for the picker, names of blocks for the engines, and neither computed twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from epp.lab.engine.tokens import TOKEN_BYTES
+
+_BLOCKS = 1 << 20
+"""More than a prompt has blocks."""
+
+
+class Part(NamedTuple):
+    """A stretch of a prompt: what it says is known by number only. Two parts of one number begin alike."""
+
+    content: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request of a workload."""
+
+    parts: tuple[Part, ...]
+    output_tokens: int
+    answer: int | None = None
+    """What the answer says, where a later prompt repeats it."""
+    session: str = ""
+    """Whose turn it is; empty for a request that stands alone."""
+    stage: int = 0
+
+    @property
+    def prompt_tokens(self) -> int:
+        """The prompt's length."""
+        return sum([part.tokens for part in self.parts])
+
+
+@dataclass(slots=True)
+class _Place:
+    """A sequence of parts that some prompt begins with."""
+
+    number: int
+    tokens: int
+    keys: tuple[int, ...]
+    """Of all blocks up to here."""
+    below: dict[Part, _Place] = field(default_factory=dict)
+
+
+class Prompts:
+    """What asks look like to the two sides. Units: ``block_tokens`` are the engine's.
+
+    A block's name is (the place at which its last token lies, its position): equal for equal beginnings only, and an
+    integer, which is cheap to hash. Invariant: equal parts in equal order are one place.
+    """
+
+    def __init__(self, block_tokens: int, seed: int = 0) -> None:
+        self._block_tokens = block_tokens
+        self._salt = seed << 40
+        self._root = _Place(0, 0, ())
+        self._places = 1
+
+    def keys(self, ask: Ask) -> tuple[int, ...]:
+        """The names of the full blocks of the prompt and, where it may be repeated, of the answer."""
+        place = self._root
+        for part in ask.parts:
+            place = place.below.get(part) or self._add(place, part)
+        if ask.answer is not None:
+            answer = Part(ask.answer, ask.output_tokens)
+            place = place.below.get(answer) or self._add(place, answer)
+        return place.keys
+
+    def data(self, ask: Ask) -> bytes:
+        """The prompt's bytes, four to a token."""
+        return b"".join([self._bytes(part) for part in ask.parts])
+
+    def _bytes(self, part: Part) -> bytes:
+        size = part.tokens * TOKEN_BYTES
+        pattern = (self._salt + part.content + 1).to_bytes(16, "little")
+        whole, rest = divmod(size, len(pattern))
+        return pattern * whole + pattern[:rest] if rest else pattern * whole
+
+    def _add(self, parent: _Place, part: Part) -> _Place:
+        number, tokens = self._places, parent.tokens + part.tokens
+        self._places += 1
+        begin, end = len(parent.keys), tokens // self._block_tokens
+        keys = parent.keys + tuple(range(number * _BLOCKS + begin, number * _BLOCKS + end))
+        place = parent.below[part] = _Place(number, tokens, keys)
+        return place

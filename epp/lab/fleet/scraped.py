@@ -1,0 +1,103 @@
+"""What the picker knows of an engine: its numbers as of the last scrape, not as of now."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor, inf
+from typing import NamedTuple
+
+from epp.lab.engine.engine import Engine
+from epp.lab.fleet.page import Page
+from epp.pool.seat import EngineMetrics
+
+SOON = 1 - 1e-6
+"""Less than one interval after the last scrape there is no other, however sums of floating-point numbers come out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scraping:
+    """How often endpoints are scraped, and how long a scrape takes. Units: seconds."""
+
+    interval_s: float = 0.05
+    lag_s: float = 0.005
+    """From its begin until the picker has read it. A guess: a page of 100 KB within one cluster."""
+    tells_tiers: bool = True
+    """Whether the engines say what their tiers hold, as kvengine does."""
+
+
+class Scrape(NamedTuple):
+    """One read of one engine."""
+
+    began_at: float
+    page: Page
+
+    @property
+    def metrics(self) -> EngineMetrics:
+        """What it says."""
+        return self.page.metrics
+
+
+class ScrapedEngine:
+    """The scrapes of one engine, each made only when the engine is about to change or somebody looks.
+
+    Between two changes all scrapes say the same, so the last of them stands for all, and is made once. ``before`` must
+    be called before every change. Owner: a picker.
+    """
+
+    def __init__(self, engine: Engine, scraping: Scraping, phase_s: float) -> None:
+        """Scrapes begin at 0, at ``phase_s``, and at every interval from there."""
+        self._engine = engine
+        self._scraping = scraping
+        self._phase_s = phase_s
+        self._older = self._last = Scrape(0.0, Page(engine, tells_tiers=scraping.tells_tiers))
+        self._changed = False  # since the last one
+        self._not_before = phase_s * SOON  # the next one begins
+
+    def before(self, now: float) -> None:
+        """The engine changes at ``now``: what was scraped before is fixed."""
+        if now >= self._not_before:
+            self._scrape(self._begun_by(now))
+        self._changed = True
+
+    def visible(self, now: float) -> Scrape:
+        """What the picker has read by ``now``."""
+        begun = self._begun_by(now - self._scraping.lag_s)
+        self._scrape(begun)
+        return self._last if self._last.began_at <= begun else self._older
+
+    def _begun_by(self, now: float) -> float:
+        """When the last scrape before ``now`` began; none does before the first."""
+        interval_s = self._scraping.interval_s
+        return max(0.0, self._phase_s + floor((now - self._phase_s) / interval_s) * interval_s)
+
+    def _scrape(self, at: float) -> None:
+        last = self._last
+        if at > last.began_at:
+            scraping = self._scraping
+            page = Page(self._engine, tells_tiers=scraping.tells_tiers) if self._changed else last.page
+            self._older, self._last, self._changed = last, Scrape(at, page), False
+            self._not_before = at + scraping.interval_s * SOON
+
+
+class Rounds:
+    """Whose scrape the picker has read since it last looked: few of many, where decisions are close together."""
+
+    def __init__(self, scraping: Scraping, phases_s: Sequence[float]) -> None:
+        self._scraping = scraping
+        self._order = sorted(range(len(phases_s)), key=phases_s.__getitem__)
+        self._phases_s = [phases_s[n] for n in self._order]
+        self._until = -inf
+
+    def since_last(self, now: float) -> Sequence[int]:
+        """Positions of those with a new scrape, and perhaps of some without."""
+        interval_s = self._scraping.interval_s
+        since, self._until = self._until, now - self._scraping.lag_s
+        if self._until - since >= interval_s:
+            return self._order
+        begin = bisect_left(self._phases_s, since % interval_s)
+        end = bisect_right(self._phases_s, self._until % interval_s)
+        if since % interval_s <= self._until % interval_s:
+            return self._order[begin:end]
+        return self._order[begin:] + self._order[:end]

@@ -1,0 +1,117 @@
+"""A workload as far as caches see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from math import ceil
+from pathlib import Path
+
+from epp.errors import ConfigError
+from epp.lab.fleet.lengths import Distribution
+from epp.lab.fleet.loads import load_for
+from epp.lab.size.options import WorkloadOptions
+from epp.lab.size.reuse import Reuse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Requests in groups that share a system prompt; named as inference-perf names it. Units: tokens."""
+
+    name: str = ""
+    num_groups: int
+    num_prompts_per_group: int = 10
+    system_prompt_len: int
+    question_len: int = 256
+    output_len: int = 1024
+    concurrency: int = 1
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Of one prompt."""
+        return self.system_prompt_len + self.question_len
+
+    @property
+    def requests(self) -> int:
+        """In all."""
+        return self.num_groups * self.num_prompts_per_group
+
+    @property
+    def shared_tokens(self) -> int:
+        """The system prompts of all groups."""
+        return self.num_groups * self.system_prompt_len
+
+    @property
+    def own_tokens(self) -> int:
+        """Questions and answers of all requests."""
+        return self.requests * (self.question_len + self.output_len)
+
+    @property
+    def working_set_tokens(self) -> int:
+        """Everything, each token once."""
+        return self.shared_tokens + self.own_tokens
+
+    def at_one_of(self, endpoints: int, *, answers_kept: bool = True) -> Reuse:
+        """What one of ``endpoints`` sees when each group stays at one of them; at the fullest, where they are uneven.
+
+        ``answers_kept``: whether generated tokens enter the cache, as they do on the GPU.
+        """
+        return self._reuse(ceil(self.num_groups / endpoints), answers_kept)
+
+    def scattered_over(self, endpoints: int, *, answers_kept: bool = True) -> Reuse:
+        """What one of ``endpoints`` sees when requests go anywhere."""
+        return self._reuse(self.num_groups, answers_kept, 1 / endpoints)
+
+    def revisits(self, endpoints: int) -> float:
+        """Of all requests but each group's first, those that come where their group was before, if they go anywhere."""
+        later = self.requests - self.num_groups
+        return min(1.0, endpoints * self.scattered_over(endpoints).most / later) if later else 1.0
+
+    def _reuse(self, groups: int, answers_kept: bool, share: float = 1.0) -> Reuse:
+        tail = self.question_len + (self.output_len if answers_kept else 0)
+        return Reuse(
+            groups=groups, prompts=self.num_prompts_per_group, shared_tokens=self.system_prompt_len, tail_tokens=tail,
+            share=share,
+        )  # fmt: skip
+
+    def active_tokens(self, endpoints: int) -> int:
+        """In use at a time on one of ``endpoints``; a shared prompt once."""
+        here = ceil(self.concurrency / endpoints)
+        groups = min(here, ceil(self.num_groups / endpoints))
+        return groups * self.system_prompt_len + here * (self.question_len + self.output_len)
+
+
+def workload_of(asked: WorkloadOptions, endpoints: int) -> Workload | None:
+    """The workload that was asked for; None if nothing was. Raises: ConfigError naming what is missing."""
+    if not asked.asked:
+        return None
+    said = _preset(asked.preset, endpoints, asked.written_for) if asked.preset is not None else {}
+    said |= {field.name: value for field in fields(Workload) if (value := getattr(asked, field.name, None)) is not None}
+    for name in ("num_groups", "system_prompt_len"):
+        if name not in said:
+            flag = name.replace("_", "-")
+            raise ConfigError(f"the workload lacks --{flag}; give it, or --workload NAME, or none of its flags")
+    name = Path(asked.preset).stem if asked.preset else ""
+    return Workload(name=name, **({"concurrency": endpoints} | said))
+
+
+def _preset(name: str, endpoints: int, written_for: int | None) -> dict[str, int]:
+    """What a workload of the simulator puts on ``endpoints``, by inference-perf's key names; drawn lengths by their
+    mean."""
+    config = load_for(name, endpoints, written_for).config
+    shared = config.data.shared_prefix
+    if shared is None:
+        raise ConfigError(f"--workload={name}: has no groups that share a prompt, so caches cannot be sized for it; "
+                          f"tierwise simulate --workload {name} runs it")  # fmt: skip
+    levels = [stage.concurrency_level for stage in config.load.stages if stage.concurrency_level]
+    said = {
+        "num_groups": shared.groups,
+        "num_prompts_per_group": shared.prompts,
+        "system_prompt_len": _tokens(shared.system_prompt_len),
+        "question_len": _tokens(shared.question_len),
+        "output_len": _tokens(shared.output_len),
+    }
+    return said | ({"concurrency": max(levels)} if levels else {})
+
+
+def _tokens(length: int | Distribution) -> int:
+    return length if isinstance(length, int) else round(length.mean)

@@ -1,0 +1,56 @@
+"""What ``tierwise tune`` is asked, as typed values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+
+class Objective(Enum):
+    """What is to be better."""
+
+    MEAN_TTFT = "mean-ttft"
+    P90_TTFT = "p90-ttft"
+    MEAN_E2E = "mean-e2e"
+    P90_E2E = "p90-e2e"
+    THROUGHPUT = "throughput"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneOptions:
+    """A search for weights."""
+
+    workload: str = "high-cache"
+    """A name or a file."""
+    engine: str | None = None
+    """None: the one that the workload's tables are about."""
+    endpoints: int | None = None
+    """None: as many as the engine's tables have."""
+    written_for: int | None = None
+    """Endpoints that the load of a file is for; None runs a file as it is written."""
+    gpu_tokens: int | None = None
+    cpu_tokens: int | None = None
+    """What a tier of each engine holds; None leaves it to the engine."""
+    objective: Objective = Objective.MEAN_TTFT
+    budget_s: float = 300.0
+    candidates: int | None = None
+    """How many are tried, whatever time it takes; None tries as many as the budget allows."""
+    rounds: int | None = None
+    """Of the search; None has as many as are planned, and where there is time more."""
+    held_out: int = 10
+    """Seeds that the search does not see."""
+    seed: int = 1
+    jobs: int = 1
+    output: Path = Path("tuned")
+
+
+def tune_options(given: Mapping[str, Any]) -> TuneOptions:
+    """The options from the values of flags by name."""
+    from epp.lab.tune.flags import TUNE
+
+    named = {flag.name: flag.field for flag in TUNE}
+    known = {field.name for field in fields(TuneOptions)}
+    return TuneOptions(**{named[name]: value for name, value in given.items() if named[name] in known})

@@ -1,0 +1,82 @@
+"""Runs simulations, some at a time, until the time is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+
+from epp.lab.fleet.figures import Figures
+from epp.lab.fleet.processes import processes
+from epp.lab.fleet.trial import Trial, run
+
+RECENT = 10
+"""Simulations that say how long the next one takes."""
+Asked = tuple[str, int]
+"""A candidate's name and a seed."""
+
+
+class Simulations:
+    """One workload and fleet, any policy, any seed.
+
+    Owner: one caller. With several ``jobs`` each simulation has a process of its own.
+    """
+
+    def __init__(self, trial_of: Callable[[str, int], Trial], pool: ProcessPoolExecutor | None, jobs: int) -> None:
+        self._trial_of, self._pool, self._jobs = trial_of, pool, jobs
+        self.done: dict[Asked, Figures] = {}
+        self.seconds: list[float] = []
+        """What each took."""
+
+    @property
+    def each_s(self) -> float:
+        """Wall time of one, of late, with as many at a time as there are jobs."""
+        lately = self.seconds[-RECENT:]
+        return sum(lately) / len(lately) / self._jobs
+
+    def run(
+        self, asked: Sequence[Asked], may_begin: Callable[[], bool], ended: Callable[[Asked], None] = lambda _: None
+    ) -> Mapping[Asked, Figures]:
+        """Run what was ``asked``, in order, and begin none once ``may_begin`` says no."""
+        for one, figures, took_s in self._all(asked, may_begin):
+            self.done[one] = figures
+            self.seconds.append(took_s)
+            ended(one)
+        return {one: self.done[one] for one in asked if one in self.done}
+
+    def _all(self, asked: Sequence[Asked], may_begin: Callable[[], bool]) -> Iterator[tuple[Asked, Figures, float]]:
+        if self._pool is None:
+            for one in asked:
+                if not may_begin():
+                    return
+                result = run(self._trial_of(*one))
+                yield one, result.whole, result.wall_s
+            return
+        running: list[tuple[Asked, Future[tuple[Figures, float]]]] = []
+        left = iter(asked)
+        while True:
+            while len(running) < self._jobs and may_begin():
+                following = next(left, None)
+                if following is None:
+                    break
+                running.append((following, self._pool.submit(_run, self._trial_of(*following))))
+            if not running:
+                return
+            one, future = running.pop(0)
+            figures, took_s = future.result()
+            yield one, figures, took_s
+
+
+@contextmanager
+def simulations(trial_of: Callable[[str, int], Trial], jobs: int) -> Iterator[Simulations]:
+    """Ready to run; processes end with the context."""
+    if jobs == 1:
+        yield Simulations(trial_of, None, 1)
+        return
+    with processes(jobs) as pool:
+        yield Simulations(trial_of, pool, jobs)
+
+
+def _run(trial: Trial) -> tuple[Figures, float]:
+    result = run(trial)
+    return result.whole, result.wall_s

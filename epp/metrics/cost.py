@@ -1,0 +1,61 @@
+"""What is learned of the endpoints' speed, as metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from epp.metrics.gauges import Reading, Source
+from epp.picking.profile import Profile
+from epp.pool.pool import Pool
+from scorers.cost.report import named
+from scorers.cost.tier_cost import TierCostProducer
+
+TEXTS = {
+    "fixed_seconds": "Time to first token that no part of the request explains, as learned.",
+    "prefill_seconds_per_token": "Prefill of one prompt token, as learned.",
+    "prefill_seconds_per_pair": "Prefill attention of one pair of tokens, as learned.",
+    "decode_seconds_per_request": "What each running request adds to another's time to first token, as learned.",
+    "cpu_load_fixed_seconds": "One load from CPU memory, whatever its size, as learned.",
+    "cpu_load_seconds_per_token": "Loading the KV of one token from CPU memory, as learned.",
+    "storage_load_fixed_seconds": "One load from storage, whatever its size, as learned.",
+    "storage_load_seconds_per_token": "Loading the KV of one token from storage, as learned.",
+    "stay_seconds": "From a request's first token to its end, as learned: the median.",
+}
+
+
+def cost_readings(profile: Callable[[], Profile], pool: Pool) -> Source:
+    """Constants by kind of endpoint, and what single endpoints are apart from them; nothing where nobody prices."""
+
+    def read() -> Iterator[Reading]:
+        producer = next((p for p in profile().producers if isinstance(p, TierCostProducer)), None)
+        if producer is None:
+            return
+        kinds = producer.model.kinds
+        constants = {kind: named(known.constants) for kind, known in kinds.items()}
+        for name, text in TEXTS.items():
+            samples = [((kind,), values[name]) for kind, values in constants.items()]
+            yield Reading(f"tierwise_cost_{name}", text, ("kind",), samples)
+        yield Reading(
+            "tierwise_cost_observations",
+            "Requests that were learned from: used, or refused as too far from all others.",
+            ("kind", "result"),
+            [
+                ((kind, result), count)
+                for kind, known in kinds.items()
+                for result, count in (("used", known.learner.used), ("refused", known.learner.refused))
+            ],
+            counter=True,
+        )
+        places = [producer.model.place(candidate) for candidate in pool.candidates()]
+        yield Reading(
+            "tierwise_cost_endpoint_factor",
+            "How many times as long an endpoint takes as its kind, to compute and to load; 1 until it has shown more.",
+            ("endpoint", "part"),
+            [
+                ((place.address, part), factor)
+                for place in places
+                for part, factor in (("computing", place.computing.factor), ("loading", place.loading.factor))
+            ],
+        )
+
+    return read

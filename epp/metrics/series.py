@@ -1,0 +1,189 @@
+"""The counters and histograms of one set of request labels, and how many such sets there may be.
+
+Clients choose model names and fairness ids, and a client that invents a new one for every request must not make the
+metrics page, our memory or the Prometheus server's grow without limit. Beyond a limit, requests are therefore counted
+under the label value ``other``, and a counter says how many were. A counter costs one line of the page and a set of
+histograms some 250, so far fewer label sets have histograms of their own than have counters. The names that came first
+keep their series until a restart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from hashlib import blake2b
+
+from epp.decision import RequestLabels
+from epp.metrics import tables
+from epp.metrics.histogram import Histogram
+
+OTHER = "other"
+MAX_NAMES = 1000
+"""Model names, and fairness ids, that are told apart. Source: the Go picker's limit."""
+MAX_LABEL_SETS = 1000
+"""Label sets with counters of their own, since 1,000 by 1,000 names would be a million. A guess."""
+MAX_FOLDED_SETS = 250
+"""Further sets whose fairness id is ``other``, so that invented fairness ids do not hide which models are used."""
+MAX_HISTOGRAM_SETS = 64
+"""Label sets with histograms of their own. With ``MAX_FOLDED_HISTOGRAM_SETS`` more, the largest page that clients can
+make stays below 8 MB. Source: ``benchmarks/picker/metrics_page.py``."""
+MAX_FOLDED_HISTOGRAM_SETS = 16
+"""Further sets of histograms, one for all fairness ids of a model."""
+MAX_NAME_BYTES = 96
+_SHOWN_BYTES = 64
+_CONTROL = {ord(c): "\ufffd" for c in map(chr, (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029))}
+"""Legal in the text format once escaped, and yet more than one parser takes some of them for the end of a line."""
+
+
+class RequestSeries:
+    """Counters of one label set, with histograms of its own or those of the ``owner`` that it shares them with.
+
+    Owner: the event loop. Histograms of what is seldom observed exist from the first observation on.
+    """
+
+    __slots__ = ("duration", "errors", "histograms", "labels", "owner", "requests", "response_size", "size")
+
+    def __init__(self, labels: RequestLabels, owner: RequestSeries | None = None) -> None:
+        self.labels = labels
+        self.owner = owner or self
+        """The series under whose labels the histograms are exposed."""
+        self.requests = 0
+        self.errors: Counter[str] = Counter()
+        self.size: Histogram = owner.size if owner else Histogram(tables.SIZE.bounds)
+        self.duration: Histogram = owner.duration if owner else Histogram(tables.DURATION.bounds)
+        self.response_size: Histogram = owner.response_size if owner else Histogram(tables.RESPONSE_SIZE.bounds)
+        self.histograms: dict[tuple[tables.Metric, bool], Histogram] = owner.histograms if owner else {}
+        """By metric, and whether the response was streamed where the metric says so."""
+
+    def observe(self, metric: tables.Metric, value: float, *, streaming: bool = False) -> None:
+        """Count ``value`` in the histogram of ``metric``."""
+        self.histogram(metric, streaming=streaming).observe(value)
+
+    def histogram(self, metric: tables.Metric, *, streaming: bool = False) -> Histogram:
+        """That of ``metric``, from now on among those that exist."""
+        histogram = self.histograms.get((metric, streaming))
+        if histogram is None:
+            histogram = self.histograms[metric, streaming] = Histogram(metric.bounds)
+        return histogram
+
+
+class Names:
+    """The first ``limit`` different names; all later ones are ``other``."""
+
+    def __init__(self, limit: int = MAX_NAMES) -> None:
+        self._limit = limit
+        self._known: set[str] = set()
+
+    def bounded(self, name: str) -> str:
+        """Return ``name`` as a label that can be written: short, valid Unicode, one of a bounded number."""
+        name = shortened(name)
+        if not name.isprintable():
+            name = name.translate(_CONTROL)
+        if name in self._known:
+            return name
+        if len(self._known) >= self._limit:
+            return OTHER
+        self._known.add(name)
+        return name
+
+
+def shortened(name: str) -> str:
+    """Return ``name`` in at most ``MAX_NAME_BYTES`` bytes of UTF-8: a longer one as its beginning and a digest."""
+    encoded = name.encode("utf-8", "replace")
+    if len(encoded) <= MAX_NAME_BYTES:
+        return encoded.decode()
+    digest = blake2b(encoded, digest_size=8).hexdigest()
+    return f"{encoded[:_SHOWN_BYTES].decode(errors='ignore')}~{digest}"
+
+
+class RequestTable:
+    """The series by labels. Owner: the event loop."""
+
+    def __init__(self) -> None:
+        self._models = Names()
+        self._fairness_ids = Names()
+        self._series: dict[RequestLabels, RequestSeries] = {}
+        self._partly_folded = 0
+        self._owners: dict[RequestLabels, RequestSeries] = {}
+        self.folded: dict[str, int] = dict.fromkeys(
+            ("model_name", "target_model_name", "fairness_id", "all", "histograms"), 0
+        )
+        """Requests, by the label whose value became ``other``; *all* where the label sets had run out, *histograms*
+        where the counters are the request's own and the histograms are not."""
+
+    def __call__(self, labels: RequestLabels) -> RequestSeries:
+        """The series that counts requests with ``labels``."""
+        return self._series.get(labels) or self._add(labels)
+
+    def received(self, labels: RequestLabels) -> RequestSeries:
+        """The same, for a request that is new: where its labels are too many, it is counted as folded."""
+        series = self._series.get(labels)
+        if series is None:
+            series = self._add(labels)
+            self._note(labels, series.labels)
+        if series.owner is not series:
+            self.folded["histograms"] += 1
+        return series
+
+    def all(self) -> tuple[RequestSeries, ...]:
+        """Return every series that has counters."""
+        return tuple(self._series.values())
+
+    def owners(self) -> tuple[RequestSeries, ...]:
+        """Return every series that has histograms of its own; their labels differ."""
+        return tuple(self._owners.values())
+
+    def owner(self, labels: RequestLabels) -> RequestSeries:
+        """Return the series whose histograms count requests with ``labels``."""
+        return self(labels).owner
+
+    def _add(self, labels: RequestLabels) -> RequestSeries:
+        bounded = RequestLabels(
+            self._models.bounded(labels.model_name),
+            self._models.bounded(labels.target_model_name),
+            self._fairness_ids.bounded(labels.fairness_id),
+            labels.priority,
+        )
+        return self._series.get(bounded) or self._room(bounded) or self._added(NOBODY)
+
+    def _room(self, labels: RequestLabels) -> RequestSeries | None:
+        """A new series for ``labels``, or one for all fairness ids of its models; None if there is room for neither."""
+        if len(self._series) - self._partly_folded < MAX_LABEL_SETS:
+            return self._added(labels)
+        labels = labels._replace(fairness_id=OTHER)
+        if labels not in self._series:
+            if self._partly_folded >= MAX_FOLDED_SETS:
+                return None
+            self._partly_folded += 1
+        return self._added(labels)
+
+    def _added(self, labels: RequestLabels) -> RequestSeries:
+        series = self._series.get(labels)
+        if series is None:
+            owner = self._owner_for(labels)
+            series = owner if owner.labels == labels else RequestSeries(labels, owner)
+            self._series[labels] = series
+        return series
+
+    def _owner_for(self, labels: RequestLabels) -> RequestSeries:
+        """Return the series with the histograms for ``labels``: its own, or its model's, or everybody's."""
+        owners = self._owners
+        wanted = labels
+        if len(owners) >= MAX_HISTOGRAM_SETS and wanted not in owners:
+            wanted = labels._replace(fairness_id=OTHER)
+            if len(owners) >= MAX_HISTOGRAM_SETS + MAX_FOLDED_HISTOGRAM_SETS and wanted not in owners:
+                wanted = NOBODY
+        if wanted not in owners:
+            owners[wanted] = RequestSeries(wanted)
+        return owners[wanted]
+
+    def _note(self, said: RequestLabels, counted: RequestLabels) -> None:
+        if counted == NOBODY:
+            self.folded["all"] += 1
+            return
+        for name in ("model_name", "target_model_name", "fairness_id"):
+            if getattr(counted, name) == OTHER != getattr(said, name):
+                self.folded[name] += 1
+
+
+NOBODY = RequestLabels(OTHER, OTHER, OTHER, 0)
+"""The labels of requests for which no further label set is left."""

@@ -1,0 +1,311 @@
+"""From a request to a decision, and from its end back to the ledger.
+
+    read: parse ─► Arrival
+    admit: tokenized if need be (``epp.tokens``), then now, later (``epp.flowcontrol.admission``), or never
+    place: candidates (pool, subset) ─► schedule ─► ledger.open ─► producers and scorers learn ─► Decision
+
+``place`` is one call, so that no other request sees the same numbers before this one is counted.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import structs
+
+from epp.decision import Decision, Outcome, RequestHead, RequestLabels, Usage
+from epp.errors import EppError
+from epp.extproc.body_budget import HeldBytes
+from epp.flowcontrol.admission import Admission, Arrival, Resume, Wait
+from epp.parsers.base import Reader
+from epp.picking import decision_header, decision_log
+from epp.picking.candidates import allowed, fresh_first, serving
+from epp.picking.encoded_body import parse
+from epp.picking.prediction import observed, predicted, uncached_tokens
+from epp.picking.profile import Profile
+from epp.picking.request import REQUEST_ID, fairness_id_of, request_of
+from epp.picking.request_telemetry import RequestTelemetry
+from epp.picking.usage_reporter import Report
+from epp.pool.ledger import Ledger
+from epp.pool.pool import Pool
+from epp.served.catalog import Catalog
+from epp.served.listing import ModelAnswer
+from epp.served.router import ModelRouter
+from epp.tokens.step import TokenStep
+from epp.tracing.trace import Trace
+from epp.tracing.tracer import Tracer
+from scorers.base import Candidate, Observation, Prediction
+
+UNKNOWN = RequestLabels()
+"""Of a request that was not understood."""
+UNTRACED = ("", None)
+
+
+class Director:
+    """Decides where requests go and learns how they ended.
+
+    Owner: the event loop. Keeps nothing of a request but what the ledger holds for it: its labels.
+    """
+
+    def __init__(
+        self,
+        parser: Reader,
+        profile: Profile,
+        pool: Pool,
+        ledger: Ledger,
+        telemetry: RequestTelemetry,
+        *,
+        admission: Admission | None = None,
+        objectives: Mapping[str, int] | None = None,
+        tracer: Tracer | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        choose: Callable[[Sequence[Candidate]], Candidate] = random.choice,
+        held: HeldBytes | None = None,
+        learners: Sequence[Callable[[Observation], None]] = (),
+        tokens: TokenStep | None = None,
+        models: ModelRouter | None = None,
+        tells_decisions: bool = False,
+    ) -> None:
+        """``learners`` are told of every request whose response was seen, as plugins that want it are;
+        ``tells_decisions`` lets clients ask why (``epp.picking.decision_header``)."""
+        self.telemetry = telemetry
+        self.served_elsewhere = 0
+        """Requests that another endpoint answered than the one picked: a fallback, or the proxy's own choice."""
+        self.held = held or HeldBytes()
+        """What the exchanges hold of their requests."""
+        self.on_unused: list[Callable[[int], object]] = []
+        """Called with the id of every pick whose prompt its endpoint has not computed, before the pick is closed."""
+        self.names_kept = 0
+        """Responses that keep the engine's name of the model, for they are compressed."""
+        self._pool = pool
+        self._ledger = ledger
+        self._tracer = tracer
+        self._clock = clock
+        self._choose = choose
+        self._tells = tells_decisions
+        self._learners = tuple(learners)
+        self.use(parser, profile, admission, objectives or {}, tokens, models)
+
+    def use(
+        self, parser: Reader, profile: Profile, admission: Admission | None, objectives: Mapping[str, int],
+        tokens: TokenStep | None = None, models: ModelRouter | None = None,
+    ) -> None:  # fmt: skip
+        """Read, tokenize, admit and schedule by these, from the next request on; ``objectives`` are priorities by
+        name. Without ``models``, every endpoint may serve every model."""
+        self._models = models or ModelRouter(Catalog(self._pool, lambda _: None), None)
+        self._admission = admission
+        self.tokens = tokens
+        """Who writes token ids into requests before they are admitted, if anybody asks for them."""
+        if tokens is not None:
+            tokens.admission = admission
+        self._objectives = objectives
+        self._parser = parser
+        self._profile = profile
+        self._observing = (*self._learners, profile.observed) if profile.observes else self._learners
+        timers = self.telemetry.plugin
+        profile.time_with(timers if self._tracer is None else self._tracer.timing(timers))
+
+    def read(self, head: RequestHead, body: bytes) -> Arrival:
+        """Understand a request with a body, and count it. Raises: BadRequest."""
+        traceparent, trace = self._begun(head)
+        try:
+            arrival = self.understand(head, body)
+        except EppError as error:
+            self.refused_unread(head, error, trace)
+            raise
+        if traceparent:
+            arrival = structs.replace(arrival, traceparent=traceparent, trace=trace)
+        self.telemetry.request_received(arrival.labels, len(body))
+        return arrival
+
+    def understand(self, head: RequestHead, body: bytes) -> Arrival:
+        """The same without counting it. Raises: BadRequest."""
+        parsed = self._models.understood(parse(self._parser, head, body), body)
+        request = request_of(head, parsed, self._objectives, self._clock())
+        labels = RequestLabels(request.model, request.target_model, request.fairness_id, request.priority)
+        return Arrival(head, request, labels, len(body), parsed.body)
+
+    def candidates(self, head: RequestHead, model: str = "") -> Sequence[Candidate]:
+        """Among whom a request for ``model`` may be placed now. Raises: ModelNotFound, NoEndpoints."""
+        pool = self._pool
+        candidates = allowed(pool.candidates(), head.subset)
+        candidates = self._models.keep(model, candidates)  # so that those are looked at that serve it
+        return candidates if pool.all_fresh else serving(candidates)
+
+    def admit(self, arrival: Arrival, body: bytes, resume: Resume) -> Wait | None:
+        """None when ``arrival``, of the client's ``body``, is to be placed now; else ``resume`` is called once, unless
+        the wait is cancelled.
+
+        Raises: EppError when it is refused.
+        """
+        try:
+            self._models.check(arrival.request.target_model)
+            if self.tokens is not None:
+                return self.tokens.admit(arrival, body, resume)
+            return None if self._admission is None else self._admission.admit(arrival, resume)
+        except EppError as error:
+            self.refused(arrival, error)
+            raise
+
+    def place(self, arrival: Arrival, resume: Resume | None = None, *, seen: bool = True) -> Decision:
+        """Pick an endpoint for ``arrival``, and count it there. With ``resume``, it may be ended later for others.
+        Unless its response will be ``seen``, nothing is kept to learn from.
+
+        Raises: NoEndpoints, Saturated; nothing is counted then.
+        """
+        try:
+            decision = self._schedule(arrival, seen=seen)
+        except EppError as error:
+            self.refused(arrival, error)
+            raise
+        if resume is not None and self._admission is not None:
+            self._admission.placed(arrival, decision.pick_id, resume)
+        return decision
+
+    def refused(self, arrival: Arrival, error: EppError) -> None:
+        """``arrival`` goes nowhere."""
+        self._refused(arrival.labels, arrival.trace, error)
+        decision_log.refused(arrival.request.id, error)
+
+    def refused_unread(self, head: RequestHead | None, error: EppError, trace: Trace | None = None) -> None:
+        """A request goes nowhere of which no more is known than its head."""
+        self._refused(UNKNOWN, trace, error)
+        decision_log.refused(head.headers.get(REQUEST_ID, "") if head is not None else "", error)
+
+    def decide(self, head: RequestHead, body: bytes) -> Decision:
+        """``read`` and ``place`` at once, whatever the load, for a caller that cannot wait."""
+        return self.place(self.read(head, body))
+
+    def decide_bodiless(self, head: RequestHead) -> Decision | ModelAnswer:
+        """Pick any endpoint that the subset allows: nothing is known of the request that could be scored. Or answer it,
+        where it asks for the models of all endpoints.
+
+        Raises: NoEndpoints, ModelNotFound.
+        """
+        labels = RequestLabels(fairness_id=fairness_id_of(head))
+        traceparent, trace = self._begun(head)
+        self.telemetry.request_received(labels, 0)
+        try:
+            if (answer := self._models.answer(head, allowed(self._pool.candidates(), head.subset))) is not None:
+                return answer
+            candidates = self.candidates(head)
+        except EppError as error:
+            self._refused(labels, trace, error)
+            decision_log.refused(head.headers.get(REQUEST_ID, ""), error)
+            raise
+        chosen, now = self._choose(candidates), self._clock()
+        pick_id = self._ledger.open(chosen, 0, now, story=labels)
+        decision_log.picked_unscored(pick_id, head, chosen)
+        decision = Decision(pick_id=pick_id, chosen=(chosen,), labels=labels, traceparent=traceparent)
+        if self._tracer is not None and trace is not None:
+            self._tracer.placed(trace, decision, now, len(candidates))
+        return decision
+
+    def ended(self, pick_id: int, outcome: Outcome) -> bool:
+        """Uncount a pick and report its outcome; False when that has already happened. Of a pick that was taken back
+        on its engine's word, the real end is reported, too."""
+        if outcome.failed or self._is_elsewhere(pick_id, outcome.served_by):
+            self._unused(pick_id)
+        ticket = self._ledger.close(pick_id, outcome.cause) or self._ledger.late(pick_id)
+        if ticket is None:
+            return False
+        if outcome.served_by not in (None, ticket.address):
+            self.served_elsewhere += 1
+        labels = ticket.story if isinstance(ticket.story, RequestLabels) else UNKNOWN
+        self.telemetry.ended(labels, outcome)
+        self._models.ended(ticket.address, labels.target_model_name, outcome.status)
+        if self._admission is not None:
+            self._admission.ended(pick_id, labels, outcome)
+        if self._tracer is not None:
+            self._tracer.ended(pick_id, outcome)
+        if ticket.prediction is not None and outcome.served_by in (None, ticket.address):
+            self._observe(ticket.prediction, outcome)
+        decision_log.ended(pick_id, ticket.address, outcome)
+        return True
+
+    def served_by(self, pick_id: int, address: str, now: float) -> None:
+        """A proxy says early which endpoint answers: a pick of another one counts there from now on."""
+        if self._ledger.move(pick_id, address, now):
+            self.served_elsewhere += 1
+            self._unused(pick_id)
+
+    def _is_elsewhere(self, pick_id: int, address: str | None) -> bool:
+        """Whether another endpoint answered; not that something between the proxy and the endpoint did."""
+        return address is not None and not self._ledger.is_at(pick_id, address) and address in self._pool
+
+    def _unused(self, pick_id: int) -> None:
+        for told in self.on_unused:
+            told(pick_id)
+
+    @property
+    def reports_usage(self) -> bool:
+        """Whether the proxy is told something of a response's usage."""
+        return bool(self._profile.reporters)
+
+    def reports(self, usage: Usage) -> list[Report]:
+        """What the proxy is told."""
+        return self._profile.reports(usage)
+
+    def answering(self, pick_id: int) -> None:
+        """Its answer has begun."""
+        self._ledger.answering(pick_id)
+
+    def left(self, pick_id: int, now: float) -> None:
+        """A request is over, and the access log is to say how it ended."""
+        self._ledger.leave(pick_id, now)
+
+    def tells(self, head: RequestHead) -> bool:
+        """Whether the client is to be told in the response why its request went where it did."""
+        return self._tells and decision_header.asks(head.headers)
+
+    def _observe(self, prediction: Prediction, outcome: Outcome) -> None:
+        observation = observed(prediction, outcome)
+        if observation is not None:
+            for learn in self._observing:
+                learn(observation)
+
+    def _begun(self, head: RequestHead) -> tuple[str, Trace | None]:
+        """What the engine is to be told of the trace, and the trace, if this request is traced."""
+        return UNTRACED if self._tracer is None else self._tracer.begin(head, self._clock())
+
+    def _refused(self, labels: RequestLabels, trace: Trace | None, error: EppError) -> None:
+        self.telemetry.refused(labels, error.code)
+        if self._tracer is not None:
+            self._tracer.refused(trace, labels, error)
+
+    def _schedule(self, arrival: Arrival, *, seen: bool) -> Decision:
+        request, labels, tracer = arrival.request, arrival.labels, self._tracer
+        if tracer is not None:
+            tracer.placing(arrival.trace)
+        began = self._clock()
+        candidates = self.candidates(arrival.head, request.target_model)
+        schedule = self._profile.schedule(request, candidates)
+        chosen = schedule.chosen[0]
+        told = decision_header.answer(self._profile, request, schedule) if self._tells else {}
+        now = self._clock()
+        if seen and self._observing:
+            prediction = predicted(request, chosen, now - (arrival.head.received_s or now))
+            pick_id = self._ledger.open(chosen, prediction.uncached_tokens, now, labels, prediction)
+        else:
+            pick_id = self._ledger.open(chosen, uncached_tokens(request, chosen), now, story=labels)
+        request.pick_id, request.picked_s = pick_id, now
+        self._profile.picked(request, chosen)
+        seconds = self._clock() - began
+        self.telemetry.decided(labels, request, chosen, seconds)
+        decision_log.picked(pick_id, request, schedule, seconds)
+        decision = Decision(
+            pick_id=pick_id,
+            chosen=schedule.chosen if self._pool.all_fresh else fresh_first(schedule.chosen),
+            labels=labels,
+            request=request,
+            body=arrival.body,
+            scores=schedule.scores,
+            candidates=schedule.candidates,
+            response_headers=self._profile.response_headers(request, chosen) | told,
+            traceparent=arrival.traceparent,
+        )
+        if tracer is not None and arrival.trace is not None:
+            tracer.placed(arrival.trace, decision, began, len(candidates))
+        return decision

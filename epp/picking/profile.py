@@ -1,0 +1,308 @@
+"""One decision: filters narrow the candidates, scorers rate them, a picker chooses.
+
+    producers ─► filters ─► scorers × weights, summed ─► picker
+
+A plugin is somebody's code. One that raises, or answers what its seam does not allow, has no opinion on this request:
+it is skipped, counted and logged with its traceback, and the request goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from epp.decision import Usage
+from epp.errors import Saturated
+from epp.picking.details import checked
+from epp.picking.usage_reporter import Report, RequestAttributeReporter
+from scorers.base import Candidate, Detail, Filter, Observation, Picker, Plugin, Producer, Request, Scorer
+
+log = logging.getLogger(__name__)
+
+PluginT = TypeVar("PluginT", bound=Plugin[Any])
+
+Timer: TypeAlias = Callable[[float], None]
+"""Is told how long each run of one plugin at one extension point took. Units: seconds."""
+Timers: TypeAlias = Callable[[str, str, str], Timer]
+"""The timer of an extension point, a plugin type and a plugin name."""
+
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
+"""A token of HTTP, lower-case."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """What a profile decided for one request, and why."""
+
+    chosen: tuple[Candidate, ...]
+    """The pick first, then the fallbacks in order."""
+    candidates: tuple[Candidate, ...]
+    """Those that were scored."""
+    totals: list[float]
+    """Weighted sum for each of ``candidates``."""
+    scores: Mapping[str, tuple[float, list[float]]]
+    """By scorer name: its weight and its score of each of ``candidates``."""
+
+    def story(self, shown: int = 8) -> str:
+        """Where the request goes, and what each scorer said of the first candidates; for people who debug."""
+        lines = []
+        for i, candidate in enumerate(self.candidates[:shown]):
+            parts = [f"{name} {weight:g} x {column[i]:.3f}" for name, (weight, column) in self.scores.items()]
+            lines.append(f"{candidate.address} {self.totals[i]:.3f} = {' + '.join(parts)}")
+        return f"to {','.join(c.address for c in self.chosen)}; {'; '.join(lines)}"
+
+
+class Profile:
+    """Filters, producers, scorers with weights, and a picker.
+
+    Owner: the event loop. Keeps nothing of a request; ``failures`` counts by plugin name.
+    """
+
+    def __init__(
+        self,
+        filters: Sequence[Filter[Any]],
+        producers: Sequence[Producer[Any]],
+        scorers: Sequence[tuple[Scorer[Any], float]],
+        picker: Picker[Any],
+        *,
+        reporters: Sequence[RequestAttributeReporter] = (),
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.filters = tuple(filters)
+        self.producers = tuple(producers)
+        self.scorers = tuple(scorers)
+        self.picker = picker
+        self.reporters = tuple(reporters)
+        self.failures: Counter[str] = Counter()
+        self._clock = clock
+        self.time_with(untimed)
+
+    def time_with(self, timers: Timers) -> None:
+        """Have every run timed. (Timers are looked up here, once: a request has some ten runs.)"""
+
+        def timed(point: str, plugins: Iterable[PluginT]) -> list[tuple[PluginT, Timer]]:
+            return [(plugin, timers(point, plugin.type_name, plugin.name)) for plugin in plugins]
+
+        scorers = [scorer for scorer, _ in self.scorers]
+        plugins = tuple(dict.fromkeys((*self.producers, *self.filters, *scorers, self.picker)))  # one may be two things
+        self._plugins = plugins
+        learners = [plugin for plugin in plugins if type(plugin).picked is not Plugin.picked]
+        self._producing = timed("DataProducer", self.producers)
+        self._filtering = timed("Filter", self.filters)
+        self._scoring = [(s, weight, timers("Scorer", s.type_name, s.name)) for s, weight in self.scorers]
+        self._picking = timers("Picker", self.picker.type_name, self.picker.name)
+        self._learning = timed("PreRequest", learners)
+        self._observing = [plugin for plugin in plugins if type(plugin).observed is not Plugin.observed]
+        self._heading = [plugin for plugin in plugins if plugin.sets_response_headers]
+
+    def schedule(self, request: Request, candidates: Sequence[Candidate]) -> Schedule:
+        """Choose among ``candidates`` (at least one). Raises: Saturated when the filters leave none."""
+        self._produce(request, candidates)
+        kept = self._filter(request, candidates)
+        scores = self._score(request, kept)
+        totals = weighted_sum(scores.values(), len(kept))
+        return Schedule(self._pick(request, kept, totals), kept, totals, scores)
+
+    def picked(self, request: Request, candidate: Candidate) -> None:
+        """Tell every plugin that remembers where ``request`` goes, in the same step as the pick."""
+        clock = self._clock
+        began = clock()
+        for learner, took in self._learning:
+            try:
+                learner.picked(request, candidate)
+            except Exception:
+                self._failed(learner)
+            now = clock()
+            took(now - began)
+            began = now
+
+    @property
+    def observes(self) -> bool:
+        """Whether any plugin learns from what was seen of responses."""
+        return bool(self._observing)
+
+    def observed(self, observation: Observation) -> None:
+        """Tell every plugin that learns of a request that has ended."""
+        for plugin in self._observing:
+            try:
+                plugin.observed(observation)
+            except Exception:
+                self._failed(plugin)
+
+    def details(self, request: Request, candidates: Sequence[Candidate]) -> dict[str, Sequence[Detail]]:
+        """What plugins have to say of each of ``candidates`` to people, by plugin name; before the pick is recorded."""
+        said: dict[str, Sequence[Detail]] = {}
+        for plugin in self._plugins:
+            if type(plugin).details is Plugin.details:
+                continue
+            try:
+                if details := checked(plugin.details(request, candidates), len(candidates)):
+                    said[plugin.name] = details
+            except Exception:
+                self._failed(plugin)
+        return said
+
+    @property
+    def sets_response_headers(self) -> bool:
+        """Whether any plugin may have something to say to clients."""
+        return bool(self._heading)
+
+    def response_headers(self, request: Request, candidate: Candidate) -> dict[str, str]:
+        """What the plugins want clients to be told in the response; of two that set one header, the later wins."""
+        headers: dict[str, str] = {}
+        for plugin in self._heading:
+            try:
+                headers |= sendable(plugin.response_headers(request, candidate))
+            except Exception:
+                self._failed(plugin)
+        return headers
+
+    def reports(self, usage: Usage) -> list[Report]:
+        """What is to be told to the proxy of a response that has ended."""
+        reports = []
+        for reporter in self.reporters:
+            try:
+                report = reporter.report(usage)
+            except Exception:
+                self._failed(reporter)
+            else:
+                reports += [] if report is None else [report]
+        return reports
+
+    def _produce(self, request: Request, candidates: Sequence[Candidate]) -> None:
+        clock = self._clock
+        began = clock()
+        for producer, took in self._producing:
+            try:
+                producer.produce(request, candidates)
+            except Exception:
+                self._failed(producer)
+            now = clock()
+            took(now - began)
+            began = now
+
+    def _filter(self, request: Request, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        kept = tuple(candidates)
+        clock = self._clock
+        began = clock()
+        for narrower, took in self._filtering:
+            try:
+                kept = tuple(narrower.keep(request, kept))
+            except Exception:
+                self._failed(narrower)
+            now = clock()
+            took(now - began)
+            began = now
+            if not kept:
+                raise Saturated("no endpoints available for the given request")
+        return kept
+
+    def _score(self, request: Request, candidates: Sequence[Candidate]) -> dict[str, tuple[float, list[float]]]:
+        scores: dict[str, tuple[float, list[float]]] = {}
+        clock = self._clock
+        began = clock()
+        for scorer, weight, took in self._scoring:
+            try:
+                scores[scorer.name] = (weight, clamped(scorer.score(request, candidates), len(candidates)))
+            except Exception:
+                self._failed(scorer)
+            now = clock()
+            took(now - began)
+            began = now
+        return scores
+
+    def _pick(self, request: Request, candidates: Sequence[Candidate], totals: list[float]) -> tuple[Candidate, ...]:
+        began = self._clock()
+        try:
+            positions = self.picker.pick_for(request, candidates, totals)
+            if not positions or min(positions) < 0 or len(set(positions)) < len(positions):
+                raise ValueError(f"positions must be distinct and from 0 to {len(candidates) - 1}: {positions}")  # noqa: TRY301
+            chosen = tuple([candidates[position] for position in positions])
+        except Exception:
+            self._failed(self.picker)
+            chosen = (best(candidates, totals),)
+        self._picking(self._clock() - began)
+        return chosen
+
+    def _failed(self, plugin: Plugin[Any]) -> None:
+        """Count the exception being handled; log it the 1st, 2nd, 4th, 8th ... time, so that no log fills up."""
+        self.failures[plugin.name] += 1
+        times = self.failures[plugin.name]
+        if times & (times - 1) == 0:
+            log.exception("plugin %r failed and was skipped (%d times so far)", plugin.name, times)
+
+
+def sendable(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """``headers``. Raises: ValueError, TypeError for names and values that no header has."""
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a header; a token in lower case is")
+        if _CONTROL.search(value):
+            raise ValueError(f"the header {name}: a value has no control characters")
+        value.encode()  # UnicodeEncodeError, a ValueError, for half of a surrogate pair
+    return headers
+
+
+def clamped(scores: list[float], wanted: int) -> list[float]:
+    """``scores``, each within [0, 1]. Raises: ValueError for a wrong number of them, or one that is not a number."""
+    if len(scores) != wanted:
+        raise ValueError(f"{len(scores)} scores for {wanted} candidates")
+    if 0.0 <= scores[0] <= 1.0 and are_equal(scores):
+        return scores
+    total = sum(scores)
+    if total != total:  # only NaN differs from itself
+        raise ValueError("a score is not a number")
+    if min(scores) >= 0.0 and max(scores) <= 1.0:
+        return scores
+    return [min(1.0, max(0.0, score)) for score in scores]
+
+
+def are_equal(column: Sequence[float]) -> bool:
+    """Whether all of them are one number. Most that are not differ at their ends, too."""
+    return column[0] == column[-1] and column.count(column[0]) == len(column)
+
+
+def weighted_sum(scores: Iterable[tuple[float, list[float]]], count: int) -> list[float]:
+    """Weight × score, summed over the scorers in their order, for each of ``count`` candidates (at least one).
+
+    Most scorers have no opinion on most requests: their columns are of one number. Until one differs, the sum is one
+    number for all. After that, columns of mostly zeros (few hold any of a prompt) are added where they are not zero:
+    1 µs for 100 candidates, where adding a whole column takes 4.
+    """
+    level = 0.0
+    totals: list[float] | None = None
+    for weight, column in scores:
+        if totals is None:
+            if are_equal(column):
+                level += weight * column[0]
+                continue
+            if 2 * column.count(0.0) < count:
+                totals = [level + weight * score for score in column]
+                continue
+            totals = [level] * count
+        zeros = column.count(0.0)
+        if 2 * zeros < count:
+            totals = [total + weight * score for total, score in zip(totals, column, strict=True)]
+        elif zeros < count:
+            for position in compress(range(count), column):
+                totals[position] += weight * column[position]
+    return [level] * count if totals is None else totals
+
+
+def best(candidates: Sequence[Candidate], totals: Sequence[float]) -> Candidate:
+    """The candidate of the highest total; of equals, the one with the fewest requests in flight."""
+    position = max(range(len(candidates)), key=lambda i: (totals[i], -candidates[i].in_flight))
+    return candidates[position]
+
+
+def untimed(extension_point: str, plugin_type: str, plugin_name: str) -> Timer:  # noqa: ARG001
+    """The timer of nobody who listens."""
+    return lambda seconds: None  # noqa: ARG005

@@ -1,0 +1,187 @@
+"""The file that an index snapshot lies in between two runs: written whole or not at all, read only if it is ours.
+
+    magic (16 bytes), version (2), digest of the rest (16), msgpack
+
+It holds the secret that prefixes are named by, so only its owner may read it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+
+from scorers.index.snapshot import Snapshot, faults
+
+MAGIC = b"tierwise index\n\0"
+VERSION = 2
+_VERSION_BYTES, _DIGEST_BYTES = 2, 16
+_HEAD_BYTES = len(MAGIC) + _VERSION_BYTES + _DIGEST_BYTES
+_UNFINISHED = ".unfinished"
+MAX_FILE_BYTES = 256 << 20
+"""Larger ones are neither written nor read: a million blocks take 9 MB."""
+MAX_AGE_S = 3600.0
+"""A guess: what an endpoint held longer ago has been replaced by what other pickers sent it."""
+SLACK_S = 60.0
+"""How far the clock may have been set back."""
+
+
+class SnapshotError(Exception):
+    """The file cannot be used; the message says why, and goes on from the file's name."""
+
+
+class Foreign(SnapshotError):
+    """It is somebody else's, and must not be written over."""
+
+
+class Kept(msgspec.Struct, array_like=True, frozen=True):
+    """What is written."""
+
+    written_s: float
+    """Unix time."""
+    tiers: tuple[str, ...]
+    """What the index's tiers are."""
+    engines: dict[str, str]
+    """By address: which engine it was. Of an endpoint whose engine is not known, nothing is kept."""
+    index: Snapshot
+
+
+def write(path: Path, kept: Kept, most_bytes: int = MAX_FILE_BYTES) -> int:
+    """Replace the file at ``path``, which only its owner can read; how many bytes it has.
+
+    Raises: SnapshotError, and what was there is there.
+    """
+    payload = msgspec.msgpack.encode(kept)
+    size = _HEAD_BYTES + len(payload)
+    if size > most_bytes:
+        raise SnapshotError(f"would have {size} bytes, and {most_bytes} are the limit")
+    check_ours(path)
+    beside = unfinished(path, os.uname().nodename, os.getpid())
+    try:
+        _replace(path, beside, MAGIC + VERSION.to_bytes(_VERSION_BYTES, "little") + _digest(payload), payload)
+    except OSError as error:
+        raise SnapshotError(f"cannot be written: {error.strerror or error}") from error
+    return size
+
+
+def _replace(path: Path, beside: Path, head: bytes, payload: bytes) -> None:
+    beside.unlink(missing_ok=True)
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(head)
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def impossible(path: Path) -> str | None:
+    """Why no snapshot can ever be at ``path``, and what to do; None where one can, which was tried."""
+    folder = path.parent
+    if path.is_dir():
+        return "is a folder; name a file in it"
+    if not folder.exists():
+        return f"there is no folder {folder}; make it, or name another file"
+    if not folder.is_dir():
+        return f"{folder} is no folder; name another file"
+    beside = unfinished(path, os.uname().nodename, os.getpid())
+    try:
+        beside.unlink(missing_ok=True)
+        beside.touch(0o600, exist_ok=False)
+        beside.unlink()
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return None  # there may be room later
+        return f"no file can be made in {folder}: {error.strerror}; name a file in another folder"
+    return None
+
+
+def read(path: Path, now_s: float) -> Kept | None:
+    """What is kept at ``path``; None when there is no file. Raises: SnapshotError."""
+    data = _bytes_of(path)
+    if data is None:
+        return None
+    version = int.from_bytes(data[len(MAGIC) : len(MAGIC) + _VERSION_BYTES], "little")
+    if version != VERSION:
+        raise SnapshotError(f"is of version {version}, and this is version {VERSION}")
+    payload = memoryview(data)[_HEAD_BYTES:]
+    if _digest(payload) != data[_HEAD_BYTES - _DIGEST_BYTES : _HEAD_BYTES]:
+        raise SnapshotError("is damaged: its checksum is wrong")
+    try:
+        kept = msgspec.msgpack.decode(payload, type=Kept)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SnapshotError(f"is damaged: {error}") from error
+    age_s = now_s - kept.written_s
+    if not -SLACK_S <= age_s <= MAX_AGE_S:
+        raise SnapshotError(f"is {age_s:.0f} s old, and after {MAX_AGE_S:.0f} s nothing of it is believed")
+    for fault in faults(kept.index):
+        raise SnapshotError(f"is damaged: {fault}")
+    return kept
+
+
+def unfinished(path: Path, node: str, pid: int) -> Path:
+    """Where a process writes first what is to be at ``path``: in containers all may have one id."""
+    return path.with_name(f".{path.name}.{node}.{pid}{_UNFINISHED}")
+
+
+def tidy(path: Path, now_s: float) -> None:
+    """Remove what crashes have left of writes to ``path``, as far as nobody can be writing it still."""
+    with suppress(OSError):
+        for entry in os.scandir(path.parent):
+            ours = entry.name.startswith(f".{path.name}.") and entry.name.endswith(_UNFINISHED)
+            if ours and entry.stat(follow_symlinks=False).st_mtime < now_s - MAX_AGE_S:
+                Path(entry.path).unlink()
+
+
+def check_ours(path: Path) -> None:
+    """Raises: Foreign when something is at ``path`` that was not written here and is not empty."""
+    _bytes_of(path, most=len(MAGIC))
+
+
+def _bytes_of(path: Path, most: int = MAX_FILE_BYTES) -> bytes | None:
+    """The first ``most`` bytes of a file of ours; None for an empty one, or none. Raises: SnapshotError."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise Foreign("is a symbolic link, and is left alone; name the file itself") from error
+        raise SnapshotError(f"cannot be read: {error.strerror}") from error
+    try:
+        about = os.fstat(handle)
+        _check_kind(about)
+        if about.st_size == 0:
+            return None
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            data = file.read(most)
+    except OSError as error:
+        raise SnapshotError(f"cannot be read: {error.strerror}") from error
+    finally:
+        os.close(handle)
+    if not data.startswith(MAGIC):
+        raise Foreign("is not an index snapshot, and is left alone; name another file")
+    if about.st_mode & stat.S_IRWXO:
+        raise SnapshotError(f"may be read or written by everybody (mode {stat.S_IMODE(about.st_mode):o})")
+    return data
+
+
+def _check_kind(about: os.stat_result) -> None:
+    """Raises: Foreign for what is no file, or too large for one of ours."""
+    if not stat.S_ISREG(about.st_mode):
+        raise Foreign("is no file")
+    if about.st_size > MAX_FILE_BYTES:
+        raise Foreign(f"has {about.st_size} bytes, and {MAX_FILE_BYTES} are the limit")
+
+
+def _digest(payload: bytes | memoryview) -> bytes:
+    return blake2b(payload, digest_size=_DIGEST_BYTES).digest()

@@ -1,0 +1,297 @@
+"""What the endpoints hold, kept from one run of the picker to the next.
+
+At the end the index goes into a file, and now and then before, since not every end is announced. At the start its
+secret comes back, and then each endpoint's part of it as soon as that endpoint's engine has said that it is the one
+that it was (``epp.pool.restarts``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from enum import Enum
+from functools import partial
+from pathlib import Path
+
+from epp.metrics.gauges import Reading
+from epp.pool import index_file
+from epp.pool.index_file import Kept, SnapshotError
+from epp.pool.pool import Pool
+from epp.pool.restarts import identity
+from epp.runtime.logs import counted
+from epp.runtime.slices import sliced
+from scorers.base import Candidate, Slot
+from scorers.index.snapshot import restore
+from scorers.index.snapshot_writer import Taking
+from scorers.prefix.cache import PrefixCache
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 60.0
+"""How long an endpoint's engine may take to say who it is. A guess: an endpoint is read within a second or is down."""
+WRITE_S = 10.0
+"""How long writing may hold up the end. A guess: a million blocks take less than 0.1 s."""
+
+
+class Fate(Enum):
+    """What became of what was kept of an endpoint."""
+
+    RESTORED = "restored"
+    ANOTHER_ENGINE = "another-engine"
+    UNKNOWN_ENGINE = "unknown-engine"
+    GONE = "gone"
+
+
+class Keeping:
+    """A listener of the pool, behind the prefix cache. Owner: the event loop.
+
+    Invariant: what waits to be restored was named by the secret of the cache in use.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        pool: Pool,
+        in_use: Callable[[], PrefixCache | None],
+        now_s: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        every_s: float = 0.0,
+    ) -> None:
+        """``now_s`` is Unix time, ``clock`` the one that picks are timed by. The file is written ``every_s``; 0: at the
+        end only."""
+        self._path = path
+        self._pool = pool
+        self._in_use = in_use
+        self._now_s = now_s
+        self._clock = clock
+        self._kept: Kept | None = None
+        self._waiting: set[str] = set()
+        self._cache: PrefixCache | None = None  # the one that was given the secret
+        self._fates: Counter[Fate] = Counter()
+        self._blocks = 0
+        self._ours = True
+        self._every_s = every_s
+        self._writes = Counter({"written": 0, "failed": 0})
+        self._begun = self._written = 0  # writes, by number
+        self._writing = threading.Lock()
+        self._told = ""  # why it could not be written
+
+    def load(self) -> None:
+        """Read the file, if there is one that can be used. Before the first endpoint is known."""
+        cache = self._in_use()
+        index_file.tidy(self._path, self._now_s())
+        try:
+            kept = index_file.read(self._path, self._now_s())
+            if kept is None or cache is None:
+                return
+            index = kept.index
+            check_fits(kept, cache)
+            cache.index.use_secret(index.secret)
+        except (SnapshotError, ValueError) as error:
+            self._ours = not isinstance(error, index_file.Foreign)
+            log.warning("index snapshot %s is not used: it %s", self._path, error)
+            return
+        self._kept, self._cache, self._waiting = kept, cache, set(index.endpoints)
+        log.info(
+            "index snapshot %s: %s of %s, %.0f s old; each endpoint's are restored once its engine says it is the same",
+            self._path, counted(index.blocks, "block"), counted(len(self._waiting), "endpoint"),
+            self._now_s() - kept.written_s,
+        )  # fmt: skip
+
+    def serves(self) -> None:
+        """The picker has started: what was read is not to be read again, for it is old from now on; unless it is
+        written again soon."""
+        if self._kept is not None and not self._every_s:
+            self._path.unlink(missing_ok=True)
+
+    async def keep(self) -> None:
+        """Write the file now and then, for ever; not before everything in the last one was restored or given up."""
+        while True:
+            await asyncio.sleep(self._every_s)
+            if not self._waiting:
+                await self.save_beside()
+
+    async def save_beside(self) -> None:
+        """Write the file while requests are served: they wait for slices of it, for each endpoint's list, and for its
+        encoding."""
+        begun = self._begin()
+        if begun is None:
+            return
+        taking, slots, write = begun
+        for address, slot in slots.items():
+            candidate = self._pool.candidate(address)
+            if candidate is not None and candidate.slot == slot:  # or another endpoint may have its slot by now
+                await sliced(taking.steps(address, slot))
+        await beside(partial(write, logging.DEBUG))
+
+    def give_up(self) -> None:
+        """Wait for no engine any more, and say what became of what was kept."""
+        self._settle_all()
+
+    def save(self) -> Callable[[], None] | None:
+        """What writes the file, in any thread; None where there is nothing to keep."""
+        begun = self._begin()
+        if begun is None:
+            return None
+        taking, slots, write = begun
+        for address, slot in slots.items():
+            for _ in taking.steps(address, slot):
+                pass
+        return write
+
+    def _begin(self) -> tuple[Taking, Mapping[str, Slot], Callable[..., None]] | None:
+        """How to take what is to be kept, of whom, and what writes it then."""
+        cache = self._in_use()
+        if cache is None or cache.index.is_empty or not self._ours:
+            return None
+        engines: dict[str, str] = {}
+        slots: dict[str, Slot] = {}
+        for candidate in self._pool.candidates():
+            known = identity(self._pool.engine(candidate.address))
+            if known is not None:
+                engines[candidate.address], slots[candidate.address] = known, candidate.slot
+        taking, written_s, tiers = Taking(cache.index, self._clock()), self._now_s(), tiers_of(cache)
+        nameless = len(self._pool) - len(engines)
+        self._begun += 1
+        number = self._begun
+
+        def write(level: int = logging.INFO) -> None:
+            index, path = taking.snapshot(), self._path
+            try:
+                with self._writing:
+                    if number < self._written:
+                        return  # a later one was faster
+                    size = index_file.write(path, Kept(written_s, tiers, engines, index))
+                    self._written = number
+            except SnapshotError as error:
+                self._writes["failed"] += 1
+                if str(error) != self._told:  # once a minute would be too often
+                    self._told = str(error)
+                    log.warning("index snapshot %s is not written: it %s", path, error)
+                return
+            self._writes["written"] += 1
+            self._told = ""
+            log.log(
+                level,
+                "index snapshot %s: %s of %s written, %d bytes%s",
+                path, counted(index.blocks, "block"), counted(len(index.endpoints), "endpoint"), size,
+                f"; {counted(nameless, 'endpoint')} did not say when the engine began" if nameless else "",
+            )  # fmt: skip
+
+        return taking, slots, write
+
+    def readings(self) -> Iterator[Reading]:
+        """For ``Telemetry.gauge_source``."""
+        yield Reading(
+            "tierwise_index_snapshot_endpoints",
+            "Endpoints that were in the snapshot read at start, by what became of what they held.",
+            ("result",),
+            [((fate.value,), self._fates[fate]) for fate in Fate],
+        )
+        yield Reading(
+            "tierwise_index_snapshot_restored_blocks",
+            "(block, endpoint) pairs restored from the snapshot at start.",
+            (),
+            [((), self._blocks)],
+        )
+        yield Reading(
+            "tierwise_index_snapshot_writes",
+            "Times that the snapshot was to be written, by what came of it.",
+            ("result",),
+            [((result,), count) for result, count in self._writes.items()],
+            counter=True,
+        )
+
+    # PoolListener
+
+    def endpoint_added(self, candidate: Candidate) -> None:
+        """It will say who it is."""
+
+    def endpoint_removed(self, slot: Slot, address: str) -> None:  # noqa: ARG002
+        """What it held is gone."""
+        if address in self._waiting:
+            self._settle(address, Fate.GONE)
+
+    def engine_reported(self, candidate: Candidate) -> None:
+        """Restore it, if it is the engine that it was."""
+        kept, cache, address = self._kept, self._in_use(), candidate.address
+        if address not in self._waiting or kept is None:
+            return
+        if cache is None or cache is not self._cache:  # the configuration has changed
+            self._settle_all()
+            return
+        engine = identity(self._pool.engine(address))
+        if engine is None:
+            return
+        if engine != kept.engines.get(address):
+            self._settle(address, Fate.ANOTHER_ENGINE)
+            return
+        taken_s = self._clock() - max(0.0, self._now_s() - kept.written_s)
+        self._blocks += restore(cache.index, candidate.slot, kept.index, address, taken_s)
+        self._settle(address, Fate.RESTORED)
+        cache.engine_reported(candidate)  # an engine that tells its evictions has gone on with them meanwhile
+
+    def _settle(self, address: str, fate: Fate) -> None:
+        self._waiting.remove(address)
+        self._fates[fate] += 1
+        if not self._waiting:
+            self._kept = None
+            results = ", ".join(f"{count} {fate.value}" for fate, count in self._fates.items())
+            log.info("index snapshot: %s restored; endpoints: %s", counted(self._blocks, "block"), results)
+
+    def _settle_all(self) -> None:
+        for address in list(self._waiting):
+            self._settle(address, Fate.UNKNOWN_ENGINE if address in self._pool else Fate.GONE)
+
+
+def tiers_of(cache: PrefixCache) -> tuple[str, ...]:
+    """The names of its index's tiers, in order."""
+    return tuple([producer.tier.value for producer in cache.producers])
+
+
+def check_fits(kept: Kept, cache: PrefixCache) -> None:
+    """Raises: SnapshotError for other tiers, or other blocks."""
+    index, tiers = kept.index, tiers_of(cache)
+    if (kept.tiers, index.tiers, index.block_tokens) != (tiers, cache.index.tiers, cache.index.block_tokens):
+        raise SnapshotError(
+            f"is of the tiers {', '.join(kept.tiers)} and blocks of {index.block_tokens} tokens, and now there are "
+            f"{', '.join(tiers)} and {cache.index.block_tokens}"
+        )
+
+
+async def beside(work: Callable[[], None]) -> None:
+    """Return once ``work`` is done, in a thread that keeps nobody from leaving: a disk may not answer."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def settle(error: Exception | None) -> None:
+        if not done.done():  # nobody has given up
+            done.set_result(None) if error is None else done.set_exception(error)
+
+    def run() -> None:
+        failure: Exception | None = None
+        try:
+            work()
+        except Exception as error:  # whoever waits gets it
+            failure = error
+        with suppress(RuntimeError):  # the loop is closed: nobody waited that long
+            loop.call_soon_threadsafe(settle, failure)
+
+    threading.Thread(target=run, name="index-snapshot", daemon=True).start()
+    await done
+
+
+async def finished(write: Callable[[], None]) -> None:
+    """``write``, as long as that takes no longer than ``WRITE_S``."""
+    try:
+        await asyncio.wait_for(beside(write), WRITE_S)
+    except TimeoutError:
+        log.warning("the index snapshot is not written after %g s, and is left", WRITE_S)
+    except Exception:  # what else is to be closed is closed
+        log.exception("the index snapshot is not written")

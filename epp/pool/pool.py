@@ -1,0 +1,242 @@
+"""The endpoints that may be picked, and the numbers that a decision sees of each.
+
+Invariant: ``candidates()`` shows every change made before the call. Owner: the event loop; not locked.
+"""
+
+from __future__ import annotations
+
+import heapq
+import ipaddress
+import re
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from epp.errors import ConfigError
+from epp.pool.seat import Endpoint, EngineMetrics, Seat
+from scorers.base import Candidate, Silence, Slot
+
+__all__ = ["Endpoint", "EngineMetrics", "Pool", "PoolListener", "check_address"]
+
+MAX_ENDPOINTS = 10_000
+_ADDRESS = re.compile(
+    r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)):(?P<port>[0-9]{1,5})"
+)
+
+
+class PoolListener(Protocol):
+    """Who keeps something per endpoint. Called in the same step as the change."""
+
+    def endpoint_added(self, candidate: Candidate) -> None:
+        """``candidate.slot`` now belongs to this endpoint."""
+
+    def endpoint_removed(self, slot: Slot, address: str) -> None:
+        """Everything kept for ``slot`` is to be dropped: it may be reused at once."""
+
+    def engine_reported(self, candidate: Candidate) -> None:
+        """The engine's block size or count, its beginning, its models, its places for adapters, or what it says of its
+        tiers, became known or changed; or that is too old to be believed (``fresh``), or is not any more."""
+
+
+class Pool:
+    """The endpoints by slot. A slot is reused only after its endpoint was removed; the lowest free one first."""
+
+    def __init__(self, name: str = "epp") -> None:
+        self.name = name
+        self.listeners: list[PoolListener] = []
+        self.on_busy: list[Callable[[str], None]] = []
+        """Called with the address of an endpoint that has a request in flight and had none."""
+        self.on_change: list[Callable[[], None]] = []
+        """Called when there may be more room: an endpoint was added, removed, read, or freed of a request."""
+        self._seats: dict[str, Seat] = {}
+        self._candidates: list[Candidate | None] = []  # by slot
+        self._free: list[Slot] = []  # a heap of the slots below len(_candidates) that nobody has
+        self._snapshot: tuple[Candidate, ...] | None = ()
+        self._stale = 0
+
+    @property
+    def all_fresh(self) -> bool:
+        """Whether every candidate is, so that nobody needs to look at each of them."""
+        return not self._stale
+
+    @property
+    def any_fresh(self) -> bool:
+        """Whether at least one candidate is."""
+        return self._stale < len(self._seats)
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Every endpoint as it is now, by slot."""
+        if self._snapshot is None:
+            everyone = tuple(self._candidates)
+            self._snapshot = tuple([c for c in everyone if c]) if self._free else everyone  # type: ignore[assignment]
+        return self._snapshot  # type: ignore[return-value]
+
+    def __len__(self) -> int:
+        return len(self._seats)
+
+    def __contains__(self, address: object) -> bool:
+        return address in self._seats
+
+    def candidate(self, address: str) -> Candidate | None:
+        """The endpoint at ``address`` as it is now."""
+        seat = self._seats.get(address)
+        return None if seat is None else self._candidates[seat.slot]
+
+    def endpoint(self, address: str) -> Endpoint | None:
+        """What ``replace`` was given for ``address``."""
+        seat = self._seats.get(address)
+        return None if seat is None else seat.endpoint
+
+    def engine(self, address: str) -> EngineMetrics | None:
+        """What its engine said last."""
+        seat = self._seats.get(address)
+        return None if seat is None else seat.engine
+
+    def replace(self, endpoints: Sequence[Endpoint]) -> None:
+        """Make ``endpoints`` the pool: new addresses are added, missing ones removed, the others keep their numbers.
+
+        Raises: ConfigError for an address that is not ``host:port``, listed twice, or too many; nothing changes then.
+        """
+        if len(endpoints) > MAX_ENDPOINTS:
+            raise ConfigError(f"{len(endpoints)} endpoints, and a pool holds at most {MAX_ENDPOINTS}; split the pool")
+        wanted: dict[str, Endpoint] = {}
+        for endpoint in endpoints:
+            check_address(endpoint.address)
+            if endpoint.address in wanted:
+                raise ConfigError(f"endpoint {endpoint.address} is listed twice; list each address once")
+            wanted[endpoint.address] = endpoint
+        for address in [a for a in self._seats if a not in wanted]:
+            self._remove(address)
+        for endpoint in wanted.values():
+            self._add(endpoint)
+
+    def observe(self, slot: Slot, engine: EngineMetrics, began_at: float) -> None:
+        """Take the numbers of a scrape that began at ``began_at``; ignored for an endpoint that is gone."""
+        seat = self._seat(slot)
+        if seat is None or began_at < seat.began_at:
+            return
+        before, was_fresh = seat.engine, seat.silence is None
+        if not seat.observe(engine, began_at):
+            return
+        candidate = self._changed(seat)
+        self._eased()
+        if _told(before) != _told(engine) or (engine.tiers and not was_fresh):
+            for listener in self.listeners:
+                listener.engine_reported(candidate)
+
+    def mark_stale(self, slot: Slot, silence: Silence = Silence.LATE) -> None:
+        """The endpoint's numbers are not to be believed, because of ``silence``; they stay the last known."""
+        seat = self._seat(slot)
+        if seat is not None and seat.silence is not silence:
+            was_fresh, seat.silence = seat.silence is None, silence
+            candidate = self._changed(seat)
+            if was_fresh and seat.engine.tiers:
+                for listener in self.listeners:
+                    listener.engine_reported(candidate)
+
+    def pick(self, address: str, pick_id: int, uncached_tokens: int, now: float) -> None:
+        """Count a pick; the ledger's to call."""
+        seat = self._seats.get(address)
+        if seat is None:
+            return
+        seat.pick(pick_id, uncached_tokens, now)
+        self._changed(seat)
+        if seat.in_flight == 1:
+            for busy in self.on_busy:
+                busy(address)
+
+    def answering(self, address: str, uncached_tokens: int) -> None:
+        """A pick's answer has begun, so its prompt is computed; the ledger's to call, once."""
+        seat = self._seats.get(address)
+        if seat is not None and uncached_tokens:
+            seat.in_flight_tokens -= uncached_tokens
+            self._changed(seat)
+            self._eased()
+
+    def end(self, address: str, pick_id: int, uncomputed_tokens: int) -> None:
+        """Uncount a pick, and the prompt tokens that were still to be computed; the ledger's to call, once."""
+        seat = self._seats.get(address)
+        if seat is not None:
+            seat.end(pick_id, uncomputed_tokens)
+            self._changed(seat)
+            self._eased()
+
+    def resume(self, address: str, in_flight: int, in_flight_tokens: int) -> None:
+        """An endpoint came back while requests that we sent there before still run; the ledger's to call."""
+        seat = self._seats[address]
+        seat.in_flight, seat.in_flight_tokens = in_flight, in_flight_tokens
+        self._changed(seat)
+
+    def _add(self, endpoint: Endpoint) -> None:
+        seat = self._seats.get(endpoint.address)
+        if seat is not None:
+            if seat.endpoint != endpoint:
+                seat.endpoint = endpoint
+                self._changed(seat)
+            return
+        if self._free:
+            slot = heapq.heappop(self._free)
+        else:
+            slot = Slot(len(self._candidates))
+            self._candidates.append(None)
+        seat = self._seats[endpoint.address] = Seat(slot, endpoint)
+        candidate = self._changed(seat)
+        for listener in self.listeners:
+            listener.endpoint_added(candidate)
+        self._eased()
+
+    def _remove(self, address: str) -> None:
+        seat = self._seats.pop(address)
+        slot = seat.slot
+        self._stale -= seat.silence is not None
+        self._candidates[slot] = None
+        heapq.heappush(self._free, slot)
+        self._snapshot = None
+        for listener in self.listeners:
+            listener.endpoint_removed(slot, address)
+        self._eased()
+
+    def _eased(self) -> None:
+        for changed in self.on_change:
+            changed()
+
+    def _seat(self, slot: Slot) -> Seat | None:
+        candidate = self._candidates[slot] if slot < len(self._candidates) else None
+        return None if candidate is None else self._seats[candidate.address]
+
+    def _changed(self, seat: Seat) -> Candidate:
+        slot, candidates = seat.slot, self._candidates
+        before, candidate = candidates[slot], seat.candidate()
+        candidates[slot] = candidate
+        self._stale += (before is None or before.fresh) - candidate.fresh
+        self._snapshot = None
+        return candidate
+
+
+def _told(engine: EngineMetrics) -> tuple[object, ...]:
+    """What listeners are told the changes of."""
+    return (
+        engine.block_tokens,
+        engine.gpu_blocks,
+        engine.started_s,
+        engine.tiers,
+        engine.models,
+        engine.lora.max_loras,
+    )
+
+
+def check_address(address: str) -> None:
+    """Raises: ConfigError unless ``address`` is ``host:port`` with a port from 1 to 65535."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None or not 0 < int(match["port"]) < 65536 or not (match["host"] or _is_ipv6(match["ipv6"])):
+        raise ConfigError(
+            f"endpoint {address!r} is not host:port, with a port from 1 to 65535 and IPv6 in brackets,"
+            " such as 10.0.0.7:8000 or [fd00::7]:8000"
+        )
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Listening ports: who takes one, TLS on it, its certificates, and what fails there."""

@@ -1,0 +1,1 @@
+"""What an engine's metrics page says: a page of text in, numbers out."""

@@ -1,0 +1,80 @@
+"""The metrics port: what the picker counts, and whether it is well. It is within everybody's reach, so internals are on
+another port (``epp.explain``)."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import ssl
+from collections.abc import Callable
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+
+from epp.metrics.exposition import Exposition, Frozen
+from epp.ports.door import Report, nobody
+from epp.ports.http_port import HttpPort
+from epp.server.readiness import Readiness
+
+COMPRESS_FROM_BYTES = 4096
+"""Shorter answers cost more to compress than to send. A guess."""
+
+
+class Admin:
+    """An HTTP server. Owner: the event loop that started it. Numbers are copied there and written in a thread: a page
+    with many model names takes longer than a request may wait."""
+
+    def __init__(self, exposition: Exposition, readiness: Callable[[], Readiness], *, report: Report = nobody) -> None:
+        """``report`` hears of the connections that fail before they are any."""
+        self._exposition = exposition
+        of_process = CollectorRegistry()
+        self._of_process = [make(registry=of_process) for make in (ProcessCollector, PlatformCollector, GCCollector)]
+        self._readiness = readiness
+        self._port = HttpPort(report)
+        self._tls: ssl.SSLContext | None = None
+
+    def encrypt(self, context: ssl.SSLContext) -> None:
+        """Speak TLS; before ``start``."""
+        self._tls = context
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port, which is a free one for 0. Raises: OSError when the port cannot be had."""
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/metrics", self._metrics),
+                web.get("/healthz", self._healthz),
+                web.get("/readyz", self._readyz),
+            ]
+        )
+        return await self._port.open(app, host, port, self._tls)
+
+    async def stop(self) -> None:
+        """Close the port and every connection."""
+        await self._port.close()
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        accept, encodings = request.headers.get("Accept", ""), request.headers.get("Accept-Encoding", "")
+        for frozen in self._exposition.freezing():  # noqa: B007 - the last one is whole
+            await asyncio.sleep(0)
+        page, headers = await asyncio.to_thread(self._page, frozen, accept, "gzip" in encodings)
+        return web.Response(body=page, headers=headers)
+
+    def _page(self, frozen: Frozen, accept: str, compress: bool) -> tuple[bytes, dict[str, str]]:
+        registry = CollectorRegistry()
+        for collector in (frozen, *self._of_process):
+            registry.register(collector)
+        encode, content_type = choose_encoder(accept)
+        page, headers = encode(registry), {"Content-Type": content_type}
+        if compress and len(page) >= COMPRESS_FROM_BYTES:
+            page = gzip.compress(page, compresslevel=1)
+            headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+        return page, headers
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        ready, sentence = self._readiness()
+        return web.Response(status=200 if ready else 503, text=f"{sentence}\n")

@@ -1,0 +1,288 @@
+"""A whole picker: what decides (``epp.server.core``), and the ports, files and tasks around it, started and stopped in
+order.
+
+discovery ─► pool ─► ledger, prefix cache, scraper (listeners)
+transport ─► ext-proc, access log, health ─► director ─► pool, ledger, telemetry
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+from pathlib import Path
+
+from epp.config.plan import Plan
+from epp.discovery.file import FileDiscovery
+from epp.errors import ConfigError
+from epp.explain.explainer import Explainer
+from epp.explain.server import DebugServer
+from epp.extproc import service
+from epp.kvevents.feed import Feed, open_feed
+from epp.metrics.exposition import Exposition
+from epp.metrics.gauges import Source
+from epp.metrics.prefix import (
+    wire_readings,
+)
+from epp.pool import index_file
+from epp.pool.index_keeper import PATIENCE_S, Keeping, finished
+from epp.pool.pool import Endpoint
+from epp.ports.certificates import Certificate, certificate_readings
+from epp.ports.claim import listening
+from epp.ports.failures import FailedConnections, Port
+from epp.ports.resolve import resolve
+from epp.ports.tls import ext_proc_certificate, metrics_certificate, metrics_context
+from epp.runtime.background import Chore, Uncaught
+from epp.runtime.logs import counted
+from epp.scrape.parameters import ScrapeParameters
+from epp.scrape.scraper import Scraper
+from epp.served.lister import Lister
+from epp.server.admin import Admin
+from epp.server.core import Core
+from epp.server.health import Health
+from epp.server.options import DebugOptions, Transport
+from epp.server.quiet import until_nobody_comes
+from epp.server.readiness import readiness
+from epp.server.reload import ConfigReload
+from epp.server.settings import Settings
+from epp.server.stream_counts import StreamCounts
+from epp.server.transport import Tls, open_server
+from epp.tokens.opened import OpenedSource
+
+__all__ = ["App", "Settings"]
+
+log = logging.getLogger(__name__)
+
+EXPIRE_EVERY_S = 1.0
+
+
+class App:
+    """A running picker. Owner: the event loop; ``start`` and ``stop`` are called once."""
+
+    def __init__(self, plan: Plan, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock`` is what picks, their leases and scrapes are timed by; it need not go on evenly."""
+        self.core = core = Core(plan, settings, clock)
+        self.pool, self.ledger, self.director, self.telemetry = core.pool, core.ledger, core.director, core.telemetry
+        self.health = Health(self._listed)
+        self.grpc_port = self.health_port = self.metrics_port = self.debug_port = 0
+        self._settings = settings
+        self._discovery: FileDiscovery | None = None
+        self._scraper: Scraper | None = None
+        self._certificates: list[Certificate] = []
+        self._failed = FailedConnections()
+        self._tokens = OpenedSource(core.tokens, core.pool.candidates)
+        self._keeping: Keeping | None = None
+        self.feed: Feed | None = None
+        """Who follows the engines' KV events, where a plugin asks for that."""
+        self._closing = AsyncExitStack()
+
+    async def start(self) -> None:
+        """Serve. Raises: ConfigError, which names the port that cannot be had; nothing is left open then."""
+        async with AsyncExitStack() as stack:
+            await self._start(stack)
+            self._closing = stack.pop_all()
+        if self._keeping is not None:
+            self._keeping.serves()
+
+    @property
+    def changes_responses(self) -> bool:
+        """Whether it may have something to change in any response."""
+        return self.core.plan.changes_responses
+
+    def expose(self, source: Source) -> None:
+        """Show what ``source`` reads among the metrics."""
+        self.telemetry.gauge_source(source)
+
+    def drain(self) -> None:
+        """Be not ready from now on; requests are served as before."""
+        self.health.drain()
+
+    async def retire(self, timeout_s: float) -> None:
+        """Be not ready at once, and serve on until nobody has come for a while, for at most ``timeout_s``: a proxy that
+        checks the picker's health needs a moment to hear of it."""
+        self.drain()
+        counts_connections = self._settings.transport is not Transport.GRPCIO
+        await until_nobody_comes(self._server.statistics, timeout_s, counts_connections=counts_connections)
+
+    async def stop(self, drain_timeout_s: float) -> None:
+        """Be not ready at once, send away who waits, let the streams under way end, for at most that long, and close
+        everything."""
+        self.drain()
+        self.core.gate.close()
+        cut: list[int] = []  # asked for before the server's own timer, which is set after this one
+        timer = asyncio.get_running_loop().call_later(
+            drain_timeout_s, lambda: cut.append(self._server.statistics().streams)
+        )
+        await self._server.drain(drain_timeout_s)
+        timer.cancel()
+        if self._keeping is not None and (write := self._keeping.save()) is not None:
+            await finished(write)
+        await self._closing.aclose()
+        streams = sum(cut)
+        log.info("stopped; %s cut", f"{counted(streams, 'stream')} {'was' if streams == 1 else 'were'}")
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        loop, uncaught = asyncio.get_running_loop(), Uncaught()
+        uncaught.watch(loop)
+        stack.callback(uncaught.leave, loop)
+        self.expose(uncaught.readings)
+        if self.core.traces is not None:
+            stack.push_async_callback(asyncio.to_thread, self.core.traces.stop)
+        if self._settings.index_snapshot is not None:
+            self._remember(stack, self._settings.index_snapshot)
+        await self._list_endpoints(stack)
+        self._follow_kv_events(stack)
+        if self.core.plan.scrape is not None:
+            await self._scrape(stack, self.core.plan.scrape)
+        self._tokens.use(self.core.plan.tokens)
+        stack.push_async_callback(self._tokens.close)
+        stack.push_async_callback(Chore("expire-leases", self._expire).stop)
+        await self._serve_requests(stack)
+        await self._follow_config(stack)
+        await self._serve_metrics(stack)
+        if self._settings.debug is not None and self._settings.debug.enabled:
+            await self._debug(stack, self._settings.debug)
+
+    async def _serve_requests(self, stack: AsyncExitStack) -> None:
+        """The ports that proxies use: ext-proc with the access log and health, and health alone."""
+        settings = self._settings
+        of_requests = service.methods(self.director, settings.exchange, self.core.clock)
+        if settings.stream_metrics:
+            streams = StreamCounts(asyncio.get_running_loop().time)
+            of_requests = streams.watching(of_requests)
+            self.expose(streams.readings)
+        tls = None
+        if settings.tls is not None:
+            tls = Tls(settings.tls, ext_proc_certificate(settings.tls))
+            self._show(stack, tls.certificate, reload=settings.tls.reload)
+        methods = {**of_requests, **self.core.access_log.methods(), **self.health.methods()}
+        report = self._failed.at(Port.EXT_PROC, encrypted=tls is not None)
+        self._server = open_server(settings.transport, methods, settings.limits, tls, report)
+        self.expose(wire_readings(self._server.statistics))
+        self.expose(self._failed.readings)
+        stack.push_async_callback(self._server.stop)
+        self.grpc_port = await listening(self._server.start, settings.host, settings.grpc_port, "--grpc-port")
+        if settings.health_port is not None:
+            report = self._failed.at(Port.HEALTH, encrypted=False)
+            beside = open_server(settings.transport, self.health.methods(), settings.limits, None, report)
+            stack.push_async_callback(beside.stop)
+            self.health_port = await listening(beside.start, settings.host, settings.health_port, "--grpc-health-port")
+
+    async def _serve_metrics(self, stack: AsyncExitStack) -> None:
+        """The port that Prometheus and probes use."""
+        settings, core = self._settings, self.core
+        exposition = Exposition(
+            self.telemetry,
+            self.pool,
+            self.ledger,
+            build_ref=version("tierwise"),
+            deprecated=settings.deprecated_metrics,
+        )
+        admin = Admin(
+            exposition,
+            lambda: readiness(self.health, self._discovery, self.pool, scraped=core.plan.scrape is not None),
+            report=self._failed.at(Port.METRICS, encrypted=settings.metrics_tls is not None),
+        )
+        stack.push_async_callback(admin.stop)
+        self.expose(certificate_readings(self._certificates))
+        if settings.metrics_tls is not None:
+            certificate = metrics_certificate(settings.metrics_tls)
+            admin.encrypt(metrics_context(settings.metrics_tls, certificate))
+            self._show(stack, certificate, reload=settings.metrics_tls.tls.reload)
+        self.metrics_port = await listening(admin.start, settings.metrics_host, settings.metrics_port, "--metrics-port")
+
+    async def _debug(self, stack: AsyncExitStack, debug: DebugOptions) -> None:
+        server = DebugServer(
+            Explainer(self.director, self.pool, lambda: self.core.plan), self.pool, self.ledger, lambda: self.core.plan,
+            options=self._settings.options, scrapes=self._scraper.states if self._scraper is not None else None,
+            max_request_bytes=self._settings.exchange.max_request_bytes,
+        )  # fmt: skip
+        stack.push_async_callback(server.stop)
+        self.debug_port = await server.open(debug)
+
+    def _show(self, stack: AsyncExitStack, certificate: Certificate, *, reload: bool) -> None:
+        """Have ``certificate`` among the metrics, and followed if asked to."""
+        self._certificates.append(certificate)
+        if reload and certificate.folder is not None:
+            stack.push_async_callback(Chore(f"follow {certificate.flag}", certificate.follow).stop)
+
+    def _remember(self, stack: AsyncExitStack, file: Path) -> None:
+        if (why := index_file.impossible(file)) is not None:
+            raise ConfigError(f"--index-snapshot={file}: {why}")
+        in_use, clock = (lambda: self.core.plan.prefix_cache), self.core.clock
+        every_s = self._settings.index_snapshot_interval_s
+        self._keeping = keeping = Keeping(file, self.pool, in_use, clock=clock, every_s=every_s)
+        keeping.load()
+        self.pool.listeners.append(keeping)
+        self.expose(keeping.readings)
+        stack.callback(asyncio.get_running_loop().call_later(PATIENCE_S, keeping.give_up).cancel)
+        if every_s:
+            stack.push_async_callback(Chore("index-snapshot", keeping.keep).stop)
+
+    def _follow_kv_events(self, stack: AsyncExitStack) -> None:
+        precise, cache = self.core.plan.precise, self.core.precise
+        if precise is None or cache is None:
+            return
+        self.feed = feed = open_feed(cache, precise.parameters.kv_events_config, self.pool)
+        feed.start()
+        stack.push_async_callback(feed.stop)
+        self.expose(feed.readings)
+
+    async def _list_endpoints(self, stack: AsyncExitStack) -> None:
+        settings, found = self._settings, self.core.plan.discovery
+        if settings.endpoints:
+            self.pool.replace([Endpoint(address) for address in dict.fromkeys(await resolve(settings.endpoints))])
+        elif settings.endpoints_file is not None:
+            await self._follow(stack, settings.endpoints_file, watch=True)
+        elif found is not None:
+            await self._follow(stack, Path(found.path), watch=found.watch_file)
+
+    async def _follow(self, stack: AsyncExitStack, path: Path, *, watch: bool) -> None:
+        self._discovery = discovery = FileDiscovery(self.pool, path, watch=watch)
+        await discovery.start()
+        stack.push_async_callback(discovery.stop)
+        self.expose(discovery.readings)
+
+    def _listed(self) -> bool:
+        """Whether anybody has said yet where the endpoints are."""
+        return self._discovery is None or self._discovery.loaded
+
+    async def _follow_config(self, stack: AsyncExitStack) -> None:
+        file, reread = self._settings.config_file, self._settings.reread
+        if file is None or reread is None:
+            return
+        reload = ConfigReload(file, lambda: reread(before=self.core.plan), self._use, told=self.core.plan.lines)
+        reload.start()
+        stack.push_async_callback(reload.stop)
+        self.expose(reload.readings)
+
+    def _use(self, plan: Plan) -> Iterator[None]:
+        rubble = self.core.use(plan)
+        self._tokens.use(plan.tokens)
+        return rubble
+
+    async def _scrape(self, stack: AsyncExitStack, parameters: ScrapeParameters) -> None:
+        self._scraper = scraper = Scraper(
+            self.pool,
+            self.ledger,
+            parameters,
+            self._settings.pace,
+            ended=self.core.ended,
+            page_read=self.core.balance.page_read,
+            clock=self.core.clock,
+        )
+        await scraper.start()
+        stack.push_async_callback(scraper.stop)
+        self.expose(scraper.readings)
+        lister = Lister(self.pool, self.core.catalog, scraper.client, parameters.engines, clock=self.core.clock)
+        lister.start()
+        stack.push_async_callback(lister.stop)
+        self.expose(lister.readings)
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(EXPIRE_EVERY_S)
+            self.core.expire()

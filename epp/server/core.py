@@ -1,0 +1,219 @@
+"""Everything that decides: what is known of the endpoints, who is admitted, who is picked, what is counted.
+
+No socket, no task, no file: ``epp.server.app`` brings those, and tells this of what they say.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from epp.config.plan import Plan
+from epp.decision import Cause, Outcome
+from epp.errors import ConfigError
+from epp.extproc.access_log import AccessLog
+from epp.extproc.body_budget import HeldBytes
+from epp.flowcontrol.gate import Gate
+from epp.metrics.accuracy import Accuracy
+from epp.metrics.cost import cost_readings
+from epp.metrics.prefix import (
+    access_log_readings,
+    director_readings,
+    prefix_readings,
+    profile_readings,
+    rewrite_readings,
+)
+from epp.metrics.telemetry import Telemetry
+from epp.picking.director import Director
+from epp.pool.ledger import Ledger
+from epp.pool.pool import Pool
+from epp.pool.restarts import Restarts
+from epp.scrape.reading.hit_counters import Balance
+from epp.served.catalog import Catalog
+from epp.served.router import ModelRouter
+from epp.server.settings import Settings
+from epp.tokens.step import TokenStep
+from epp.tracing.opening import open_tracer
+from epp.tracing.queue import TraceQueue
+from epp.tracing.settings import TraceSettings
+from epp.tracing.tracer import Tracer
+from scorers.base import Candidate
+from scorers.precise.cache import PreciseCache
+from scorers.prefix.cache import PrefixCache
+
+log = logging.getLogger(__name__)
+
+
+class Core:
+    """The parts that decide, wired by a plan, which may be replaced. Owner: the event loop."""
+
+    def __init__(self, plan: Plan, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock`` is what picks, their leases and scrapes are timed by; it need not go on evenly."""
+        self.plan = plan
+        self.clock = clock
+        self.pool = Pool(settings.pool_name)
+        # A random start: reports of picks that an earlier picker made may still arrive, and must be nobody's.
+        self.ledger = Ledger(self.pool, first_id=random.getrandbits(62))
+        self.balance = Balance(clock)
+        self.pool.listeners.append(self.balance)
+        self.telemetry = Telemetry(
+            sample_ratio=settings.sample_ratio,
+            producers=producer_types(plan),
+            predicted=self.balance.picked,
+        )
+        self.traces: TraceQueue | None = None
+        self.gate = Gate(self.pool, self.telemetry.requests, clock)
+        self.accuracy = Accuracy(clock)
+        self.tokens = TokenStep(clock)
+        """Its source is opened and closed by whoever runs this."""
+        self.catalog = Catalog(self.pool, self._forget)
+        """To be told what the endpoints list (``epp.served.lister``)."""
+        self.pool.listeners.append(self.catalog)
+        self.director = Director(
+            plan.parser,
+            plan.profile,
+            self.pool,
+            self.ledger,
+            self.telemetry,
+            admission=self.gate.use(plan.admission),
+            objectives=plan.admission.objectives,
+            tracer=self._tracer(settings.tracing),
+            clock=clock,
+            held=HeldBytes(settings.max_held_bytes),
+            learners=(self.accuracy.observed,),
+            tokens=self._tokens(plan),
+            models=ModelRouter(self.catalog, plan.served),
+            tells_decisions=settings.exchange.tell_decisions,
+        )
+        self.access_log = AccessLog(self.director)
+        self._asks_for_responses = settings.exchange.may_ask
+        self._sees_response_headers = plan.changes_responses
+        self.ledger.on_close.append(self._closed)
+        self.director.on_unused.append(self._unused)
+        self._listen(None, plan.prefix_cache)
+        self.restarts = Restarts(self.pool, self._forget)
+        self.pool.listeners.append(self.restarts)
+        self.precise: PreciseCache | None = None
+        """To be fed (``epp.kvevents``) with what the engines tell; None when nobody asks."""
+        if plan.precise is not None:
+            self.precise = plan.precise.new_cache(clock)
+            self.pool.listeners.append(self.precise)
+        self._expose()
+
+    def use(self, plan: Plan) -> Iterator[None]:
+        """Serve by ``plan`` from the next request on; what is known of the endpoints' caches stays where its tiers do.
+
+        Returns what is left to do, in small steps: a large index that is not used any more is taken apart.
+        Raises: ConfigError for what takes a restart; nothing has changed then.
+        """
+        before = self.plan
+        for path, old, new in (
+            ("dataLayer.discovery", before.discovery, plan.discovery),
+            ("dataLayer.sources", before.scrape, plan.scrape),
+        ):
+            if old != new:
+                raise ConfigError(f"{path}: has changed, which takes a restart; restart, or put it back")
+        if self._asks_for_responses and plan.changes_responses and not self._sees_response_headers:
+            raise ConfigError(
+                "inferenceModelRewrites, or a plugin that sets response headers: the first of them takes a restart, "
+                "after which the proxy sends the headers of responses; restart, or take it out"
+            )
+        if (before.precise and before.precise.followed_by) != (plan.precise and plan.precise.followed_by):
+            raise ConfigError(
+                "plugins: how precise-prefix-cache-producer follows the engines has changed, which takes a restart; "
+                "restart, or put it back"
+            )
+        everyone, known = self.pool.candidates(), before.prefix_cache
+        if plan.prefix_cache is not None and known is not None:
+            if known.take_over(plan.prefix_cache.producers, everyone):
+                plan = replace(plan, prefix_cache=known)
+            else:
+                log.warning("the producers' tiers have changed: what the endpoints hold is learned anew")
+        rubble: Iterator[None] = iter(())
+        if plan.prefix_cache is not known:
+            rubble = self._listen(known, plan.prefix_cache)
+        if plan.precise is not None:
+            plan.precise.source = self.precise
+        plan.profile.failures = before.profile.failures
+        plan.rewrites.count_on(before.rewrites)
+        self.telemetry.producers = producer_types(plan)
+        admission = self.gate.use(plan.admission)
+        models = ModelRouter(self.catalog, plan.served)
+        self.director.use(plan.parser, plan.profile, admission, plan.admission.objectives, self._tokens(plan), models)
+        self.plan = plan
+        return rubble
+
+    def _tokens(self, plan: Plan) -> TokenStep | None:
+        if plan.tokens is None:
+            return None
+        self.tokens.limits = plan.tokens.limits
+        return self.tokens
+
+    def _listen(self, known: PrefixCache | None, now: PrefixCache | None) -> Iterator[None]:
+        """Tell ``now`` of the endpoints, and ``known`` no more; what that knew is to be taken apart."""
+        if known is not None:
+            self.pool.listeners.remove(known)
+        if now is not None:
+            self.pool.listeners.append(now)
+            for candidate in self.pool.candidates():
+                now.endpoint_added(candidate)
+        return iter(()) if known is None else known.clear()
+
+    def _forget(self, candidate: Candidate) -> None:
+        """The endpoint's engine holds nothing any more."""
+        if self.plan.prefix_cache is not None:
+            self.plan.prefix_cache.endpoint_added(candidate)
+
+    def ended(self, pick_id: int, cause: Cause) -> None:
+        """A pick is over, and nobody saw more of it."""
+        self.director.ended(pick_id, Outcome(cause))
+
+    def _closed(self, pick_id: int) -> None:
+        if self.plan.prefix_cache is not None:
+            self.plan.prefix_cache.ended(pick_id, self.clock())
+
+    def _unused(self, pick_id: int) -> None:
+        if self.plan.prefix_cache is not None:
+            self.plan.prefix_cache.unused(pick_id)
+
+    def expire(self) -> None:
+        """Take back the picks whose end nobody reported."""
+        for pick_id, cause in self.ledger.expire(self.clock()):
+            self.ended(pick_id, cause)
+
+    def _tracer(self, settings: TraceSettings | None) -> Tracer | None:
+        opened = open_tracer(settings) if settings is not None else None
+        if opened is None:
+            return None
+        tracer, self.traces = opened
+        self.telemetry.gauge_source(tracer.readings)
+        return tracer
+
+    def _expose(self) -> None:
+        for source in (
+            director_readings(self.director),
+            self.gate.readings,
+            lambda: self.tokens.counts.readings() if self.plan.tokens is not None else (),
+            self.director.held.readings,
+            access_log_readings(self.access_log),
+            profile_readings(lambda: self.plan.profile),
+            rewrite_readings(lambda: self.plan.rewrites),
+            self.accuracy.readings,
+            self.restarts.readings,
+            self.catalog.readings,
+            self.balance.readings,
+            prefix_readings(lambda: self.plan.prefix_cache, self.pool),
+            cost_readings(lambda: self.plan.profile, self.pool),
+        ):
+            self.telemetry.gauge_source(source)
+
+
+def producer_types(plan: Plan) -> dict[str, str]:
+    """By the names under which producers write."""
+    types = {producer.name: producer.type_name for producer in plan.profile.producers}
+    if plan.precise is not None:
+        types.update(dict.fromkeys(plan.precise.names, plan.precise.type_name))
+    return types

@@ -1,0 +1,38 @@
+"""Whether new requests should be sent here, and what an operator should know about that.
+
+Ready means that the picker can decide: it knows the endpoints and is not stopping. Endpoints that do not answer leave
+it ready, since proxies would otherwise have nobody to ask, and one picker cannot tell dead engines from a network of
+its own; the sentence and the metrics tell.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from epp.discovery.file import FileDiscovery
+from epp.pool.pool import Pool
+from epp.server.health import Health
+from scorers.base import Silence
+
+
+class Readiness(NamedTuple):
+    """The answer, and a sentence that begins with it."""
+
+    ready: bool
+    sentence: str
+
+
+def readiness(health: Health, discovery: FileDiscovery | None, pool: Pool, *, scraped: bool) -> Readiness:
+    """As of now; ``scraped`` says whether the endpoints' metrics are read."""
+    if discovery is not None and not discovery.loaded:
+        return Readiness(False, f"not ready: no list of endpoints yet: {discovery.trouble or 'it is being read'}")
+    if not health.serving:
+        return Readiness(False, "not ready: stopping")
+    silent = [candidate for candidate in pool.candidates() if not candidate.fresh] if scraped else []
+    if not len(pool):
+        return Readiness(True, "ready, but there are no endpoints")
+    if len(silent) == len(pool) and all(candidate.silence is Silence.GONE for candidate in silent):
+        return Readiness(True, "ready, but no endpoint answers: requests get 503 until one does")
+    if silent:
+        return Readiness(True, f"ready, but {len(silent)} of {len(pool)} endpoints have no recent metrics")
+    return Readiness(True, "ready")

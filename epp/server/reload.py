@@ -1,0 +1,104 @@
+"""The configuration file, followed: a good new one replaces the old as a whole, a bad one changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from epp.config.plan import Plan
+from epp.errors import ConfigError
+from epp.metrics.gauges import Reading
+from epp.runtime.background import Chore
+from epp.runtime.followed_files import FollowedFiles
+from epp.runtime.slices import sliced
+
+log = logging.getLogger(__name__)
+
+
+class ConfigReload:
+    """Follows ``file``, which was ``seen`` before the configuration in use was read. Owner: the event loop.
+
+    ``plan`` reads the file as it is now, and raises ConfigError; ``use`` serves by what that returned, from the next
+    request on, and raises ConfigError, having changed nothing, for what takes a restart; it returns what is left to do,
+    in small steps. ``told`` are the lines of the
+    log about the configuration in use.
+    """
+
+    def __init__(
+        self,
+        file: FollowedFiles,
+        plan: Callable[[], Plan],
+        use: Callable[[Plan], Iterator[None]],
+        *,
+        told: Sequence[str] = (),
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.reloads = 0
+        self.errors = 0
+        self.current = True
+        """Whether what is served by is what the file says."""
+        self._path = file.paths[0]
+        self._plan = plan
+        self._use = use
+        self._told = told
+        self._now = now
+        self._since = now()
+        self._file = file
+        self._follower: Chore | None = None
+
+    def start(self) -> None:
+        """Follow the file."""
+        self._follower = Chore("config-reload", self._follow)
+
+    async def stop(self) -> None:
+        """Follow no more."""
+        self._file.stop()
+        if self._follower is not None:
+            await self._follower.stop()
+            self._follower = None
+
+    def readings(self) -> Iterator[Reading]:
+        """For ``Telemetry.gauge_source``."""
+        for name, text, value, counter in (
+            ("reloads", "Changed configurations that were taken.", self.reloads, True),
+            ("reload_errors", "Changed configurations that were refused.", self.errors, True),
+            ("current", "1 while the configuration in use is what its file says.", int(self.current), False),
+            ("since_timestamp_seconds", "When the configuration in use was taken, in Unix time.", self._since, False),
+        ):
+            yield Reading(f"tierwise_config_{name}", text, (), [((), value)], counter=counter)
+
+    async def _follow(self) -> None:
+        async for _ in self._file.changes():
+            self._file.seen()
+            try:
+                plan = await asyncio.to_thread(self._plan)
+                rubble = self._use(plan)
+            except Exception as error:  # no file must end the picker
+                self._refused(error)
+            else:
+                self.reloads += 1
+                self.current, self._since = True, self._now()
+                self._tell(plan.lines)
+                log.info("%s has changed, and is in use from now on", self._path)
+                await sliced(rubble)
+
+    def _tell(self, lines: Sequence[str]) -> None:
+        """Say what is not as it was."""
+        for line in self._told:
+            if line not in lines:
+                log.info("%s: no longer: %s", self._path, line)
+        for line in lines:
+            if line not in self._told:
+                log.info("%s: %s", self._path, line)
+        self._told = lines
+
+    def _refused(self, error: Exception) -> None:
+        self.errors += 1
+        self.current = False
+        expected = isinstance(error, ConfigError)
+        log.error(
+            "%s has changed and is refused, the one before stays in use: %s",
+            self._path, error, exc_info=None if expected else error,
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""HTTP/2 as a pure state machine: bytes in, events and bytes out."""

@@ -1,0 +1,95 @@
+"""What a transport has done: counted where it happens, read as a frozen snapshot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from epp.wire.http2.floods import Flood
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """A snapshot. Totals since the start, except where it says *now*."""
+
+    connections: int = 0
+    """Now."""
+    streams: int = 0
+    """Calls that are open now."""
+    buffered_bytes: int = 0
+    """Now: answers that clients have not let out, and messages that are still arriving."""
+    connections_total: int = 0
+    streams_total: int = 0
+    messages_received: int = 0
+    messages_sent: int = 0
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    resets_received: int = 0
+    resets_unanswered: int = 0
+    """Of these, resets of streams on which we had sent nothing yet: the only ones that count as a flood."""
+    resets_sent: int = 0
+    refused_streams: int = 0
+    silent_streams: int = 0
+    """Reset because no message came on them in time."""
+    crowded_out_streams: int = 0
+    """Reset because the process buffered too much, and their connection more than its share."""
+    refused_connections: int = 0
+    """Closed at once because there were too many, all of them in use."""
+    displaced_connections: int = 0
+    """Closed because there were too many, and they had no stream."""
+    turns_cut: int = 0
+    """Times that a connection stopped reading so that the others had their turn."""
+    header_waits: int = 0
+    """Times that a connection stopped reading because decoding its headers took more than its share of a core."""
+    connection_faults: int = 0
+    handler_errors: int = 0
+    """Calls whose handler raised; the log has the tracebacks."""
+    deadlines_exceeded: int = 0
+    floods: Mapping[Flood, int] = field(default_factory=dict)
+    """Connections that were ended, by the bound that they crossed."""
+
+
+class Counters:
+    """The live counts of one server. Owned by its event loop."""
+
+    __slots__ = (
+        "buffered_bytes",
+        "bytes_received",
+        "bytes_sent",
+        "connection_faults",
+        "connections",
+        "connections_total",
+        "crowded_out_streams",
+        "deadlines_exceeded",
+        "displaced_connections",
+        "floods",
+        "handler_errors",
+        "header_waits",
+        "messages_received",
+        "messages_sent",
+        "refused_connections",
+        "refused_streams",
+        "resets_received",
+        "resets_sent",
+        "resets_unanswered",
+        "silent_streams",
+        "streams",
+        "streams_total",
+        "turns_cut",
+    )
+
+    def __init__(self) -> None:
+        self.connections = self.connections_total = self.streams = self.streams_total = 0
+        self.messages_received = self.messages_sent = self.bytes_received = self.bytes_sent = 0
+        self.resets_received = self.resets_unanswered = self.resets_sent = self.refused_streams = 0
+        self.connection_faults = self.handler_errors = self.deadlines_exceeded = self.buffered_bytes = 0
+        self.silent_streams = self.crowded_out_streams = self.refused_connections = self.displaced_connections = 0
+        self.turns_cut = self.header_waits = 0
+        self.floods: Counter[Flood] = Counter()
+
+    def snapshot(self) -> Statistics:
+        """Return the counts as they are now."""
+        counts = {name: getattr(self, name) for name in self.__slots__ if name != "floods"}
+        return Statistics(**counts, floods=MappingProxyType(dict(self.floods)))

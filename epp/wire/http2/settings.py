@@ -1,0 +1,47 @@
+"""What the client tells us in SETTINGS, checked.
+
+Source: RFC 9113 section 6.5.2.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+
+from epp.wire.http2.errors import ConnectionFault, ErrorCode
+
+MAX_WINDOW_BYTES = 2**31 - 1
+DEFAULT_WINDOW_BYTES = 65_535
+DEFAULT_FRAME_BYTES = 1 << 14
+MAX_FRAME_BYTES = (1 << 24) - 1
+
+_PAIRS = struct.Struct(">HI")
+
+
+class Setting(IntEnum):
+    """Identifiers that we send or heed."""
+
+    HEADER_TABLE_SIZE = 0x1
+    ENABLE_PUSH = 0x2
+    MAX_CONCURRENT_STREAMS = 0x3
+    INITIAL_WINDOW_SIZE = 0x4
+    MAX_FRAME_SIZE = 0x5
+    MAX_HEADER_LIST_SIZE = 0x6
+
+
+_RANGES = {
+    Setting.ENABLE_PUSH: (0, 1, ErrorCode.PROTOCOL_ERROR),
+    Setting.INITIAL_WINDOW_SIZE: (0, MAX_WINDOW_BYTES, ErrorCode.FLOW_CONTROL_ERROR),
+    Setting.MAX_FRAME_SIZE: (DEFAULT_FRAME_BYTES, MAX_FRAME_BYTES, ErrorCode.PROTOCOL_ERROR),
+}
+
+
+def parse(payload: bytes) -> dict[int, int]:
+    """Return the last value of each setting, unknown ones included. Raises: ConnectionFault on a forbidden value."""
+    values: dict[int, int] = {}
+    for key, value in _PAIRS.iter_unpack(payload):
+        low, high, code = _RANGES.get(key, (0, 2**32, ErrorCode.NO_ERROR))
+        if not low <= value <= high:
+            raise ConnectionFault(code, f"{Setting(key).name} of {value} is not in {low} to {high}")
+        values[key] = value
+    return values

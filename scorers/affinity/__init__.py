@@ -1,0 +1,1 @@
+"""Scorers and filters that keep together what belongs together: sessions, adapters, places."""

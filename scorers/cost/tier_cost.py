@@ -1,0 +1,139 @@
+"""Send a request where its first token comes soonest, by an estimate in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from scorers.base import Candidate, Detail, NoParameters, Observation, Producer, Request, Scorer
+from scorers.cost.constants import Constants, Lane, checked
+from scorers.cost.model import CostModel
+from scorers.cost.pricing import Pricing
+from scorers.cost.report import state_of
+from scorers.cost.words import detail
+from scorers.parameters import check_range
+
+SCALE_S = 0.1
+"""Differences well below it make no difference to a score."""
+
+
+class TierCostParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Where learning starts, and whether it goes on. What is not written follows from ``model`` and ``gpu``, else is a
+    guess."""
+
+    model: str = ""
+    """What the endpoints serve, by the name of Hugging Face: ``Qwen/Qwen3-32B``."""
+    gpu: str = ""
+    """What they serve it on: ``h100``."""
+    gpus_per_endpoint: int = 1
+    """Tensor parallel ranks."""
+    prefill_tokens_per_second: float | None = None
+    """What one endpoint computes of short prompts."""
+    cpu_load_tokens_per_second: float | None = None
+    """What it loads from CPU memory."""
+    storage_load_tokens_per_second: float | None = None
+    others_weight: float = 1.0
+    """What a second of other requests counts that this one delays; 0 looks at its own time to first token only."""
+    learn: bool = True
+    """Follow what is observed; false keeps what is written."""
+    kind_label: str = ""
+    """The label of endpoints that tells kinds of hardware apart; empty takes all for one kind until they differ."""
+
+    def __post_init__(self) -> None:
+        if bool(self.model) != bool(self.gpu):
+            raise ValueError("model and gpu go together; write both, or neither")
+        check_range("gpusPerEndpoint", self.gpus_per_endpoint, 1, 1024)
+        check_range("othersWeight", self.others_weight, 0, 100)
+        check_range("prefillTokensPerSecond", self.prefill_tokens_per_second, 10, 1e8)
+        check_range("cpuLoadTokensPerSecond", self.cpu_load_tokens_per_second, 10, 1e9)
+        check_range("storageLoadTokensPerSecond", self.storage_load_tokens_per_second, 1, 1e9)
+
+    def constants(self, known: Constants | None = None) -> Constants:
+        """Where learning starts; ``known`` follows from the model and the hardware."""
+        start = known or Constants()
+        cpu, storage = start.cpu, start.storage
+        if self.cpu_load_tokens_per_second is not None:
+            cpu = Lane(cpu.fixed_s, 1.0 / self.cpu_load_tokens_per_second)
+        if self.storage_load_tokens_per_second is not None:
+            storage = Lane(storage.fixed_s, 1.0 / self.storage_load_tokens_per_second)
+        token_s = 1.0 / self.prefill_tokens_per_second if self.prefill_tokens_per_second is not None else start.token_s
+        return checked(msgspec.structs.replace(start, token_s=token_s, cpu=cpu, storage=storage))
+
+
+class TierCostProducer(Producer[TierCostParameters]):
+    """Prices each request at every endpoint, in seconds to its first token, and learns the constants from how requests
+    went. A ``tier-cost-scorer`` or ``tier-cost-picker`` has one made where none is declared.
+
+    Writes: ``Request.pricing``. Reads: ``Request.cached`` of all producers, so it comes after them.
+    """
+
+    type_name = "tier-cost-producer"
+    Parameters = TierCostParameters
+
+    def __init__(self, parameters: TierCostParameters | None = None, name: str = "") -> None:
+        super().__init__(parameters, name)
+        self.start_with(None)
+
+    def start_with(self, known: Constants | None) -> None:
+        """Begin anew, from what follows from the model and the hardware."""
+        written = self.parameters
+        self.model = CostModel(
+            written.constants(known),
+            learns=written.learn,
+            kind_label=written.kind_label,
+            others_weight=written.others_weight,
+            hears=written.cpu_load_tokens_per_second is None,
+        )
+
+    def produce(self, request: Request, candidates: Sequence[Candidate]) -> None:  # noqa: ARG002
+        """Make the price of ``request`` known; it is computed when somebody asks."""
+        request.pricing = Pricing(self.model, request)
+
+    def picked(self, request: Request, candidate: Candidate) -> None:
+        """Count what ``request`` takes at ``candidate``."""
+        pricing, request.pricing = request.pricing, None
+        if isinstance(pricing, Pricing):
+            pricing.send(candidate)
+
+    def observed(self, observation: Observation) -> None:
+        """Learn from how a request went."""
+        self.model.observed(observation)
+
+    def details(self, request: Request, candidates: Sequence[Candidate]) -> list[Detail]:
+        """The estimate of each candidate by parts."""
+        pricing = pricing_of(request, self.model)
+        return [detail(pricing, candidate) for candidate in candidates]
+
+    def state(self) -> object:
+        """The constants in use, and what each endpoint is apart from them."""
+        return state_of(self.model)
+
+
+class TierCostScorer(Scorer[NoParameters]):
+    """Score the lowest price 1, and higher ones by their ratio to it. A price is the time to the first token and what
+    that costs other requests.
+
+    score[i] = (least + 0.1) / (seconds[i] + 0.1): the order of the seconds, whatever their size; differences far below
+    a tenth of a second count for little beside other scorers.
+
+    Reads: ``Request.pricing``.
+    """
+
+    type_name = "tier-cost-scorer"
+
+    def __init__(self, parameters: NoParameters | None = None, name: str = "") -> None:
+        super().__init__(parameters, name)
+        self._unpriced = CostModel(learns=False)
+
+    def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
+        """One score per candidate, by its seconds."""
+        seconds = pricing_of(request, self._unpriced).seconds(candidates)
+        least = min(seconds) + SCALE_S
+        return [least / (took + SCALE_S) for took in seconds]
+
+
+def pricing_of(request: Request, otherwise: CostModel) -> Pricing:
+    """What the producer made of it; where there is none, by what ``otherwise`` knows."""
+    pricing = request.pricing
+    return pricing if isinstance(pricing, Pricing) else Pricing(otherwise, request)

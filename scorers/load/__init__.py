@@ -1,0 +1,1 @@
+"""Scorers and filters that prefer the endpoint with less to do."""

@@ -1,0 +1,1 @@
+"""How much of a prompt each endpoint holds, approximately or by its eviction horizon."""

@@ -1,0 +1,52 @@
+"""What an endpoint holds of a request: the sum over its prompts, in whichever tokens are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from scorers.base import CachedPrefix, Request, Slot
+from scorers.index.index import BYTES_PER_TOKEN
+from scorers.index.match import Match
+
+
+def summed(matches: Sequence[Match], tier: int, limit: int, chunks: Mapping[Slot, int]) -> dict[Slot, int]:
+    """Tokens by endpoint, of each prompt no more than ``limit`` and only whole chunks; the last token, from which an
+    engine goes on, is always computed, so a chunk that ends with it is no hit."""
+    tokens: dict[Slot, int] = {}
+    for table, usable, prompts in _alike(matches, tier, tell_lengths=bool(chunks)) if limit else ():
+        for slot, held in table.items():
+            counted = min(held, limit)
+            if slot in chunks:
+                counted = min(counted, usable)
+                counted -= counted % chunks[slot]
+            if counted:
+                tokens[slot] = tokens.get(slot, 0) + counted * prompts
+    return tokens
+
+
+def _alike(matches: Sequence[Match], tier: int, *, tell_lengths: bool) -> Iterator[tuple[dict[Slot, int], int, int]]:
+    """What is held of each prompt, how many of its tokens may be a hit, and of how many prompts in a row both is true:
+    those of one batch begin alike as a rule, and to compare two tables is 30 times as fast as to add one up. The
+    tokens are 0 unless ``tell_lengths``."""
+    table: dict[Slot, int] = {}
+    usable = prompts = 0
+    for match in matches:
+        tokens = (len(match.prompt.data) - 1) // BYTES_PER_TOKEN if tell_lengths else 0
+        if tokens != usable or match.held[tier] != table:
+            if prompts:
+                yield table, usable, prompts
+            table, usable, prompts = match.held[tier], tokens, 0
+        prompts += 1
+    if prompts:
+        yield table, usable, prompts
+
+
+def in_tokens(found: CachedPrefix, request: Request) -> CachedPrefix:
+    """``found``, which takes four bytes for a token, in the tokens that the prompts really have."""
+    if request.tokens is request.prompts:
+        return found
+    taken = sum([-(-len(prompt.data) // 4) for prompt in request.prompts])
+    real = sum([len(prompt.data) for prompt in request.tokens or ()]) / 4
+    scale = real / taken if taken else 0.0
+    tokens = {slot: int(held * scale) for slot, held in found.tokens.items()}
+    return CachedPrefix(found.tier, int(found.total_tokens * scale), tokens, found.modes)

@@ -1,0 +1,134 @@
+"""What a person types before anything works: help, slips, ports that are taken, output that nobody reads."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from epp.commandline import cli
+from epp.commandline.programs import PROGRAMS
+
+ROOT = Path(__file__).parents[3]
+NAMES = [program.name for program in PROGRAMS]
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def refused(capfd: pytest.CaptureFixture[str]) -> Refused:
+    """Run a command line that must be refused; the one line that it prints."""
+
+    def command(*words: str) -> str:
+        assert cli.main(words) == cli.USAGE_ERROR
+        printed = capfd.readouterr()
+        assert printed.out == ""
+        assert printed.err.count("\n") == 1, printed.err
+        return printed.err.strip()
+
+    return command
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert cli.main(words) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_of_a_command_is_what_its_flag_prints(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert printed(capsys, "help", name) == printed(capsys, name, "--help") != ""
+
+
+def test_help_alone_is_what_its_flag_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, "help") == printed(capsys, "help", "help") == printed(capsys, "--help")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["help", "nope"], "tierwise: there is no command 'nope'; there are serve, "),
+        (["sim", "extra"], "tierwise sim: 'extra' is no flag: it takes flags only; see tierwise sim --help"),
+        (["print", "cost", "extra"], "tierwise print: 'extra' is no flag: it takes one NAME; see "),
+        (["sim", "--port"], "tierwise sim: --port needs a value: --port PORT"),
+        (["--bogus"], "tierwise: there is no flag --bogus; see tierwise --help"),
+        (["--hlep"], "tierwise: there is no flag --hlep; did you mean --help?"),
+        (["--version=3"], "tierwise: --version takes no value"),
+        (["--"], "tierwise: there is no command behind --; see tierwise --help"),
+        (["demo", "--json=/proc/nowhere/x"], "tierwise demo: --json=/proc/nowhere/x: cannot be written: No such file"),
+        (["simulate", f"--output={'x' * 300}"], "tierwise simulate: --output=xxx"),
+        (["standalone", f"--envoy={'x/' * 3000}"], "tierwise standalone: --envoy=x/x"),
+        (["print", "dashbord"], "tierwise print: there is nothing called 'dashbord'; did you mean dashboards?"),
+        (["print", "zzz"], "tierwise print: there is nothing called 'zzz'; there are default, config/cost, "),
+        (["print", "config"], "tierwise print: 'config' may be config/cost or config/flow-control or "),
+        (["sim", "--preset", "x"], "tierwise sim: --preset=x: there is no such preset; there are demo, "),
+        (["sim", "--lora-modules", "=x"], "tierwise sim: --lora-modules==x: write NAME, or NAME=PATH"),
+        (["sim", "--served-model-name=a", "--served-model-name=a"], "tierwise sim: --served-model-name, "),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_one_sentence(refused: Refused, words: list[str], says: str) -> None:
+    assert refused(*words).startswith(says)
+
+
+ENDPOINT = ["--endpoint", "127.0.0.1:1"]
+FREE = [f"--{name}=0" for name in ("grpc-port", "grpc-health-port", "metrics-port", "debug-port")]
+FREE_TOO = [f"--{name}=0" for name in ("port", "metrics-port", "admin-port", "debug-port")]
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        (["sim"], "--port"),
+        (["sim", "--port=0"], "--kv-events-port"),
+        (["sim", "--port=0", "--kv-events-port=0"], "--kv-replay-port"),
+        (["standalone", *ENDPOINT, *FREE_TOO], "--port"),
+        (["standalone", *ENDPOINT, *FREE_TOO], "--metrics-port"),
+        (["standalone", *ENDPOINT, *FREE_TOO], "--admin-port"),
+        (["standalone", *ENDPOINT, *FREE_TOO], "--debug-port"),
+        (["standalone", *ENDPOINT, *FREE_TOO], "--grpc-port"),
+    ],
+)
+def test_a_port_that_is_taken_is_named_with_its_flag(words: list[str], flag: str, taken: int) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "epp.commandline.cli", *words, f"{flag}={taken}"],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=100,
+    )  # fmt: skip
+    assert ran.returncode == 2, ran.stderr
+    assert "Traceback" not in ran.stderr
+    last = ran.stderr.splitlines()[-1]
+    assert last.startswith(f"tierwise {words[0]}: ")
+    assert str(taken) in last
+    assert flag in last
+
+
+@pytest.mark.parametrize("words", ["help", "print default", "size --seeds"])
+@pytest.mark.parametrize(
+    ("output", "code", "says"),
+    [
+        (">/dev/full", 1, "tierwise: output cannot be written: No space left on device\n"),
+        (">&-", 0, ""),
+    ],
+)
+def test_output_that_goes_nowhere_is_no_traceback(words: str, output: str, code: int, says: str) -> None:
+    line = f"{sys.executable} -m epp.commandline.cli {words} {output}"
+    ran = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+    assert (ran.returncode, ran.stderr) == (code, says)
+
+
+@pytest.mark.parametrize("words", ["help", "print default", "size --seeds"])
+def test_a_reader_that_leaves_ends_a_command_without_a_word(words: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "epp.commandline.cli", *words.split()]
+    with open(writing, "wb") as output:  # noqa: PTH123 - a descriptor
+        ran = subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.PIPE, check=False, timeout=100)
+    assert (ran.returncode, ran.stderr) == (1, b"")

@@ -1,0 +1,45 @@
+"""A request as the plugins see it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epp.decision import RequestHead
+from epp.picking.request import FAIRNESS_ID, MAX_FAIRNESS_ID_CHARACTERS, fairness_id_of
+from tests.epp.doubles import World, completion
+
+LONG = MAX_FAIRNESS_ID_CHARACTERS
+
+
+def flow(name: str) -> str:
+    return fairness_id_of(RequestHead({FAIRNESS_ID[0]: name}))
+
+
+@given(st.text(st.characters(), min_size=1, max_size=LONG))
+def test_a_flow_of_usual_length_has_its_own_name(name: str) -> None:
+    assert flow(name) == name
+
+
+@given(st.text(st.characters(), max_size=4), st.integers(LONG, 50_000), st.sampled_from(["", "b", "\ud800"]))
+def test_of_a_long_name_a_short_one_is_left_that_begins_alike(begin: str, count: int, end: str) -> None:
+    name = begin + "a" * count + end
+    short = flow(name)
+    assert len(short) <= LONG
+    assert short.startswith(name[:60])
+    assert short == flow(name)
+
+
+@pytest.mark.parametrize("other", ["a" * 50_001, "a" * 49_999 + "b", "b" + "a" * 49_999])
+def test_two_long_names_stay_two(other: str) -> None:
+    assert flow("a" * 50_000) != flow(other)
+
+
+@pytest.mark.parametrize("body", [b"", completion()])
+def test_nothing_that_is_kept_of_a_request_has_the_long_name(body: bytes) -> None:
+    world = World()
+    head = RequestHead({FAIRNESS_ID[0]: "a" * 50_000})
+    decision = world.director.decide(head, body) if body else world.director.decide_bodiless(head)
+    assert len(decision.labels.fairness_id) <= LONG
+    assert decision.request is None or decision.request.fairness_id == decision.labels.fairness_id

@@ -1,0 +1,99 @@
+"""gRPC health: the bytes by hand, and a real client on both transports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from grpc import StatusCode, aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from epp.server.health import LISTED, MAX_NAME_BYTES, SERVICE, Health
+from epp.wire.aio import GrpcioServer
+from epp.wire.server import WireServer
+from epp.wire.service import Methods, Status
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+@dataclass
+class Call:
+    """What a handler answered."""
+
+    metadata: Sequence[tuple[str, str]] = ()
+    peer: str = "test"
+    sent: list[bytes] = field(default_factory=list)
+    finished: list[Status] = field(default_factory=list)
+
+    def send(self, message: bytes) -> None:
+        self.sent.append(message)
+
+    def finish(self, status: Status = Status.OK, message: str = "") -> None:
+        self.finished.append(status)
+
+
+def ask(methods: Methods, name: str, *messages: bytes) -> Call:
+    call = Call()
+    handler = methods[SERVICE + name](call)
+    for message in messages:
+        handler.received(message)
+    if not call.finished:
+        handler.half_closed()
+    return call
+
+
+def check(health: Health, service: str) -> int:
+    call = ask(health.methods(), "Check", health_pb2.HealthCheckRequest(service=service).SerializeToString())
+    assert call.finished == [Status.OK]
+    return int(health_pb2.HealthCheckResponse.FromString(call.sent[0]).status)
+
+
+@pytest.mark.parametrize("service", [*LISTED, "whatever", "é"])
+def test_any_service_name_is_serving_while_ready(service: str) -> None:
+    ready = [True]
+    health = Health(lambda: ready[0])
+    assert check(health, service) == SERVING
+    ready[0] = False
+    assert check(health, service) == NOT_SERVING
+
+
+def test_nothing_is_serving_once_it_drains() -> None:
+    health = Health(lambda: True)
+    health.drain()
+    assert not health.serving
+    assert check(health, "readiness") == NOT_SERVING
+
+
+def test_list_names_the_services_that_charts_ask_for() -> None:
+    call = ask(Health(lambda: True).methods(), "List", b"")
+    statuses = health_pb2.HealthListResponse.FromString(call.sent[0]).statuses
+    assert {name: status.status for name, status in statuses.items()} == dict.fromkeys(LISTED, SERVING)
+
+
+@pytest.mark.parametrize("messages", [(), (b"\xff\xff",), (b"", b""), (b"\n" + b"x" * MAX_NAME_BYTES,)])
+def test_what_is_no_request_is_refused_once(messages: tuple[bytes, ...]) -> None:
+    call = ask(Health(lambda: True).methods(), "Check", *messages)
+    assert (call.sent, call.finished) == ([], [Status.INVALID_ARGUMENT])
+
+
+@pytest.mark.parametrize("transport", [WireServer, GrpcioServer])
+def test_a_client_asks_over_either_transport(transport: type[WireServer] | type[GrpcioServer]) -> None:
+    async def scenario() -> None:
+        server = transport(Health(lambda: True).methods())
+        port = await server.start("127.0.0.1", 0)
+        try:
+            async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+                client = health_pb2_grpc.HealthStub(channel)
+                request = health_pb2.HealthCheckRequest(service="readiness")
+                assert (await client.Check(request)).status == SERVING
+                with pytest.raises(aio.AioRpcError) as refused:
+                    async for _ in client.Watch(request):
+                        pass
+                assert refused.value.code() is StatusCode.UNIMPLEMENTED
+        finally:
+            await server.stop()
+
+    asyncio.run(scenario())

@@ -1,0 +1,139 @@
+"""A snapshot that is taken while requests go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import TypeAlias
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scorers.base import Slot
+from scorers.index.index import PrefixIndex
+from scorers.index.snapshot import restore
+from scorers.index.snapshot_writer import Taking
+from tests.scorers.index.test_index import BLOCK, prompt
+from tests.scorers.index.test_snapshot import stored
+
+A, B = Slot(0), Slot(1)
+SLOTS = {"a": A, "b": B}
+Step: TypeAlias = tuple[str, str, int, Slot]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["send", "send", "take", "evict"]),
+        st.text("ab", min_size=1, max_size=7),
+        st.integers(1, 6),
+        st.sampled_from([A, B]),
+    ),
+    min_size=5,
+    max_size=60,
+)
+
+
+class Second:
+    """Admits what was offered before."""
+
+    chunk_blocks = 1
+
+    def __init__(self) -> None:
+        self.seen: set[bytes] = set()
+
+    def admit(self, chunks: Sequence[bytes]) -> int:
+        admitted = next((number for number, chunk in enumerate(chunks) if chunk not in self.seen), len(chunks))
+        self.seen |= set(chunks)
+        return admitted
+
+
+def made(flow_shares: tuple[float, ...], *, gated: bool) -> PrefixIndex:
+    index = PrefixIndex(2, BLOCK, bytes(32), flow_shares, most_runs=1)
+    for slot in (A, B):
+        index.set_capacity(slot, 0, BLOCK * 10)
+        index.set_capacity(slot, 1, BLOCK * 16)
+        index.gate(slot, [1] if gated else [])
+    return index
+
+
+@pytest.mark.parametrize("flow_shares", [(), (0.5, 0.5)])
+@pytest.mark.parametrize("gated", [False, True])
+@settings(max_examples=150, deadline=None)
+@given(steps=STEPS)
+def test_whatever_goes_on_meanwhile_a_snapshot_is_sound_and_says_only_what_was_held(
+    flow_shares: tuple[float, ...], gated: bool, steps: list[Step]
+) -> None:
+    index = made(flow_shares, gated=gated)
+    gates = {slot: {1: Second()} if gated else {} for slot in (A, B)}
+    taking = Taking(index, 100.0)
+    under_way = chain.from_iterable(taking.steps(address, slot) for address, slot in SLOTS.items())
+    ever: dict[Slot, set[str]] = {A: {""}, B: {""}}
+    for now, (kind, sent, number, slot) in enumerate(steps):
+        if kind == "send":
+            index.record(index.match(prompt(sent)), slot, sent[0], float(now), gates[slot])
+            ever[slot] |= {sent[:n] for n in range(len(sent) + 1)}
+        elif kind == "evict":
+            index.evict_unused(slot, 0, now - 5.0 * number)
+        else:
+            for _ in range(number):
+                next(under_way, None)
+        index.check_integrity()
+    for _ in under_way:
+        pass
+    snapshot = stored(taking.snapshot())
+    again = made(flow_shares, gated=gated)
+    for address, slot in SLOTS.items():
+        if address in snapshot.endpoints:
+            restore(again, slot, snapshot, address)
+            again.check_integrity()
+    for slot in (A, B):
+        for sent in ever[A] | ever[B]:
+            deepest = max([held.get(slot, 0) // BLOCK for held in again.match(prompt(sent)).held])
+            assert sent[:deepest] in ever[slot]
+
+
+def test_an_endpoint_that_goes_while_it_is_taken_is_left_out() -> None:
+    index = made((), gated=False)
+    for sent in ("abc", "abd", "xyz"):
+        index.record(index.match(prompt(sent)), A)
+    taking = Taking(index, 0.0)
+    steps = taking.steps("a", A)
+    next(steps)
+    index.remove_endpoint(A)
+    assert list(steps) == []
+    assert stored(taking.snapshot()).endpoints == {}
+
+
+def test_what_a_tier_lost_before_it_was_looked_at_is_not_told() -> None:
+    index = made((), gated=False)
+    index.set_capacity(A, 0, BLOCK * 5)
+    index.record(index.match(prompt("aaaaa")), A)
+    taking = Taking(index, 0.0)
+    steps = taking.steps("a", A)
+    next(steps)
+    index.record(index.match(prompt("bbb")), A)
+    assert held(index, "aaaaa") == [2, 5]
+    list(steps)
+    again = made((), gated=False)
+    restore(again, A, stored(taking.snapshot()), "a")
+    assert held(again, "aaaaa") == [2, 5]
+
+
+def test_what_is_used_again_meanwhile_takes_nothing_else_along() -> None:
+    index = made((), gated=False)
+    index.set_capacity(A, 0, BLOCK * 3)
+    for sent in ("aaa", "bbb", "ccc"):
+        index.record(index.match(prompt(sent)), A)
+    taking = Taking(index, 0.0)
+    steps = taking.steps("a", A)
+    next(steps), next(steps)  # c is taken
+    index.record(index.match(prompt("aaa")), A)
+    assert held(index, "bbb") == [0, 3]
+    list(steps)
+    again = made((), gated=False)
+    restore(again, A, stored(taking.snapshot()), "a")
+    assert held(again, "bbb") == [0, 3]
+
+
+def held(index: PrefixIndex, sent: str) -> list[int]:
+    """Blocks of ``sent`` that ``A`` holds, by tier."""
+    return [tokens.get(A, 0) // BLOCK for tokens in index.match(prompt(sent)).held]

@@ -1,0 +1,137 @@
+"""Who may serve a model, by what the endpoints say."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scorers.base import Candidate, Request, Slot
+from scorers.labels.served_model_filter import ServedModelFilter, ServedModelParameters
+from scorers.labels.served_models import MOST_REMEMBERED, Said, ServedModels
+
+NAMES = ("a", "b", "c")
+
+
+def models(*said: Said) -> ServedModels:
+    made = ServedModels()
+    for slot, each in enumerate(said):
+        made.say(Slot(slot), each)
+    return made
+
+
+def lists(*names: str, adapters: bool = False) -> Said:
+    return Said(frozenset(names), complete=True, adapters=adapters)
+
+
+def names_only(*names: str) -> Said:
+    return Said(frozenset(names))
+
+
+def test_a_model_goes_to_endpoints_that_list_it() -> None:
+    assert models(lists("a"), lists("b"), lists("a", "b")).serving("b") == {1, 2}
+
+
+def test_all_endpoints_are_no_set_at_all() -> None:
+    assert models(lists("a"), lists("a", "b")).serving("a") is None
+
+
+def test_a_request_without_a_model_may_go_anywhere() -> None:
+    assert models(lists("a"), lists("b")).serving("") is None
+
+
+def test_an_endpoint_that_has_said_nothing_is_tried_for_every_model() -> None:
+    served = models(lists("a"), Said(), lists("b"))
+    assert served.serving("a") == {0, 1}
+    assert served.serving("unknown") == {1}
+
+
+def test_a_metrics_page_names_a_model_and_others_are_tried_there_only_when_nobody_lists_them() -> None:
+    served = models(lists("a"), names_only("b"))
+    assert served.serving("b") == {1}
+    assert served.serving("a") == {0}
+    assert served.serving("alias-of-b") == {1}
+
+
+def test_a_model_that_nobody_serves_has_no_endpoint() -> None:
+    assert models(lists("a"), lists("b")).serving("c") == frozenset()
+
+
+def test_an_engine_with_places_for_adapters_is_tried_for_a_name_that_nobody_lists() -> None:
+    served = models(lists("a", adapters=True), lists("a"), lists("a", "tuned", adapters=True))
+    assert served.serving("other") == {0, 2}
+    assert served.serving("tuned") == {2}
+    assert served.serving("tuned", adapters_on_demand=True) == {0, 2}
+
+
+def test_what_is_said_later_counts_and_an_endpoint_that_is_gone_does_not() -> None:
+    served = models(lists("a"), lists("b"))
+    assert served.serving("b") == {1}
+    served.say(Slot(0), lists("b"))
+    assert served.serving("b") is None
+    served.forget(Slot(1))
+    assert served.serving("a") == frozenset()
+
+
+def test_a_question_that_was_asked_before_looks_at_no_endpoint() -> None:
+    served = models(*[lists("a")] * 1000)
+    for _ in range(100):
+        assert served.serving("a") is None
+    assert served.scans == 1
+    served.say(Slot(3), lists("a"))  # nothing new
+    assert served.serving("a") is None
+    assert served.scans == 1
+
+
+def test_names_that_clients_invent_do_not_pile_up() -> None:
+    served = models(lists("a"))
+    for n in range(3 * MOST_REMEMBERED):
+        served.serving(f"invented-{n}")
+    assert len(served._serving) <= MOST_REMEMBERED
+
+
+def test_the_filter_keeps_the_order_and_hands_back_the_very_sequence_when_all_serve() -> None:
+    narrower = ServedModelFilter()
+    narrower.served = models(lists("a"), lists("b"), lists("a"))
+    candidates = tuple(Candidate(Slot(slot), f"10.0.0.{slot}:8000") for slot in (2, 0, 1))
+    assert [c.slot for c in narrower.keep(Request("r", "a", "a"), candidates)] == [2, 0]
+    assert narrower.keep(Request("r", "", ""), candidates) is candidates
+
+
+def test_the_target_counts_not_what_the_client_wrote() -> None:
+    narrower = ServedModelFilter()
+    narrower.served = models(lists("a"), lists("b"))
+    candidates = [Candidate(Slot(slot), f"10.0.0.{slot}:8000") for slot in (0, 1)]
+    assert [c.slot for c in narrower.keep(Request("r", model="a", target_model="b"), candidates)] == [1]
+
+
+def test_a_filter_that_is_switched_off_keeps_everybody() -> None:
+    narrower = ServedModelFilter(ServedModelParameters(enabled=False))
+    narrower.served = models(lists("a"))
+    candidates = (Candidate(Slot(0), "10.0.0.1:8000"),)
+    assert narrower.keep(Request("r", "z", "z"), candidates) is candidates
+
+
+said = st.builds(Said, st.frozensets(st.sampled_from(NAMES)), st.booleans(), st.booleans())
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.none() | said), max_size=20), st.sampled_from([*NAMES, "d"]))
+def test_answers_are_those_of_a_naive_search_whatever_was_asked_before(
+    changes: list[tuple[int, Said | None]], model: str
+) -> None:
+    served, known = ServedModels(), dict[Slot, Said]()
+    for number, each in changes:
+        slot = Slot(number)
+        if each is None:
+            known.pop(slot, None)
+            served.forget(slot)
+        else:
+            known[slot] = each
+            served.say(slot, each)
+        served.serving(model)
+    listing = {slot for slot, each in known.items() if model in each.names}
+    wanted = listing | {slot for slot, each in known.items() if not each.names}
+    if not listing:
+        wanted |= {slot for slot, each in known.items() if each.adapters or not each.complete}
+    answer = served.serving(model)
+    assert (set(known) if answer is None else answer) == wanted
+    assert served.differ == (len({each.names for each in known.values()}) > 1)
