@@ -1,4 +1,4 @@
-"""The plugins that come with the picker. A third party's are found by the entry points ``tierwise.plugins``."""
+"""The plugins that come with the picker. Third-party plugins are found by the entry points ``tierwise.plugins``."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ PLUGINS: tuple[type[Plugin[Any]], ...] = (
     WeightedRandomPicker,
     TierCostPicker,
 )
-"""To add one of ours: its file, and its class here."""
+"""All built-in plugin classes. To add one, write its file and append its class here."""
 
 DRAWING = (MaxScorePicker, RandomPicker, WeightedRandomPicker, TierCostPicker, PrefixAffinityFilter)
-"""Those that draw lots: their constructors take ``random`` as well."""
+"""Plugins that make random choices: their constructors accept ``random`` as well."""

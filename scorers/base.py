@@ -1,10 +1,23 @@
-"""What a plugin sees and what it answers.
+"""The plugin interface: what a plugin receives, and what it returns.
 
-Everything here is data or a one-method seam. A plugin never does I/O, never reads a clock of its own and never
-changes what it is given: one decision sees one snapshot, and it is over when the call returns.
+Everything here is plain data or an interface of one method. A plugin does no I/O, reads no clock, and changes nothing
+that it is given. It sees one snapshot, which is valid until the call returns.
 
-A plugin is a class with a type name (``type_name``, as written in ``EndpointPickerConfig``), a ``Parameters`` struct
-whose unknown keys are errors, and one method. It can be made with no arguments: every parameter has a default.
+A plugin is a class with three things: a type name (``type_name``, as written in ``EndpointPickerConfig``), a
+``Parameters`` struct that rejects unknown keys, and one method. It must be constructible with no arguments, so every
+parameter has a default.
+
+# Which number is better?
+
+A **score** is between 0 and 1, and higher is better. Each score is multiplied by the weight in the configuration, and
+the candidate with the highest sum is the best. Every other number has its own direction:
+
+    CachedPrefix.tokens, worth              more is better: the engine computes less
+    Candidate.waiting, running, kv_usage    less is better: the engine is less busy
+    Candidate.in_flight, in_flight_tokens   less is better: less of our work is under way there
+    Observation.ttft_s, duration_s          less is better: the client waited less
+
+A scorer whose scores are all equal has no opinion: it changes every sum alike.
 """
 
 from __future__ import annotations
@@ -40,38 +53,43 @@ __all__ = [
     "Tier",
     "TierReport",
 ]
-"""All that a plugin needs is imported from here, wherever it is written."""
+"""Everything that a plugin needs is imported from here, whichever module defines it."""
 
 
 class Prompt(msgspec.Struct, frozen=True):
     """One prompt as canonical bytes.
 
-    Two requests share a cached prefix only if ``identity`` is equal and ``data`` begins alike.
+    Two requests share a cached prefix only if their ``identity`` is equal and their ``data`` begins with the same
+    bytes.
     """
 
     identity: bytes
-    """Everything that makes equal text a different prefix: kind of prompt, target model or LoRA, cache salt."""
+    """Everything that makes equal text a different prefix: the kind of prompt, the target model or LoRA, the cache
+    salt."""
     data: bytes
-    """The prompt itself, 4 bytes to a token: text as UTF-8, token ids as little-endian uint32."""
+    """The prompt itself, 4 bytes per token: text as UTF-8, token ids as little-endian uint32."""
 
 
 class CachedPrefix(msgspec.Struct):
-    """How much of a request's prompts each endpoint holds in one tier, as one producer sees it."""
+    """How much of a request's prompts each endpoint holds in one tier, according to one producer."""
 
     tier: Tier
     total_tokens: int
-    """Tokens in the full blocks of all prompts: what could be held at most."""
+    """Tokens in the full blocks of all prompts: the most that an endpoint could hold."""
     tokens: Mapping[Slot, int]
-    """Contiguous tokens held from the start of each prompt, summed; endpoints that hold nothing are absent."""
+    """Contiguous tokens held from the start of each prompt, summed over the prompts. Endpoints that hold nothing are
+    absent."""
     modes: Mapping[Slot, Mode] = {}
-    """How that is known; of endpoints that are absent it is ``Mode.APPROXIMATE``. Nobody may change it: many requests
-    share it."""
+    """How the producer knows what each endpoint holds; an absent endpoint counts as ``Mode.APPROXIMATE``. Read-only:
+    many requests share it."""
     worth: Mapping[Slot, float] | None = None
-    """Of a producer that weighs tiers: what all that an endpoint holds is worth, in tokens of GPU memory."""
+    """Set by a producer that weights tiers: what an endpoint holds in all tiers together, in equivalent tokens of GPU
+    memory."""
 
     @property
     def weighed(self) -> Mapping[Slot, float]:
-        """What those read who want one number for each endpoint."""
+        """The one number per endpoint for readers that need just one: ``worth`` if the producer set it, else
+        ``tokens``."""
         return self.tokens if self.worth is None else self.worth
 
 
@@ -80,54 +98,55 @@ class Request(msgspec.Struct, weakref=True):
 
     id: str
     model: str
-    """The model the client asked for."""
+    """The model that the client asked for."""
     target_model: str
-    """The model sent to the engine, after a rewrite."""
+    """The model name sent to the engine, after any rewrite."""
     prompts: tuple[Prompt, ...] = ()
     tokens: tuple[Prompt, ...] | None = None
-    """The same prompts as the engine's token ids, with the identities of prompts that were sent so; None when nobody
-    tokenized them."""
+    """The same prompts as the engine's token ids, with the identities of prompts that were sent as token ids. None if
+    the request was not tokenized."""
     prompt_tokens: int = 1
-    """At least 1. An estimate (4 bytes a token) unless the client sent token ids or ``tokens`` are known."""
+    """At least 1. An estimate (4 bytes per token) unless the client sent token ids or ``tokens`` is set."""
     streaming: bool = False
     headers: Mapping[str, str] = {}
-    """Lower-case names; the last of repeated ones."""
+    """Names are lower-case; of a repeated header, the last value is kept."""
     objective: str = ""
-    """The name of the objective the client asked for; empty for none."""
+    """The name of the objective that the client asked for; empty if it asked for none."""
     priority: int = 0
-    """Of that objective; 0 for none. Below 0 the request may be shed."""
+    """The priority of that objective; 0 without one. Below 0 the request may be shed."""
     fairness_id: str = "default-flow"
     received_s: float = 0.0
-    """When it arrived, on a clock that never goes back. Units: seconds."""
+    """When the request arrived, on a monotonic clock. Units: seconds."""
     cached: dict[str, CachedPrefix] = {}
-    """By producer name, filled in by the producers before scoring."""
+    """Cached prefixes by producer name, filled in by the producers before scoring."""
     pick_id: int = 0
-    """The ledger's number of the pick, and when it was made; set before anybody is told of the pick."""
+    """The ledger's number of the pick, and when the pick was made (``picked_s``). Both are set before ``picked`` is
+    called."""
     picked_s: float = 0.0
     pricing: object | None = None
-    """What the cost producer makes of it, until the pick is recorded: ``scorers.cost.pricing.Pricing``."""
+    """Working data of the cost producer, kept until the pick is recorded: ``scorers.cost.pricing.Pricing``."""
     prefix_match: object | None = None
-    """What the prefix cache found, kept until the pick is recorded. Nobody else's."""
+    """Working data of the prefix cache: its matches, kept until the pick is recorded. No other plugin may use it."""
 
 
 class Detail(msgspec.Struct, frozen=True):
-    """What a plugin has to say of one candidate to people who ask."""
+    """One plugin's explanation of one candidate, for people who debug."""
 
     text: str
     """A sentence with numbers and units."""
     numbers: Mapping[str, float] = {}
-    """The same for programs, by name with its unit."""
+    """The same facts for programs: values by name, with the unit in the name."""
 
 
 class NoParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """For plugins that take none."""
+    """The parameters of a plugin that has none."""
 
 
 P = TypeVar("P", bound=msgspec.Struct)
 
 
 class Plugin(Generic[P]):
-    """A named instance of a plugin type. ``name`` defaults to the type."""
+    """A named instance of a plugin type. ``name`` defaults to the type name."""
 
     type_name: ClassVar[str]
     Parameters: ClassVar[type[msgspec.Struct]] = NoParameters
@@ -140,74 +159,82 @@ class Plugin(Generic[P]):
         return f"{type(self).__name__}({self.name!r}, {self.parameters!r})"
 
     def picked(self, request: Request, candidate: Candidate) -> None:
-        """Note that ``request`` goes to ``candidate``; called once, in the same step as the pick. For those that
-        remember."""
+        """Note that ``request`` goes to ``candidate``; for plugins that remember picks.
+
+        Called exactly once per pick, in the same step as the pick.
+        """
 
     def observed(self, observation: Observation) -> None:
-        """Learn from a request that has ended and whose response was seen; called once, for those that learn.
+        """Learn from a request that has ended and whose response was seen.
 
-        All responses are seen where they pass the picker, else a sample of them; never one that another endpoint
-        answered than the one picked.
+        Called at most once per request. Where responses pass through the picker, all of them are seen; in lean mode, a
+        sample of them. A response from another endpoint than the one picked is never passed in.
         """
 
     @property
     def sets_response_headers(self) -> bool:
-        """Whether ``response_headers`` may say something; asked once, at start."""
+        """Whether ``response_headers`` may return anything; read once, at startup."""
         return type(self).response_headers is not Plugin.response_headers
 
     def response_headers(self, request: Request, candidate: Candidate) -> Mapping[str, str]:  # noqa: ARG002
-        """Headers to set on the response, lower-case names; asked in the same step as the pick."""
+        """Return headers to set on the response, with lower-case names. Called in the same step as the pick."""
         return {}
 
     def details(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Detail]:  # noqa: ARG002
-        """What is to be said of each candidate beside a score, same order; or nothing at all. Asked before the pick is
-        recorded, when somebody wants an explanation."""
+        """Return one explanation per candidate, same order, or an empty sequence for none.
+
+        Called before the pick is recorded, and only when an explanation was requested.
+        """
         return ()
 
     def state(self) -> object:
-        """What the plugin has learned, as plain data of bounded size, for people who ask (``/debug/plugins/state``);
-        None for one that keeps nothing. Never what a client sent."""
+        """Return what the plugin has learned, for ``/debug/plugins/state``; None if it keeps nothing.
+
+        The result is plain data of bounded size, and never contains what a client sent.
+        """
         return None
 
 
 class Producer(Plugin[P], ABC):
-    """Computes data that scorers read, and learns from picks."""
+    """A plugin that computes data for scorers to read, and learns from picks."""
 
     reads_tokens: ClassVar[bool] = False
-    """Whether it reads ``Request.tokens``, so that somebody must write them."""
+    """Whether the producer reads ``Request.tokens``, so that prompts must be tokenized."""
 
     @abstractmethod
     def produce(self, request: Request, candidates: Sequence[Candidate]) -> None:
-        """Write what is known about ``request`` into it, before scoring."""
+        """Write what the producer knows about ``request`` into it; called before scoring."""
 
     @abstractmethod
     def picked(self, request: Request, candidate: Candidate) -> None:
-        """Note that ``request`` goes to ``candidate``; called once, in the same step as the pick."""
+        """Note that ``request`` goes to ``candidate``; called exactly once, in the same step as the pick."""
 
 
 class Filter(Plugin[P], ABC):
-    """Narrows the candidates."""
+    """A plugin that narrows the candidates."""
 
     @abstractmethod
     def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return those that may serve ``request``, in the given order; none means the request is refused."""
+        """Return the candidates that may serve ``request``, in the given order; if none is left, the request is
+        refused."""
 
 
 class Scorer(Plugin[P], ABC):
-    """Says how good each candidate is for a request."""
+    """A plugin that rates how good each candidate is for a request."""
 
     @abstractmethod
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
-        """One score in [0, 1] per candidate, same order, higher is better; all equal means no opinion."""
+        """Return one score in [0, 1] per candidate, same order, higher is better; all equal means no opinion."""
 
 
 class Picker(Plugin[P], ABC):
-    """Chooses by total score."""
+    """A plugin that chooses among the candidates by their total scores."""
 
     @abstractmethod
     def pick(self, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:
-        """Positions of the chosen candidates, the best first, the rest fallbacks in order; at least one."""
+        """Return the positions of the chosen candidates, at least one: the best first, then the fallbacks in order."""
 
     def pick_for(self, request: Request, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:  # noqa: ARG002
-        """The same, for pickers to whom the request matters; this is what is called."""
+        """Return what ``pick`` returns; this is the method that is called, and pickers that need the request override
+        it."""
         return self.pick(candidates, scores)

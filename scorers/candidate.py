@@ -1,4 +1,4 @@
-"""One endpoint as a decision sees it: its load, its memory tiers, what its engine says of them."""
+"""One endpoint as a decision sees it: its load, its memory tiers, and what its engine reports of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import NewType
 import msgspec
 
 Slot = NewType("Slot", int)
-"""An endpoint's number in every per-endpoint table (bit masks, lists). Reused only after the endpoint was removed."""
+"""An endpoint's number in every per-endpoint table (bit masks, lists). It is reused only after the endpoint was
+removed."""
 
 
 class Tier(Enum):
@@ -19,16 +20,16 @@ class Tier(Enum):
     CPU = "cpu"
     STORAGE = "storage"
 
-    __hash__ = object.__hash__  # members are equal only to themselves; Enum's own is Python code, three times as slow
+    __hash__ = object.__hash__  # members equal only themselves; Enum's own hash takes three times as long
 
 
 class Mode(Enum):
-    """How it is known what an endpoint holds, the best first."""
+    """How we know what an endpoint holds, the best mode first."""
 
     PRECISE = "precise"
-    """The engine tells each block that it keeps or drops."""
+    """The engine reports each block that it keeps or drops."""
     HORIZON = "horizon"
-    """The engine tells how far eviction has come, and we remember what we sent when."""
+    """The engine reports how far eviction has come, and we remember what we sent and when."""
     APPROXIMATE = "approximate"
     """We keep our own LRU of what we sent, as large as the tier."""
 
@@ -39,41 +40,44 @@ class Silence(Enum):
     """Why an endpoint's numbers are not fresh."""
 
     LATE = "late"
-    """It was read before, or answers without a page that can be read: its engine may be at work, and the numbers are
-    old or absent."""
+    """The metrics page was read before, or the endpoint answers without a readable page. Its engine may be at work; the
+    numbers are old or absent."""
     UNREAD = "unread"
-    """Its page was never read: it is new, or still loading. The numbers are those of an idle engine, and mean
-    nothing."""
+    """The metrics page was never read: the endpoint is new, or still loading. The numbers are those of an idle engine,
+    and mean nothing."""
     GONE = "gone"
-    """Nobody accepts connections there. It stays so until somebody answers; a time-out is no answer."""
+    """The endpoint refuses connections. This lasts until a connection is answered; a time-out is not an answer."""
 
     __hash__ = object.__hash__
 
 
 class TierReport(msgspec.Struct, frozen=True):
-    """What an engine says of one of its tiers; None for what it does not say. Units: its own tokens."""
+    """What an engine reports about one of its tiers; a field that it does not report is None. Units: the engine's own
+    tokens."""
 
     capacity_tokens: int | None = None
-    """What the tier can hold; 0 where nothing is looked up in it."""
+    """How many tokens the tier can hold; 0 if nothing is looked up in it."""
     resident_tokens: int | None = None
-    """What it holds and can be found."""
+    """How many tokens the tier holds that can be found."""
     horizon_s: float | None = None
-    """The latest last use of anything that was evicted, on the clock that picks are timed by, not on the engine's.
-    Minus infinity before the first eviction: everything that entered is there."""
+    """The eviction horizon: the latest last use of anything evicted, on the clock that times picks, not on the
+    engine's. Minus infinity before the first eviction: everything that entered is still there."""
     store_after: int | None = None
-    """A prompt's tokens enter when computed for the so-manieth time; 0: nothing enters."""
+    """How often a prompt must be computed before its tokens are stored; 0 stores nothing."""
     stores_decoded: bool | None = None
-    """Whether generated tokens enter, too."""
+    """Whether generated tokens are stored, too."""
     block_tokens: int | None = None
-    """Kept or dropped together: a hit is a whole number of these."""
+    """Tokens that are kept or dropped together: a cache hit is a whole number of these."""
     load_token_s: float | None = None
-    """What its loads to the GPU took for each token, on average: where those who learn it may begin."""
+    """Average time to load one token from this tier to the GPU: the starting value for those who learn it. Units:
+    seconds."""
     horizon_tokens: int | None = None
-    """Of what was last used at the horizon, what is still there: its beginning. Decoded tokens go first."""
+    """Of what was last used exactly at the horizon, how many tokens are still there. They are its beginning, since
+    decoded tokens are dropped first."""
 
 
 class LoraState(msgspec.Struct, frozen=True):
-    """Which LoRA adapters an engine has loaded or has requests waiting for."""
+    """Which LoRA adapters an engine has loaded, and for which ones it has requests waiting."""
 
     running: frozenset[str] = frozenset()
     waiting: frozenset[str] = frozenset()
@@ -81,34 +85,37 @@ class LoraState(msgspec.Struct, frozen=True):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """One endpoint in one decision. Replaced as a whole when anything about it changes."""
+    """One endpoint in one decision. It is replaced as a whole when anything about it changes."""
 
     slot: Slot
     address: str
     """Where requests go: ``10.0.0.7:8000``; IPv6 in brackets."""
     name: str = ""
-    """``namespace/name``."""
+    """The discovered name, ``namespace/name``."""
     labels: Mapping[str, str] = {}
     waiting: int = 0
-    """Requests queued in the engine: as scraped, plus those of ours that no scrape can have seen and will queue."""
+    """Requests queued in the engine: the scraped number, plus our picks that no scrape can have seen and that will
+    queue."""
     running: int = 0
-    """Requests in the engine's batch: as scraped, plus those of ours that no scrape can have seen and that will run."""
+    """Requests in the engine's batch: the scraped number, plus our picks that no scrape can have seen and that will
+    run."""
     kv_usage: float = 0.0
-    """Share of the engine's GPU KV blocks in use, 0 to 1: as scraped, plus what our unseen picks must compute there."""
+    """Share of the engine's GPU KV blocks in use, 0 to 1: the scraped number, plus what our unseen picks must compute
+    there."""
     in_flight: int = 0
     """Requests that this picker sent there and that have not ended (exact, counted at the pick)."""
     in_flight_tokens: int = 0
-    """Prompt tokens of those that the endpoint held in no tier, and whose answer nobody has seen begin."""
+    """Of the requests in flight whose response has not begun, the prompt tokens that the endpoint held in no tier."""
     fresh: bool = True
-    """False when no scrape succeeded within the staleness threshold; the numbers are then the last known."""
+    """False if no scrape succeeded within the staleness threshold; the numbers are then the last known ones."""
     block_tokens: int | None = None
     """Tokens per KV block, as the engine reports it."""
     gpu_blocks: int | None = None
     """KV blocks in GPU memory, as the engine reports it."""
     lora: LoraState = LoraState()
     attributes: Mapping[str, float] = {}
-    """Numbers of the endpoint by name, as the configuration's ``customMetrics`` read them."""
+    """Other numbers of the endpoint by name, as the configuration's ``customMetrics`` read them."""
     tiers: Mapping[Tier, TierReport] = {}
-    """What the engine says of its tiers; those that it does not speak of are absent."""
+    """What the engine reports about its tiers; a tier without a report is absent."""
     silence: Silence = Silence.LATE
-    """Why it is not ``fresh``; without meaning while it is."""
+    """Why the endpoint is not ``fresh``; meaningless while it is."""

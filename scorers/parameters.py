@@ -1,4 +1,4 @@
-"""Check configured values. A message that begins with a key and a colon gets that key into its path."""
+"""Checks of configured values. A message that begins with a key and a colon has that key added to its path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from math import inf
 
 
 def check_range(key: str, value: float | None, least: float, most: float | None = None) -> None:
-    """Raises: ValueError naming the key, the value and what is allowed; None counts as not written."""
+    """Check that ``value`` is finite and in range; None counts as not configured.
+
+    Raises: ValueError naming the key, the value and what is allowed.
+    """
     if value is None:
         return
     if not least <= value < inf or (most is not None and value > most):
@@ -15,6 +18,9 @@ def check_range(key: str, value: float | None, least: float, most: float | None 
 
 
 def check_written(key: str, value: object) -> None:
-    """Raises: ValueError naming the key, if nothing is written there."""
+    """Check that a required ``value`` was configured.
+
+    Raises: ValueError naming the key if the value is missing.
+    """
     if value is None or value in ("", ()):
         raise ValueError(f"{key}: missing; it must be written")

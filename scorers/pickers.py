@@ -1,4 +1,4 @@
-"""Turn total scores into a choice and its fallbacks."""
+"""Pickers, which turn total scores into a choice and its fallbacks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class PickerParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """How many endpoints a pick names."""
 
     max_num_of_endpoints: Annotated[int, msgspec.Meta(ge=1)] = 1
-    """The choice and its fallbacks, which a proxy walks when the choice does not answer."""
+    """The choice and its fallbacks, which the proxy tries in order when the choice does not answer."""
 
 
 class DrawingPicker(Picker[PickerParameters]):
-    """A picker that draws lots, from its own generator unless it is given one."""
+    """A picker that makes random choices, with its own generator unless it is given one."""
 
     Parameters = PickerParameters
 
@@ -36,7 +36,7 @@ class DrawingPicker(Picker[PickerParameters]):
 
 
 class MaxScorePicker(DrawingPicker):
-    """The highest total score; of equals the one with the fewest requests of ours in flight, then a random one.
+    """Picks the highest total score; ties go to the fewest of our requests in flight, then to a random candidate.
 
     A random tie-break alone sends bursts of cold requests to the same endpoint too often.
     """
@@ -44,7 +44,7 @@ class MaxScorePicker(DrawingPicker):
     type_name = "max-score-picker"
 
     def pick(self, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:
-        """Positions of the best ``max_num_of_endpoints`` candidates, best first."""
+        """Return the positions of the best ``max_num_of_endpoints`` candidates, best first."""
         wanted = min(self.parameters.max_num_of_endpoints, len(candidates))
         if wanted == 1:
             return [self._best(candidates, scores)]
@@ -75,28 +75,29 @@ class MaxScorePicker(DrawingPicker):
 
 
 class RandomPicker(DrawingPicker):
-    """A random choice and random fallbacks, whatever the scores: the baseline to compare with."""
+    """Picks at random, and random fallbacks, whatever the scores: the baseline to compare with."""
 
     type_name = "random-picker"
 
     def pick(self, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:  # noqa: ARG002
-        """Distinct positions in random order."""
+        """Return distinct positions in random order."""
         return self._random.sample(range(len(candidates)), min(self.parameters.max_num_of_endpoints, len(candidates)))
 
 
 class WeightedRandomPicker(DrawingPicker):
-    """A random choice, each endpoint as likely as its share of all scores; fallbacks in the same way of those left.
+    """Picks at random, each endpoint with a probability equal to its share of the total score. Fallbacks are drawn in
+    the same way from those that are left.
 
     Endpoints that score 0 or less come after all others, in random order.
 
     Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (A-Res): the largest U ** (1 / score)
-    first. Taken as the smallest -log(U) / score, which does not vanish for small scores.
+    first. It is computed as the smallest -log(U) / score, which does not vanish for small scores.
     """
 
     type_name = "weighted-random-picker"
 
     def pick(self, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:
-        """Distinct positions, drawn by score."""
+        """Return distinct positions, drawn with probabilities proportional to the scores."""
         wanted = min(self.parameters.max_num_of_endpoints, len(candidates))
         draw = self._random.random
         keys = [

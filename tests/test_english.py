@@ -11,7 +11,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-DONE: tuple[str, ...] = ("epp/printing",)
+DONE: tuple[str, ...] = (
+    "epp/printing",
+    "scorers",
+)
 """The rooms whose docstrings have been rewritten. The others follow, until this is the list of all rooms."""
 
 RIDDLES = re.compile(
