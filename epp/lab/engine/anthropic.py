@@ -18,7 +18,7 @@ from epp.lab.engine.writer import Shape, hits_of, sent_event
 
 
 class Counted(msgspec.Struct, kw_only=True):
-    """``POST /v1/messages/count_tokens``."""
+    """The body of ``POST /v1/messages/count_tokens``."""
 
     model: str
     messages: list[Message]
@@ -27,12 +27,12 @@ class Counted(msgspec.Struct, kw_only=True):
 
     @property
     def prompt(self) -> bytes:
-        """The conversation. Raises: ApiError 400 when nobody has said anything."""
+        """Return the conversation as one prompt. Raises: ApiError 400 when there are no messages."""
         return conversation(self.messages, self.system)
 
 
 class Messages(Counted, kw_only=True):
-    """``POST /v1/messages``."""
+    """The body of ``POST /v1/messages``."""
 
     max_tokens: int
     stream: bool = False
@@ -40,7 +40,7 @@ class Messages(Counted, kw_only=True):
 
 
 def ask_messages(request: Messages) -> Ask:
-    """What a request asks the engine for. Raises: ApiError 400."""
+    """Return what a request asks of the engine. Raises: ApiError 400."""
     return Ask(
         model=request.model,
         prompts=[request.prompt],
@@ -52,7 +52,7 @@ def ask_messages(request: Messages) -> Ask:
 
 
 class MessagesShape(Shape):
-    """The answer of ``/v1/messages``: one block of text."""
+    """Writes the answer of ``/v1/messages``: one block of text."""
 
     def __init__(self, answer_id: str, model: str) -> None:
         self._id, self._model = answer_id, model
@@ -96,7 +96,7 @@ def _event(body: Mapping[str, object]) -> bytes:
 
 
 def _usage(answer: Answer) -> dict[str, int]:
-    """Cached tokens are counted apart from ``input_tokens``, as the API has it."""
+    """Return the usage. As in the API, cached tokens are counted apart from ``input_tokens``."""
     cached = sum(hits_of(answer))
     return {
         "input_tokens": answer.prompt_tokens - cached,

@@ -12,35 +12,35 @@ from epp.lab.engine.errors import bad_request
 from epp.lab.engine.tokens import from_ids, render_chat
 
 DEFAULT_ANSWER_TOKENS = 64
-"""How long an answer is when the client of a conversational API sets no limit."""
+"""The length of an answer when the client of a conversational API sets no limit."""
 
 Prompts = str | list[str | int | list[int]]
-"""A text, texts, a prompt's token ids, or several prompts' token ids."""
+"""One text, several texts, the token ids of one prompt, or the token ids of several prompts."""
 
 R = TypeVar("R", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What the engine is asked for. ``prompts`` are bytes, four to a token."""
+    """What a request asks of the engine. ``prompts`` are bytes, four to a token."""
 
     model: str
     prompts: list[bytes]
     output_tokens: int
     limited: bool = True
-    """Whether the client's limit ends the answer, and not the model."""
+    """Whether the client's limit ends the answer; if not, the model ends it."""
     stream: bool = False
     salt: str = ""
     extra: bytes = b""
     """What else keeps the prompts' blocks apart from those of other requests."""
 
     def identity(self, adapter: str) -> bytes:
-        """What names the cached blocks beside the prompt: an adapter has its own, a model's names share theirs."""
+        """Return what names the cached blocks beside the prompt: one for all names of a model, and one per adapter."""
         return b"\0".join((adapter.encode(), self.salt.encode(), self.extra))
 
 
 class ContentPart(msgspec.Struct):
-    """A piece of a message; an image counts as its JSON's text."""
+    """A piece of a message; an image counts as the text of its JSON."""
 
     type: str = "text"
     text: str = ""
@@ -49,7 +49,7 @@ class ContentPart(msgspec.Struct):
 
     @property
     def as_text(self) -> str:
-        """The text, or what stands for it."""
+        """The text, or the JSON that stands for an image."""
         return self.text or (bytes(self.image_url) or bytes(self.source)).decode()
 
 
@@ -57,14 +57,14 @@ Content = str | list[ContentPart] | None
 
 
 class Message(msgspec.Struct):
-    """A turn of a conversation."""
+    """One turn of a conversation."""
 
     role: str = "user"
     content: Content = None
 
 
 def decode(body: bytes, kind: type[R]) -> R:
-    """Read ``body``. Raises: ApiError 400 when it is not such a request."""
+    """Decode ``body`` as a ``kind``. Raises: ApiError 400 when it is not such a request."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
@@ -72,12 +72,12 @@ def decode(body: bytes, kind: type[R]) -> R:
 
 
 def text_of(content: Content) -> str:
-    """Content as one string."""
+    """Return the content as one string."""
     return "".join(part.as_text for part in content) if isinstance(content, list) else content or ""
 
 
 def conversation(messages: Sequence[Message], system: Content = None) -> bytes:
-    """The prompt of a conversation. Raises: ApiError 400 when nobody has said anything."""
+    """Return the prompt of a conversation. Raises: ApiError 400 when there are no messages."""
     if not messages:
         raise bad_request("messages must not be empty", "messages")
     turns = [(message.role, text_of(message.content)) for message in messages]
@@ -85,7 +85,7 @@ def conversation(messages: Sequence[Message], system: Content = None) -> bytes:
 
 
 def read_prompts(prompt: Prompts, param: str) -> list[bytes]:
-    """Each prompt as bytes. Raises: ApiError 400 for a mixture, for nothing, or for ids that do not exist."""
+    """Return each prompt as bytes. Raises: ApiError 400 for a mixture, for an empty list, or for ids out of range."""
     if isinstance(prompt, str):
         return [prompt.encode()]
     ids = [item for item in prompt if isinstance(item, int)]
@@ -97,7 +97,7 @@ def read_prompts(prompt: Prompts, param: str) -> list[bytes]:
 
 
 def bytes_of(ids: Sequence[int], param: str) -> bytes:
-    """Token ids as bytes. Raises: ApiError 400 for ids that do not exist."""
+    """Return token ids as bytes. Raises: ApiError 400 for ids out of range."""
     try:
         return from_ids(ids)
     except OverflowError as error:
@@ -105,7 +105,7 @@ def bytes_of(ids: Sequence[int], param: str) -> bytes:
 
 
 def positive(value: int, param: str) -> int:
-    """``value``. Raises: ApiError 400 when it is less than 1."""
+    """Return ``value`` unchanged. Raises: ApiError 400 when it is less than 1."""
     if value < 1:
         raise bad_request(f"{param} must be at least 1, got {value}", param)
     return value

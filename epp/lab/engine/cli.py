@@ -1,4 +1,4 @@
-"""``tierwise sim``: simulated endpoints on consecutive ports, in one process."""
+"""The command ``tierwise sim``: simulated endpoints on consecutive ports, in one process."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ async def endpoints(
     publishers: Sequence[EventPublisher] = (),
     models: ServedModels | None = None,
 ) -> AsyncIterator[list[Endpoint]]:
-    """Serve one endpoint on each of ``sockets`` (bound, and closed on leaving) while the context lasts; ``publishers``
-    are one for each, or none; ``models`` what each serves, by default the preset's model under its own name."""
+    """Serve one endpoint on each of ``sockets`` while the context lasts.
+
+    The sockets are bound; leaving the context closes them. ``publishers`` holds one for each socket, or is empty.
+    ``models`` is what each endpoint serves, by default the preset's model under its own name.
+    """
     async with AsyncExitStack() as stack:
         running: list[Endpoint] = []
         for sock, publisher in zip_longest(sockets, publishers):
@@ -49,7 +52,7 @@ async def endpoints(
 
 
 def bind(host: str, port: int, count: int) -> list[socket.socket]:
-    """Sockets on ``count`` ports from ``port`` on, or on free ones for 0. Raises: ConfigError when one is taken."""
+    """Bind ``count`` ports from ``port`` on, or free ones for 0. Raises: ConfigError when a port is taken."""
     sockets: list[socket.socket] = []
     wanted = [0] * count if port == 0 else range(port, port + count)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -64,7 +67,7 @@ def bind(host: str, port: int, count: int) -> list[socket.socket]:
 
 
 def choose(name: str | None) -> Preset:
-    """The preset called ``name``, the demo's for None. Raises: ConfigError naming the known ones."""
+    """Return the preset called ``name``, or the demo's for None. Raises: ConfigError that lists the existing ones."""
     try:
         return PRESETS[name] if name else DEMO
     except KeyError:
@@ -72,7 +75,7 @@ def choose(name: str | None) -> Preset:
 
 
 def served_models(preset: Preset, options: SimOptions) -> ServedModels:
-    """What requests may ask for. Raises: ConfigError for a name that is given to two models."""
+    """Return the names that requests may use. Raises: ConfigError for a name that is given to two models."""
     adapters = [Adapter(name, path) for name, path in options.adapters]
     try:
         return ServedModels(preset.model, options.served_model_names or (preset.model,), adapters)
@@ -81,7 +84,7 @@ def served_models(preset: Preset, options: SimOptions) -> ServedModels:
 
 
 def describe(preset: Preset, models: ServedModels | None = None) -> str:
-    """What is served, for a person."""
+    """Describe what is served, in lines for the console."""
     gpu, cpu = (blocks * preset.block_tokens for blocks in (preset.gpu_blocks, preset.cpu_blocks))
     names = [*models.names, *(adapter.name for adapter in models.adapters)] if models else [preset.model]
     asked = [f"  requests ask for {', '.join(names)}"] if names != [preset.model] else []
@@ -95,7 +98,7 @@ def describe(preset: Preset, models: ServedModels | None = None) -> str:
 
 @contextmanager
 def publishing(options: SimOptions) -> Iterator[list[EventPublisher]]:
-    """A publisher of KV events for each endpoint, where they are wanted. Raises: ConfigError when a port is taken."""
+    """Yield a KV event publisher for each endpoint, or none if not wanted. Raises: ConfigError when a port is taken."""
     publishers: list[EventPublisher] = []
     if options.kv_events_port is None:
         yield publishers
@@ -108,7 +111,7 @@ def publishing(options: SimOptions) -> Iterator[list[EventPublisher]]:
         for n in range(options.endpoints):
             port, replay = (wanted and wanted + n for wanted in (options.kv_events_port, options.kv_replay_port))
             for number, flag in ((port, "--kv-events-port"), (replay, "--kv-replay-port")):
-                if number:  # ZeroMQ does not say which of the two it is
+                if number:  # ZeroMQ's error does not name the port
                     claim(options.host, number, flag)
             publishers.append(EventPublisher(options.host, port or 0, replay))
         yield publishers
@@ -120,7 +123,7 @@ def publishing(options: SimOptions) -> Iterator[list[EventPublisher]]:
 
 
 async def serve(options: SimOptions) -> None:
-    """Serve until SIGINT or SIGTERM."""
+    """Serve until SIGINT or SIGTERM arrives."""
     preset = choose(options.preset)
     models = served_models(preset, options)
     sockets = bind(options.host, options.port, options.endpoints)
@@ -150,6 +153,6 @@ async def _serve(
 
 
 def run_sim(options: SimOptions) -> int:
-    """Run the command; the process's exit status. Raises: ConfigError when it cannot start."""
+    """Run the command and return its exit status. Raises: ConfigError when it cannot start."""
     asyncio.run(serve(options))
     return 0

@@ -1,4 +1,4 @@
-"""The CPU tier: copies of prompt blocks in host memory, and the lanes that carry them."""
+"""The CPU tier: copies of prompt blocks in host memory, and the lanes that transfer them."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ class Lane:
         self._free_at = 0.0
 
     def reserve(self, size_bytes: int, now: float) -> float:
-        """When a transfer asked for at ``now`` will be done."""
+        """Queue a transfer at ``now`` and return when it will be done."""
         self._free_at = max(now, self._free_at) + self._latency_s + size_bytes / self._bytes_per_s
         return self._free_at
 
 
 class CpuBlocks(Evicting):
-    """Every stored block is idle (evictable, oldest first), pinned (being loaded) or arriving (being stored).
+    """The CPU tier's blocks: each is idle (evictable, oldest first), pinned (being loaded) or arriving (being stored).
 
-    Invariant: together they never exceed ``capacity``. Least recently used; within one prompt the tail goes first.
+    Invariant: together they never exceed ``capacity``. Eviction is least recently used; within one prompt the tail goes
+    first.
     Owner: one engine.
     """
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
         self.capacity = capacity
-        self._pinned: dict[BlockKey, int] = {}  # loads, always > 0
+        self._pinned: dict[BlockKey, int] = {}  # loads of each block, always > 0
         self._arriving: set[BlockKey] = set()
 
     @property
@@ -40,7 +41,7 @@ class CpuBlocks(Evicting):
         return len(self._idle) + len(self._pinned)
 
     def matched(self, keys: Sequence[BlockKey], start: int = 0) -> int:
-        """How many of ``keys``, from ``start`` on, can be loaded."""
+        """Return how many of ``keys``, from ``start`` on, can be loaded."""
         idle, pinned = self._idle.uses, self._pinned
         for n in range(start, len(keys)):
             if keys[n] not in idle and keys[n] not in pinned:
@@ -48,18 +49,18 @@ class CpuBlocks(Evicting):
         return len(keys) - start
 
     def touch(self, keys: Sequence[BlockKey], now: float = 0.0) -> None:
-        """Note a use of those of ``keys`` that are stored, the first of them as the most recent."""
+        """Record a use of those of ``keys`` that are stored, the first of them as the most recent."""
         self._idle.use(keys, now)
 
     def pin(self, keys: Sequence[BlockKey]) -> None:
-        """Keep ``keys``, all stored, until ``unpin``."""
+        """Keep ``keys``, all of them stored, until ``unpin``."""
         self._idle.remove(keys)
         pinned = self._pinned
         for key in keys:
             pinned[key] = pinned.get(key, 0) + 1
 
     def unpin(self, keys: Sequence[BlockKey], now: float = 0.0) -> None:
-        """Undo one ``pin``; counts as a use."""
+        """Undo one ``pin``, which counts as a use."""
         pinned = self._pinned
         unused: list[BlockKey] = []
         for key in reversed(keys):
@@ -74,7 +75,7 @@ class CpuBlocks(Evicting):
     def prepare_store(self, keys: Sequence[BlockKey], now: float = 0.0) -> list[BlockKey]:
         """Make room for those of ``keys`` that are not here, and return them; the caller stores and completes them.
 
-        Never evicts one of ``keys``; where there is no room for all of them, the last are left out.
+        Never evicts one of ``keys``. Where there is no room for all of them, the last are left out.
         """
         idle, pinned, arriving = self._idle.uses, self._pinned, self._arriving
         known = [key for key in keys if key in idle]
@@ -87,7 +88,7 @@ class CpuBlocks(Evicting):
         return new
 
     def complete_store(self, keys: Sequence[BlockKey], now: float = 0.0) -> None:
-        """The blocks that ``prepare_store`` returned can be loaded from now on."""
+        """Make the blocks that ``prepare_store`` returned loadable."""
         self._arriving.difference_update(keys)
         self._idle.add(keys[::-1], now)
 

@@ -1,6 +1,7 @@
 """OpenAI's embeddings: each input is computed as a prompt, and its vector is invented from its bytes.
 
-An engine that embeds generates nothing; here an input counts one generated token, for the model has no other end.
+An engine that embeds generates no tokens. Here each input counts one generated token, since the simulated engine has no
+other way to end a sequence.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from epp.lab.engine.live import Answer
 from epp.lab.engine.writer import Body
 
 DIMENSIONS = 64
-"""A vector's length when the client asks for none."""
+"""The length of a vector when the client does not give one."""
 MOST_DIMENSIONS = 65_536
 
 
 class Embeddings(msgspec.Struct, kw_only=True):
-    """``POST /v1/embeddings``."""
+    """The body of ``POST /v1/embeddings``."""
 
     model: str
     input: Prompts
@@ -36,7 +37,7 @@ class Embeddings(msgspec.Struct, kw_only=True):
 
 
 def ask_embeddings(request: Embeddings) -> Ask:
-    """What a request asks the engine for. Raises: ApiError 400."""
+    """Return what a request asks of the engine. Raises: ApiError 400."""
     if not 1 <= request.dimensions <= MOST_DIMENSIONS:
         raise bad_request(f"dimensions must be 1 to {MOST_DIMENSIONS}, got {request.dimensions}", "dimensions")
     prompts = read_prompts(request.input, "input")
@@ -44,7 +45,7 @@ def ask_embeddings(request: Embeddings) -> Ask:
 
 
 class Vectors(Body):
-    """The answer of ``/v1/embeddings``."""
+    """Writes the answer of ``/v1/embeddings``."""
 
     def __init__(self, model: str, prompts: Sequence[bytes], request: Embeddings) -> None:
         self._model, self._prompts = model, prompts
@@ -64,7 +65,7 @@ class Vectors(Body):
 
 
 def vector(data: bytes, dimensions: int) -> array[float]:
-    """A unit vector that is the same for the same bytes, and another for others."""
+    """Return a unit vector that depends on ``data`` only: equal bytes have equal vectors."""
     key = blake2b(data, digest_size=32).digest()
     rounds = range(-(-dimensions // 32))
     drawn = b"".join(blake2b(number.to_bytes(4, "little"), key=key).digest() for number in rounds)

@@ -1,22 +1,22 @@
 """An inference engine as a discrete model: continuous batching, chunked prefill, a paged prefix cache, a CPU tier.
 
-Time is an argument. ``submit`` and ``abort`` at some ``now``; ``next_at`` says when something happens next; ``advance``
-lets it happen. The same object serves the HTTP endpoint, which calls it as time passes, and benchmarks, which jump from
-event to event. Calls come in the order of their times, and ``advance(now)`` comes before the others at that ``now``.
+Time is an argument. ``submit`` and ``abort`` happen at some ``now``; ``next_at`` returns when something happens next;
+``advance`` lets it happen. The same object serves the HTTP endpoint, which calls it as time passes, and benchmarks,
+which jump from event to event. Calls come in the order of their times, and ``advance(now)`` comes before the others at
+that ``now``.
 
-The rules are vLLM's (V1 scheduler, chunked prefill, prefix caching, OffloadingConnector), in this order every step:
+The rules are vLLM's (V1 scheduler, chunked prefill, prefix caching, OffloadingConnector), in this order at every step:
 decoding sequences get one token each; admitted prompts get what is left of the token budget, oldest first; then waiting
 ones are admitted first come, first served, while budget, sequence count and blocks allow. At least one prompt token is
 always computed. A decoding sequence that finds no block preempts the youngest, which starts again. Prompt blocks found
-in the CPU tier are loaded before the rest is computed, without holding up anybody's step; a sequence whose next block
-is being loaded for another waits for it. Prompt blocks are copied to the CPU tier once they are computed (inclusive
-tiers).
+in the CPU tier are loaded before the rest is computed, without delaying any step; a sequence whose next block is being
+loaded for another waits for it. Prompt blocks are copied to the CPU tier once they are computed (inclusive tiers).
 
-What is simpler here: a prompt's blocks are taken all at once; an aborted sequence is gone at once, not at the end of
-the step; a block under store may be overwritten without delay.
+Simplifications: a prompt's blocks are taken all at once; an aborted sequence is gone at once, not at the end of the
+step; a block under store may be overwritten without delay.
 
-Steps that only decode are one event until something changes: a member ends or fills a block, a request comes, a load is
-done. Costs O(prompt blocks) per request and O(prefilling sequences) per event.
+Steps that only decode are one event until something changes: a member ends or fills a block, a request arrives, or a
+load completes. Costs O(prompt blocks) per request and O(prefilling sequences) per event.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from epp.lab.engine.transfers import Transfers
 
 
 class Engine:
-    """One simulated engine.
+    """One simulated engine: its queue, its batch, its two caches.
 
     Invariant: a sequence is in exactly one of waiting, following (a load), loading, prefilling, decoding.
     Owner: one caller; not locked.
     """
 
     def __init__(self, preset: Preset, gpu: GpuBlocks | None = None, cpu: CpuBlocks | None = None) -> None:
-        """``gpu`` and ``cpu`` are of the preset's sizes, and somebody's who listens."""
+        """``gpu`` and ``cpu`` have the preset's sizes; a caller passes its own to be notified of their changes."""
         self.preset = preset
         self.gpu = gpu or GpuBlocks(preset.gpu_blocks)
         self.cpu = cpu or CpuBlocks(preset.cpu_blocks)
         self.tally = Tally()
         self._sequences: dict[str, Sequence] = {}
         self._waiting: deque[Sequence] = deque()
-        self._prefilling: dict[Sequence, None] = {}  # in order of admission
+        self._prefilling: dict[Sequence, None] = {}  # in the order of admission
         self._decoding = Decoding(preset.block_tokens)
         self._transfers = Transfers(preset, self.cpu, self.tally)
-        self._steps: Steps | None = None  # under way
+        self._steps: Steps | None = None  # the steps under way
         self._events: list[Started | Finished] = []
 
     @property
@@ -61,11 +61,11 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        """Sequences not in the batch: queued, or until their blocks are loaded."""
+        """Sequences that are not in the batch: queued, or waiting until their blocks are loaded."""
         return len(self._sequences) - self.running
 
     def adapters(self) -> tuple[set[str], set[str]]:
-        """The LoRA adapters of the sequences that were admitted, and those of which none was yet."""
+        """Return the LoRA adapters of admitted sequences, and those that only queued sequences use."""
         by_admission: tuple[set[str], set[str]] = set(), set()
         for sequence in self._sequences.values():
             if sequence.job.adapter:
@@ -74,7 +74,7 @@ class Engine:
         return admitted, queued - admitted
 
     def submit(self, job: Job, now: float) -> None:
-        """Queue ``job``. Raises: RefusedError when it can never be served."""
+        """Queue ``job`` at ``now``. Raises: RefusedError when it can never be served."""
         job.check(self.preset.max_model_len)
         if job.id in self._sequences:
             raise RefusedError(f"request id {job.id!r} is in use")
@@ -85,7 +85,7 @@ class Engine:
         self._begin_steps(now)
 
     def abort(self, job_id: str, now: float) -> bool:
-        """Forget a job and free what it holds; False if it is not here (any more)."""
+        """Drop a job and free its blocks. Returns False if the job is unknown or has ended."""
         sequence = self._sequences.pop(job_id, None)
         if sequence is None:
             return False
@@ -99,17 +99,17 @@ class Engine:
             self._release(sequence, now)
         elif sequence.blocks == 0:
             self._forget_waiting(sequence)
-        # Else it is loading: its blocks are the target of a copy, and are freed when that is done.
+        # Otherwise it is loading: its blocks are the target of a copy, and are freed when the copy is done.
         self._begin_steps(now)
         return True
 
     def output_tokens(self, job_id: str) -> int:
-        """Tokens generated so far for a job that is here."""
+        """Return the tokens generated so far for a job that has not ended."""
         sequence = self._sequences[job_id]
         return self._decoding.output(sequence) if sequence in self._decoding else sequence.output
 
     def next_at(self) -> float | None:
-        """When ``advance`` next has something to do; None while nothing is under way."""
+        """Return when ``advance`` next has something to do; None while nothing is under way."""
         transfer = self._transfers.next_at()
         if self._steps is None:
             return transfer
@@ -117,11 +117,11 @@ class Engine:
         return ends_at if transfer is None or ends_at < transfer else transfer
 
     def next_token_at(self) -> float | None:
-        """When the step under way ends; None while nothing is computed. For those who stream."""
+        """Return when the step under way ends, for streaming; None while nothing is computed."""
         return None if self._steps is None else self._steps.end_of(self._steps.done + 1)
 
     def advance(self, now: float) -> list[Started | Finished]:
-        """Let everything up to ``now`` happen; returns what began and ended, in order."""
+        """Process everything up to ``now`` and return what started and finished, in order."""
         transfers = self._transfers
         while (at := self.next_at()) is not None and at <= now:
             if transfers.is_due(at):
@@ -136,11 +136,11 @@ class Engine:
         return events
 
     def reset_prefix_cache(self) -> None:
-        """Forget every cached GPU block that no sequence holds; the CPU tier keeps its copies."""
+        """Drop every cached GPU block that no sequence uses; the CPU tier keeps its copies."""
         self.gpu.reset()
 
     def _begin_steps(self, now: float) -> None:
-        """Schedule and start what is computed next, unless something is or there is nothing to compute."""
+        """Schedule and start the next steps, unless some are under way or there is nothing to compute."""
         if self._steps is not None:
             return
         preempted = self._grow_decoding(now)
@@ -164,7 +164,7 @@ class Engine:
             self._steps = Steps(self.preset.timing, now, batch, decodes, self._decoding.context, count)
 
     def _account(self, now: float) -> None:
-        """Give out the tokens of the steps that have ended by ``now``; the last one's are left to ``advance``."""
+        """Account for the steps that have ended by ``now``, except the last one, which is left to ``advance``."""
         steps = self._steps
         if steps is None or steps.count == 1:
             return
@@ -175,7 +175,7 @@ class Engine:
             self.tally.generated_tokens += ended * len(self._decoding)
 
     def _interrupt(self, now: float) -> None:
-        """Something changes at ``now``: the step under way is the last before the batch is made anew."""
+        """Make the step under way the last one before the batch is rebuilt, because something changes at ``now``."""
         if self._steps is not None and self._steps.count > 1:
             self._account(now)
             self._steps.count = self._steps.done + 1
@@ -192,14 +192,14 @@ class Engine:
             self._end(sequence, ends_at)
         for sequence, n in step.chunks:
             if sequence not in self._prefilling:
-                continue  # aborted or preempted meanwhile
+                continue  # aborted or preempted in the meantime
             sequence.computed += n
             self._offer(sequence)
             if sequence.computed == sequence.target:
                 self._prefilled(sequence, ends_at)
 
     def _prefilled(self, sequence: Sequence, now: float) -> None:
-        """The last prompt token is computed, which gives the next output token."""
+        """Handle the end of a sequence's prefill, which yields its next output token."""
         del self._prefilling[sequence]
         sequence.output += 1
         self.tally.generated_tokens += 1
@@ -226,7 +226,7 @@ class Engine:
         self._events.append(Finished(sequence.job, now, sequence.submitted_at))
 
     def _grow_decoding(self, now: float) -> bool:
-        """Give a block to each decoding sequence that needs one now; True if somebody was preempted for it."""
+        """Give a block to each decoding sequence that needs one now; True if a sequence was preempted for it."""
         preempted = False
         for sequence in self._decoding.full():
             while sequence in self._decoding and not self.gpu.can_take((), 1):
@@ -252,7 +252,7 @@ class Engine:
         self.tally.preemptions += 1
 
     def _admit(self, sequence: Sequence, now: float) -> bool:
-        """Let the first of the queue in: to prefill, to load, or to follow another's load. False: not yet."""
+        """Try to admit ``sequence``: to prefill, to load, or to wait for another's load. False if it stays queued."""
         preset = self.preset
         if self.running + len(self._transfers.loads) >= preset.max_num_seqs:
             return False
@@ -280,7 +280,7 @@ class Engine:
         return True
 
     def _offer(self, sequence: Sequence, computed: int | None = None) -> None:
-        """Name the blocks that have become full, so that others can hit them."""
+        """Name the blocks that have become full, so that other sequences can hit them."""
         full = (sequence.computed if computed is None else computed) // self.preset.block_tokens
         if full > sequence.offered:
             named = self.gpu.name(sequence.job.keys[sequence.offered : full])

@@ -1,4 +1,4 @@
-"""Refusals of a simulated endpoint, in the form that the client's library reads."""
+"""Refusals of a simulated endpoint, in the form that client libraries expect."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ ANTHROPIC_KINDS = {400: "invalid_request_error", 404: "not_found_error", 413: "r
 
 
 class ApiError(Exception):
-    """An answer other than 200; ``kind`` is the word in the error's ``type``."""
+    """A refusal, with an HTTP status other than 200; ``kind`` is the error's ``type``."""
 
     def __init__(self, status: int, kind: str, message: str, param: str | None = None) -> None:
         super().__init__(message)
         self.status, self.kind, self.message, self.param = status, kind, message, param
 
     def body(self, path: str) -> bytes:
-        """The JSON that clients of ``path`` expect: vLLM's, or Anthropic's for ``/v1/messages``."""
+        """Return the JSON that clients of ``path`` expect: vLLM's, or Anthropic's for ``/v1/messages``."""
         if path.startswith("/v1/messages"):
             kind = ANTHROPIC_KINDS.get(self.status, "api_error")
             return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": self.message}})
@@ -25,5 +25,5 @@ class ApiError(Exception):
 
 
 def bad_request(message: str, param: str | None = None) -> ApiError:
-    """The answer to a request that cannot be understood or served."""
+    """Return the refusal of a request that cannot be understood or served."""
     return ApiError(400, "BadRequestError", message, param)

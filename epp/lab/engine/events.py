@@ -1,7 +1,8 @@
-"""KV events of a simulated engine, in vLLM's format: what its GPU cache and its CPU tier keep and drop.
+"""KV events of a simulated engine, in vLLM's format: what its GPU cache and its CPU tier store and remove.
 
-The engine knows blocks by names only; the server tells the tokens of each prompt as it comes (``learn``). Events of one
-moment are one batch, and blocks that follow each other one event, as in vLLM; a removal is an event of its own.
+The engine knows blocks only by name; the server registers the tokens of each prompt as it arrives (``learn``). As in
+vLLM, all events of one moment form one batch, and consecutive blocks share one event; each removal is an event of its
+own.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from epp.lab.engine.tokens import TOKEN_BYTES, BlockKey
 
 GPU, CPU = "GPU", "CPU"
 Tell = Callable[[str, BlockKey, bool], None]
-"""Told of a medium, a block, and whether it can be found there from now on."""
+"""A callback with the medium, the block, and whether the block is present there from now on."""
 
 
 class TellingGpuBlocks(GpuBlocks):
-    """Tells of named blocks that come and go."""
+    """GPU blocks that report each named block that comes or goes."""
 
     def __init__(self, capacity: int, tell: Tell) -> None:
         super().__init__(capacity)
@@ -35,7 +36,7 @@ class TellingGpuBlocks(GpuBlocks):
 
     @override
     def take(self, hits: Sequence[BlockKey], private: int) -> None:
-        oldest = self.oldest(max(0, private - self._free + len(hits)))  # of which hits are taken first
+        oldest = self.oldest(max(0, private - self._free + len(hits)))  # these may be evicted; `hits` are pinned first
         super().take(hits, private)
         for key in oldest:
             if key not in self._idle and key not in self._pinned:
@@ -59,7 +60,7 @@ class TellingGpuBlocks(GpuBlocks):
 
 
 class TellingCpuBlocks(CpuBlocks):
-    """Tells of stored blocks that come and go."""
+    """CPU blocks that report each stored block that comes or goes."""
 
     def __init__(self, capacity: int, tell: Tell) -> None:
         super().__init__(capacity)
@@ -67,7 +68,7 @@ class TellingCpuBlocks(CpuBlocks):
 
     @override
     def prepare_store(self, keys: Sequence[BlockKey], now: float = 0.0) -> list[BlockKey]:
-        oldest = list(islice(self._idle, 2 * len(keys)))  # of which `keys` become the newest first
+        oldest = list(islice(self._idle, 2 * len(keys)))  # these may be evicted; `keys` become the newest first
         new = super().prepare_store(keys, now)
         for key in oldest:
             if key not in self._idle:
@@ -82,7 +83,7 @@ class TellingCpuBlocks(CpuBlocks):
 
 
 class Block(NamedTuple):
-    """What an event says of a block."""
+    """What an event contains about one block."""
 
     parent: BlockKey | None
     tokens: bytes
@@ -91,22 +92,22 @@ class Block(NamedTuple):
 
 
 class EngineEvents:
-    """Publishes what one engine keeps. Owner: the running event loop."""
+    """Publishes what one engine stores and removes. Owner: the running event loop."""
 
     def __init__(self, preset: Preset, publisher: EventPublisher) -> None:
         self.engine = Engine(
             preset, TellingGpuBlocks(preset.gpu_blocks, self._tell), TellingCpuBlocks(preset.cpu_blocks, self._tell)
         )
-        """The one whose events these are."""
+        """The engine whose events these are."""
         self._block_tokens = preset.block_tokens
         self._publisher = publisher
         self._loop = asyncio.get_running_loop()
         self._blocks: dict[BlockKey, Block] = {}
-        self._users: dict[BlockKey, int] = {}  # media that hold a block, and jobs that may bring it
+        self._users: dict[BlockKey, int] = {}  # users of a block: media that have it, and jobs that may bring it
         self._told: list[tuple[str, BlockKey, bool]] = []
 
     def learn(self, keys: Sequence[BlockKey], data: bytes, salt: str, adapter: str = "") -> None:
-        """A prompt comes, whose full blocks have these names."""
+        """Register the tokens of a prompt whose full blocks are named ``keys``."""
         size, parent = self._block_tokens * TOKEN_BYTES, None
         for n, key in enumerate(keys):
             self._users[key] = self._users.get(key, 0) + 1
@@ -114,7 +115,7 @@ class EngineEvents:
             parent = key
 
     def forget(self, keys: Sequence[BlockKey]) -> None:
-        """The request with that prompt is over."""
+        """Release the blocks of a prompt whose request is over."""
         for key in keys:
             self._unused(key)
 
@@ -174,5 +175,5 @@ class EngineEvents:
 
 
 def name_of(key: BlockKey) -> int:
-    """A block's name as vLLM publishes it: the last eight bytes of its hash."""
+    """Return a block's name as vLLM publishes it: the last eight bytes of its hash."""
     return int.from_bytes(key[-8:], "big") if isinstance(key, bytes) else hash(key) & (1 << 64) - 1

@@ -1,4 +1,4 @@
-"""vLLM's and kvengine's metrics of a simulated engine, made when somebody scrapes."""
+"""The metrics of a simulated engine, under vLLM's and kvengine's names, computed on each scrape."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class EngineCollector(Collector):
-    """Reads an engine's state under vLLM's names. Owner: the loop that drives the engine."""
+    """Exports an engine's state under vLLM's names. Owner: the loop that drives the engine."""
 
     def __init__(self, engine: Engine, unix_s: Callable[[float], float], models: ServedModels) -> None:
-        """``unix_s`` says what Unix time a moment of engine time is."""
+        """``unix_s`` converts engine time to Unix time."""
         self._engine = engine
         self._adapters = models.adapters
         self._unix_s = unix_s
@@ -31,7 +31,7 @@ class EngineCollector(Collector):
         self._labels = [models.names[0], "0"]
 
     def collect(self) -> Iterator[Metric]:
-        """Every family, once."""
+        """Yield every metric family once."""
         engine, tally = self._engine, self._engine.tally
         yield self._gauge("num_requests_running", "Requests in the batch.", engine.running)
         yield self._gauge("num_requests_waiting", "Requests queued, or waiting for blocks to load.", engine.waiting)
@@ -56,7 +56,7 @@ class EngineCollector(Collector):
         yield from self._tiers()
 
     def _tiers(self) -> Iterator[Metric]:
-        """As kvengine says it of both tiers."""
+        """Yield kvengine's metrics for both tiers."""
         gpu, cpu, preset = self._engine.gpu, self._engine.cpu, self._engine.preset
         block = preset.block_tokens
         values = {
@@ -97,7 +97,7 @@ class EngineCollector(Collector):
         return family
 
     def _config(self) -> Metric:
-        """vLLM leaves ``num_cpu_blocks`` at None, whatever is offloaded; so does this."""
+        """Return the cache configuration. ``num_cpu_blocks`` is None, as in vLLM, whatever is offloaded."""
         preset = self._engine.preset
         info = {
             "block_size": str(preset.block_tokens),
@@ -111,7 +111,7 @@ class EngineCollector(Collector):
         return family
 
     def _lora(self) -> Metric:
-        """Every adapter has room in a simulated batch, so ``max_lora`` is their number."""
+        """Return the LoRA info. A simulated batch has room for every adapter, so ``max_lora`` is their number."""
         running, waiting = (",".join(sorted(names)) for names in self._engine.adapters())
         info = {
             "max_lora": str(len(self._adapters)),
@@ -124,12 +124,12 @@ class EngineCollector(Collector):
 
 
 class Exposition:
-    """The text of ``/metrics``."""
+    """Renders the text of ``/metrics``."""
 
     def __init__(self, engine: Engine, unix_s: Callable[[float], float], models: ServedModels) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(EngineCollector(engine, unix_s, models))
 
     def text(self) -> bytes:
-        """Everything, in Prometheus text format."""
+        """Return all metrics in Prometheus text format."""
         return generate_latest(self._registry)

@@ -7,7 +7,7 @@ from epp.flags.flag import VERBOSITY, Flag, grouped
 
 
 def _adapter(text: str) -> tuple[str, str]:
-    """Read ``NAME`` or ``NAME=PATH``. Raises: ValueError for one without a name."""
+    """Read ``NAME`` or ``NAME=PATH``. Raises: ValueError if the name or the path is empty."""
     name, equals, path = text.partition("=")
     if not name or (equals and not path):
         raise ValueError("write NAME, or NAME=PATH")

@@ -1,4 +1,4 @@
-"""The paged GPU cache: blocks in use, blocks kept for a later hit, blocks free.
+"""The paged GPU cache: blocks in use, blocks kept for a later hit, free blocks.
 
 Which physical block holds what makes no difference to timing, so blocks are counted, not numbered.
 """
@@ -13,12 +13,13 @@ from epp.lab.engine.tokens import BlockKey
 
 
 class GpuBlocks(Evicting):
-    """Every block is free, idle (named, evictable, oldest first), pinned (named, in use) or private (in use, unnamed).
+    """The GPU's blocks: each is free, idle (evictable, oldest first), pinned (in use) or private (in use, unnamed).
 
+    Idle and pinned blocks are named: a later request can hit them.
     Invariant: the four counts add up to ``capacity``. O(1) per block. A call that raises has changed nothing.
-    Source: vLLM's block pool: freed tail first, so that a prefix outlives what follows it; unnamed blocks are reused
-    before any named one is evicted. A block that two sequences compute at once is named for the first and stays private
-    to the other.
+    Source: vLLM's block pool. Blocks are freed tail first, so that a prefix outlives what follows it; unnamed blocks
+    are reused before any named one is evicted. A block that two sequences compute at once is named for the first and
+    stays private to the other.
     Owner: one engine.
     """
 
@@ -26,12 +27,12 @@ class GpuBlocks(Evicting):
         super().__init__()
         self.capacity = capacity
         self._free = capacity
-        self._pinned: dict[BlockKey, int] = {}  # users, always > 0
+        self._pinned: dict[BlockKey, int] = {}  # users of each block, always > 0
         self._private = 0
 
     @property
     def used(self) -> int:
-        """Blocks that some sequence holds."""
+        """Blocks that some sequence uses."""
         return len(self._pinned) + self._private
 
     @property
@@ -40,7 +41,7 @@ class GpuBlocks(Evicting):
         return len(self._pinned) + len(self._idle)
 
     def matched(self, keys: Sequence[BlockKey]) -> int:
-        """How many of ``keys``, from the first on, are cached."""
+        """Return how many of ``keys``, from the first on, are cached."""
         pinned, idle = self._pinned, self._idle.uses
         for n, key in enumerate(keys):
             if key not in pinned and key not in idle:
@@ -48,7 +49,7 @@ class GpuBlocks(Evicting):
         return len(keys)
 
     def can_take(self, hits: Sequence[BlockKey], private: int) -> bool:
-        """Whether ``take`` would succeed."""
+        """Return whether ``take`` would succeed."""
         idle = self._idle.uses
         left = self._free + len(idle) - private
         return left >= len(hits) or left >= sum([key in idle for key in hits])
@@ -56,7 +57,7 @@ class GpuBlocks(Evicting):
     def take(self, hits: Sequence[BlockKey], private: int) -> None:
         """Pin the cached ``hits`` and hand out ``private`` blocks, evicting the oldest idle ones as needed.
 
-        Raises: MemoryError when ``can_take`` says no; nothing is changed then.
+        Raises: MemoryError when ``can_take`` is false; nothing is changed then.
         """
         if not self.can_take(hits, private):
             raise MemoryError(f"{private} blocks wanted; {self._free} free, {len(self._idle)} idle of {self.capacity}")
@@ -72,12 +73,11 @@ class GpuBlocks(Evicting):
         self._private += private
 
     def name(self, keys: Sequence[BlockKey]) -> Sequence[BlockKey]:
-        """Turn a private block into a pinned one under each of ``keys``, but those under which one is in use; returns
-        the others."""
+        """Turn a private block into a pinned one for each of ``keys`` that is not pinned already; return those keys."""
         pinned, idle = self._pinned, self._idle.uses
         if not pinned.keys().isdisjoint(keys):
             keys = [key for key in keys if key not in pinned]
-        if not idle.keys().isdisjoint(keys):  # the same content again: the older copy is of no more use
+        if not idle.keys().isdisjoint(keys):  # the same content was computed again, so the older copy is freed
             before = len(idle)
             self._idle.remove(keys)
             self._free += before - len(idle)
@@ -86,7 +86,7 @@ class GpuBlocks(Evicting):
         return keys
 
     def release(self, named: Sequence[BlockKey], private: int, now: float = 0.0) -> None:
-        """Give back what a sequence holds; ``named`` in prefix order. The last of them will be evicted first."""
+        """Release the blocks of a sequence. ``named`` is in prefix order; the last of them will be evicted first."""
         pinned = self._pinned
         unused = [key for key in reversed(named) if pinned[key] == 1]
         if len(unused) < len(named):
@@ -99,12 +99,12 @@ class GpuBlocks(Evicting):
         self._free += private
 
     def reset(self) -> None:
-        """Forget what is idle; what is in use stays."""
+        """Drop all idle blocks; blocks in use stay."""
         self._free += len(self._idle)
         self._idle.clear()
 
     def oldest(self, n: int) -> list[BlockKey]:
-        """The ``n`` blocks that would be evicted next."""
+        """Return the ``n`` blocks that would be evicted next."""
         return list(islice(self._idle, n))
 
     def check(self) -> None:

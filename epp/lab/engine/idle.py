@@ -1,4 +1,4 @@
-"""Blocks that nobody holds and that a later request could hit: evicted in the order of their last use."""
+"""Idle blocks: not in use, but available for a later hit; evicted in the order of their last use."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ NEVER = float("-inf")
 
 
 class IdleBlocks:
-    """Each with its last use, oldest first. O(1) per block.
+    """The idle blocks of a tier with their last use, oldest first. O(1) per block.
 
-    Invariant: ``at_horizon`` of them, the oldest ones, were last used at the horizon or before.
-    Owner: one tier of one engine, which tells of uses in the order of their times.
+    Invariant: the ``at_horizon`` oldest of them were last used at the horizon or before.
+    Owner: one tier of one engine, which reports uses in the order of their times.
     """
 
     __slots__ = ("at_horizon", "evicted", "horizon_s", "uses")
 
     def __init__(self) -> None:
         self.uses: OrderedDict[BlockKey, float] = OrderedDict()
-        """For those who look; changed by nobody else."""
+        """Public for reading; only this class changes it."""
         self.horizon_s = NEVER
-        """The latest last use of any block that is gone: never decreases."""
+        """The latest last use of any block that was dropped; never decreases."""
         self.at_horizon = 0
         self.evicted = 0
 
@@ -38,7 +38,7 @@ class IdleBlocks:
         return iter(self.uses)
 
     def add(self, keys: Sequence[BlockKey], now: float) -> None:
-        """Take in ``keys``, none of them here: the last of them is the newest."""
+        """Add ``keys``, none of which is here yet; the last of them is the newest."""
         uses = self.uses
         for key in keys:
             uses[key] = now
@@ -46,7 +46,7 @@ class IdleBlocks:
             self.at_horizon += len(keys)
 
     def remove(self, keys: Iterable[BlockKey]) -> None:
-        """Somebody holds those of ``keys`` now that are here."""
+        """Remove those of ``keys`` that are here, since a sequence uses them now."""
         uses, horizon_s = self.uses, self.horizon_s
         for key in keys:
             used_s = uses.pop(key, None)
@@ -54,10 +54,10 @@ class IdleBlocks:
                 self.at_horizon -= 1
 
     def use(self, keys: Sequence[BlockKey], now: float) -> None:
-        """Note a use of those of ``keys`` that are here, the first of them as the most recent."""
+        """Record a use of those of ``keys`` that are here, the first of them as the most recent."""
         uses, horizon_s, left = self.uses, self.horizon_s, 0
         to_end = uses.move_to_end
-        if not self.at_horizon or now <= horizon_s:  # how many there are does not change
+        if not self.at_horizon or now <= horizon_s:  # `at_horizon` does not change
             for key in reversed(keys):
                 if key in uses:
                     uses[key] = now
@@ -72,7 +72,7 @@ class IdleBlocks:
         self.at_horizon -= left
 
     def evict(self, count: int) -> None:
-        """Let the oldest ``count`` go."""
+        """Evict the ``count`` oldest blocks."""
         if count <= 0:
             return
         uses, used_s = self.uses, NEVER
@@ -80,14 +80,14 @@ class IdleBlocks:
         for _ in range(count):
             used_s = pop(False)[1]
         self.evicted += count
-        if count <= self.at_horizon:  # the oldest ones
+        if count <= self.at_horizon:  # only blocks at the horizon are evicted
             self.at_horizon -= count
         else:
             self.horizon_s = max(self.horizon_s, used_s)
             self.at_horizon = leading(uses.values(), self.horizon_s)
 
     def clear(self) -> None:
-        """Forget all of them; that is no eviction, and yet they are gone."""
+        """Drop all blocks. They do not count as evicted, but the horizon moves past them."""
         self.horizon_s = max(self.horizon_s, *self.uses.values(), NEVER)
         self.at_horizon = 0
         self.uses.clear()
@@ -99,19 +99,19 @@ class IdleBlocks:
 
 
 class Evicting:
-    """A tier that keeps what nobody holds, and tells of what it let go."""
+    """A tier that keeps idle blocks and reports its evictions."""
 
     def __init__(self) -> None:
         self._idle = IdleBlocks()
 
     @property
     def evicted(self) -> int:
-        """Named blocks whose place was taken."""
+        """Named blocks that were evicted."""
         return self._idle.evicted
 
     @property
     def horizon_s(self) -> float:
-        """The latest last use of any named block that is gone: never decreases."""
+        """The latest last use of any named block that was dropped; never decreases."""
         return self._idle.horizon_s
 
     @property
@@ -121,7 +121,7 @@ class Evicting:
 
 
 def leading(used_s: Iterable[float], until_s: float) -> int:
-    """How many of ``used_s``, from the first on, are not after ``until_s``. O(those)."""
+    """Return how many of ``used_s``, from the first on, are not after ``until_s``. O(result)."""
     count = 0
     for each in used_s:
         if each > until_s:

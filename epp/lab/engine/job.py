@@ -1,4 +1,4 @@
-"""What an engine is asked to do, and what it says about it."""
+"""What an engine is asked to compute, and the events it returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from epp.lab.engine.tokens import BlockKey
 class Job:
     """One sequence to serve.
 
-    ``keys`` name its full blocks from the first on: those of the prompt, and where the caller knows them those of the
+    ``keys`` name its full blocks from the first on: those of the prompt and, where the caller knows them, those of the
     answer too, so that a follow-up can hit them.
     """
 
@@ -21,10 +21,10 @@ class Job:
     prompt_tokens: int
     output_tokens: int
     adapter: str = ""
-    """The LoRA adapter that it runs with; empty for none."""
+    """The LoRA adapter that the job runs with; empty for none."""
 
     def check(self, limit: int) -> None:
-        """Raises: RefusedError when an engine whose context is ``limit`` tokens can never serve it."""
+        """Check the job against a context of ``limit`` tokens. Raises: RefusedError when it can never be served."""
         prompt, output = self.prompt_tokens, self.output_tokens
         if prompt < 1 or output < 1 or prompt + output > limit:
             raise RefusedError(
@@ -44,7 +44,7 @@ NO_HITS = Hits(0, 0)
 
 
 class Started(NamedTuple):
-    """The first token of a job is there."""
+    """The event that a job's first token was generated."""
 
     job: Job
     at: float
@@ -54,7 +54,7 @@ class Started(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """The last token of a job is there, and the engine has forgotten it."""
+    """The event that a job's last token was generated; the engine has dropped the job."""
 
     job: Job
     at: float
@@ -62,15 +62,15 @@ class Finished(NamedTuple):
 
 
 class RefusedError(Exception):
-    """A job that the engine can never serve; the message names the value and the limit."""
+    """Refuses a job that the engine can never serve; the message names the value and the limit."""
 
 
 @dataclass(slots=True, eq=False)
 class Sequence:
     """A job inside the engine. Owner: the engine.
 
-    ``computed`` and ``output`` are true while it is not decoding; while it is, they are the values at step ``joined``,
-    and both have grown by one with every step since.
+    ``computed`` and ``output`` are current while the sequence is not decoding. While it is, they are the values at step
+    ``joined``, and the true ones have grown by one with every step since.
     """
 
     job: Job
@@ -85,9 +85,9 @@ class Sequence:
     named: list[BlockKey] = field(default_factory=list)
     """Its pinned blocks in prefix order."""
     private: int = 0
-    """Its unnamed blocks."""
+    """The number of its unnamed blocks."""
     offered: int = 0
-    """Blocks, from the first on, for which ``named`` or ``private`` was decided."""
+    """How many blocks, from the first on, have been offered for naming."""
     started: bool = False
     stored: bool = False
     aborted: bool = False
@@ -99,13 +99,13 @@ class Sequence:
 
     @property
     def blocks(self) -> int:
-        """GPU blocks held."""
+        """GPU blocks that the sequence uses."""
         return len(self.named) + self.private
 
 
 @dataclass(slots=True, eq=False)
 class Load:
-    """Blocks on their way from the CPU tier to one sequence, and the sequences that wait for the same ones."""
+    """Blocks on their way from the CPU tier to one sequence, and the sequences that wait for the same blocks."""
 
     sequence: Sequence
     keys: list[BlockKey]
@@ -114,7 +114,7 @@ class Load:
 
 
 class Store(NamedTuple):
-    """Blocks on their way to the CPU tier. ``keys``: those that were new; ``used``: the whole prompt's."""
+    """Blocks on their way to the CPU tier. ``keys`` are the new ones; ``used`` are the whole prompt's."""
 
     keys: list[BlockKey]
     used: tuple[BlockKey, ...]

@@ -14,7 +14,7 @@ from epp.lab.engine.job import Job, Started
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """One job of an answer, as far as it has come."""
+    """The progress of one job of an answer."""
 
     job: Job
     tokens: int = 0
@@ -46,39 +46,39 @@ class Answer:
         return sum(part.tokens for part in self.parts)
 
     def wake(self) -> None:
-        """Let ``changed`` return, where the handler wants to know: at every token when streaming, else at the end."""
+        """Let ``changed`` return: at every token when streaming, otherwise at the end."""
         if self.streaming or self.finished:
             self._changed.set()
 
     async def changed(self) -> None:
-        """Wait until something is new since the last call."""
+        """Wait for a change since the last call."""
         await self._changed.wait()
         self._changed.clear()
 
 
 class LiveEngine:
-    """Runs ``engine`` in real time, ``speed`` engine seconds to the second. Owner: the running event loop."""
+    """Runs ``engine`` in real time, ``speed`` engine seconds per second. Owner: the running event loop."""
 
     def __init__(self, engine: Engine, *, speed: float = 1.0) -> None:
         self.engine = engine
         self._speed = speed
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._answers: dict[str, tuple[Answer, Part]] = {}  # by job id, until finished or left
+        self._answers: dict[str, tuple[Answer, Part]] = {}  # by job id, until it ends or is aborted
 
     def now(self) -> float:
-        """Engine time."""
+        """Return the current engine time."""
         return self._loop.time() * self._speed
 
     def unix_s(self, engine_s: float) -> float:
-        """The Unix time of a moment of engine time."""
+        """Convert engine time to Unix time."""
         return time.time() - (self.now() - engine_s) / self._speed
 
     @contextmanager
     def serving(self, jobs: Sequence[Job], *, streaming: bool) -> Iterator[Answer]:
-        """Submit ``jobs`` as one answer; whatever is unfinished when the context is left is aborted.
+        """Submit ``jobs`` as one answer; leaving the context aborts what is unfinished.
 
-        Raises: RefusedError when one of them cannot be served; none is then.
+        Raises: RefusedError when one of the jobs cannot be served; then none is.
         """
         answer = Answer([Part(job) for job in jobs], streaming=streaming)
         try:
@@ -97,7 +97,7 @@ class LiveEngine:
                 self._arm()
 
     def stop(self) -> None:
-        """Let time stand still."""
+        """Cancel the timer, which stops the engine's time."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -108,7 +108,7 @@ class LiveEngine:
         self._arm()
 
     def _arm(self) -> None:
-        """Set the timer for what the engine does next."""
+        """Set the timer for the engine's next event."""
         self.stop()
         times = [self.engine.next_at()]
         if any(answer.streaming for answer, _ in self._answers.values()):
@@ -118,7 +118,7 @@ class LiveEngine:
             self._timer = self._loop.call_at(at / self._speed, self._due)
 
     def _advance(self) -> None:
-        """Bring the engine up to now and tell the answers."""
+        """Bring the engine up to now and update the answers."""
         for event in self.engine.advance(self.now()):
             if (found := self._answers.get(event.job.id)) is None:
                 continue

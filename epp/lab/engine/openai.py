@@ -1,6 +1,6 @@
 """OpenAI's completions and chat: the requests that a simulated endpoint understands.
 
-Every sampling field that is not named here is accepted and means nothing.
+Every sampling field that is not named here is accepted and ignored.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ COMPLETION_MAX_TOKENS = 16
 
 
 class StreamOptions(msgspec.Struct):
-    """What a stream ends with."""
+    """The options that decide what a stream ends with."""
 
     include_usage: bool = False
 
 
 class KvTransfer(msgspec.Struct):
-    """What kvengine reads of a request; another connector's parameters mean nothing here."""
+    """The field that kvengine reads from a request; parameters of other connectors are ignored here."""
 
     kvengine_report: bool = False
 
@@ -45,18 +45,18 @@ class Common(msgspec.Struct, kw_only=True):
 
     @property
     def report(self) -> bool:
-        """Whether the first prompt's cached tokens by tier are wanted, as kvengine tells them."""
+        """Whether the client wants the first prompt's cached tokens by tier, as kvengine reports them."""
         return self.kv_transfer_params is not None and self.kv_transfer_params.kvengine_report
 
 
 class Completion(Common, kw_only=True):
-    """``POST /v1/completions``."""
+    """The body of ``POST /v1/completions``."""
 
     prompt: Prompts
 
 
 class Chat(Common, kw_only=True):
-    """``POST /v1/chat/completions``."""
+    """The body of ``POST /v1/chat/completions``."""
 
     messages: list[Message]
     max_completion_tokens: int | None = None
@@ -64,7 +64,7 @@ class Chat(Common, kw_only=True):
 
 
 def ask_completion(request: Completion) -> Ask:
-    """What a completion request asks the engine for. Raises: ApiError 400."""
+    """Return what a completion request asks of the engine. Raises: ApiError 400."""
     wanted = COMPLETION_MAX_TOKENS if request.max_tokens is None else request.max_tokens
     times = range(positive(request.n, "n"))
     return Ask(
@@ -77,7 +77,7 @@ def ask_completion(request: Completion) -> Ask:
 
 
 def ask_chat(request: Chat) -> Ask:
-    """What a chat request asks the engine for. Raises: ApiError 400."""
+    """Return what a chat request asks of the engine. Raises: ApiError 400."""
     wanted = request.max_completion_tokens if request.max_completion_tokens is not None else request.max_tokens
     return Ask(
         model=request.model,

@@ -31,7 +31,7 @@ class UsageBody(msgspec.Struct):
 
 
 class Text(msgspec.Struct, omit_defaults=True):
-    """A chat message or a piece of one."""
+    """A chat message, or a piece of one."""
 
     role: str | None = None
     content: str | None = None
@@ -47,7 +47,7 @@ class TextChoice(msgspec.Struct):
 
 
 class MessageChoice(msgspec.Struct):
-    """One chat answer."""
+    """One choice of a chat answer."""
 
     index: int
     message: Text
@@ -84,12 +84,12 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
 
 
 class Completions(Shape):
-    """The answer of ``/v1/completions``."""
+    """Writes the answer of ``/v1/completions``."""
 
     whole_object = event_object = "text_completion"
 
     def __init__(self, answer_id: str, model: str, reason: str, *, include_usage: bool, report: bool) -> None:
-        """``reason`` is why the answer ends."""
+        """``reason`` is the finish reason of the answer."""
         self._id, self._model, self._reason = answer_id, model, reason
         self._include_usage, self._report = include_usage, report
         self._created = int(time.time())
@@ -99,7 +99,7 @@ class Completions(Shape):
         choices = [self._whole_choice(n, filler(0, part.tokens)) for n, part in enumerate(answer.parts)]
         body = self._body(self.whole_object, choices, usage_of(answer))
         first = answer.parts[0]
-        if self._report and first.started is not None:  # of the first prompt, and never in a stream, as vLLM's
+        if self._report and first.started is not None:  # for the first prompt only and never in a stream, as in vLLM
             hits = first.started.hits
             body.kv_transfer_params = Report(first.job.prompt_tokens, {"gpu": hits.gpu, "cpu": hits.cpu})
         return msgspec.json.encode(body)
@@ -128,7 +128,7 @@ class Completions(Shape):
 
 
 class Chats(Completions):
-    """The answer of ``/v1/chat/completions``; in a stream, the role comes before the first token."""
+    """Writes the answer of ``/v1/chat/completions``; in a stream, the role comes before the first token."""
 
     whole_object, event_object = "chat.completion", "chat.completion.chunk"
 
@@ -147,7 +147,7 @@ class Chats(Completions):
 
 
 def usage_of(answer: Answer) -> UsageBody:
-    """What an answer has cost so far."""
+    """Return the usage of an answer so far."""
     gpu, cpu = hits_of(answer)
     prompt, output = answer.prompt_tokens, answer.output_tokens
     return UsageBody(prompt, output, prompt + output, PromptDetails(gpu + cpu, gpu, cpu))

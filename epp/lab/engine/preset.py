@@ -1,6 +1,6 @@
-"""What a simulated engine is made of: timing, memory, limits; and the table of named ones.
+"""What a simulated engine consists of: timing, memory, limits; and the table of named presets.
 
-Times are a roofline: the linear layers of a step take the longer of reading the weights and computing the batch's
+Times follow a roofline: the linear layers of a step take the longer of reading the weights and computing the batch's
 tokens; attention is added per (token, context token) pair for prefill and per context token read for decode.
 """
 
@@ -15,18 +15,18 @@ class Chunk(NamedTuple):
     """Part of a prompt computed in one step. Units: tokens."""
 
     context: int
-    """Tokens of the same sequence whose KV was there before."""
+    """Tokens of the same sequence whose KV was computed before."""
     tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long a step takes. Units: seconds."""
+    """The duration of a step. Units: seconds."""
 
     overhead_s: float
     """Per step: scheduling, launches, collectives."""
     weights_s: float
-    """Reading the weights once; the floor of a step's linear layers."""
+    """Reading the weights once, which is the floor of a step's linear layers."""
     token_s: float
     """Linear layers, per token computed."""
     prefill_pair_s: float
@@ -35,7 +35,7 @@ class Timing:
     """Decode attention, per token of context read."""
 
     def step_s(self, chunks: Iterable[Chunk], decodes: int, decode_context: int) -> float:
-        """Duration of one step that computes ``chunks`` and one token for each of ``decodes`` sequences."""
+        """Return the duration of one step that computes ``chunks`` and one token for each of ``decodes`` sequences."""
         tokens, pairs = decodes, 0.0
         for context, n in chunks:
             tokens += n
@@ -46,11 +46,11 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One kind of engine.
+    """The model, hardware and limits of one kind of engine.
 
     Invariant: a sequence of ``max_model_len`` tokens fits into the GPU blocks, and a step has a token for each of
     ``max_num_seqs``, so that no sequence ever starves.
-    Raises: ValueError when it does not.
+    Raises: ValueError when the invariant does not hold.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Preset:
 
     @property
     def block_bytes(self) -> int:
-        """KV of one block over all ranks."""
+        """Bytes of the KV of one block over all ranks."""
         return self.block_tokens * self.kv_bytes_per_token
 
 
@@ -128,10 +128,10 @@ LLAMA_8B_L4 = Preset(
 
 
 def scaled(preset: Preset, *, name: str, tokens: int, speed: float, note: str) -> Preset:
-    """``preset`` with one token standing for ``tokens`` of its own, and prefill and transfers ``speed`` times as fast.
+    """Return ``preset`` with one token standing for ``tokens``, and prefill and transfers ``speed`` times as fast.
 
-    A prompt of ``n / tokens`` tokens then takes ``1 / speed`` of the time that ``n`` take, computed or loaded, and the
-    caches hold as many such prompts as before. A step that only decodes takes as long as it did.
+    A prompt of ``n / tokens`` tokens then takes ``1 / speed`` of the time that ``n`` tokens took, computed or loaded,
+    and the caches hold as many such prompts as before. The duration of a step that only decodes does not change.
     """
     timing = preset.timing
     return replace(

@@ -1,6 +1,6 @@
-"""Publishes KV events over ZeroMQ as vLLM does: numbered batches, the last of them again for whoever asks.
+"""Publishes KV events over ZeroMQ as vLLM does: numbered batches, the last of which can be replayed.
 
-Source: ``ZmqEventPublisher`` of vLLM 0.32, by its protocol.
+Source: the protocol of ``ZmqEventPublisher`` in vLLM 0.32.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import msgspec
 import zmq
 
 BUFFER = 10_000
-"""Batches kept for whoever asks. Source: vLLM's default."""
+"""Batches kept for replay. Source: vLLM's default."""
 END = (-1).to_bytes(8, "big", signed=True)
 
 
 class EventPublisher:
-    """A PUB socket, and a ROUTER socket that answers. Owner: the running event loop."""
+    """A PUB socket for events, and a ROUTER socket that answers replay requests. Owner: the running event loop."""
 
     def __init__(
         self, host: str, port: int, replay_port: int | None = None, *, topic: str = "", buffer: int = BUFFER
     ) -> None:
-        """Port 0 is a free one. Raises: zmq.ZMQError when a port cannot be had."""
+        """Port 0 takes a free one. Raises: zmq.ZMQError when a port cannot be bound."""
         self._topic = topic.encode()
         self._number = 0
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=buffer)
@@ -44,19 +44,19 @@ class EventPublisher:
             raise
 
     def publish(self, events: Sequence[object], rank: int | None = None) -> None:
-        """One batch."""
+        """Publish ``events`` as one batch."""
         self.send(msgspec.msgpack.encode([time.time(), events, *([] if rank is None else [rank])]))
 
     def send(self, payload: bytes, *, lost: bool = False) -> None:
-        """One batch as bytes; ``lost`` on the way to everybody, on purpose."""
+        """Publish one encoded batch; with ``lost``, only keep it for replay, to simulate a loss."""
         number, self._number = self._number, self._number + 1
         self._kept.append((number, payload))
         if not lost:
             self._pub.send_multipart([self._topic, number.to_bytes(8, "big"), payload])
-        self._answer()  # the file tells of the first question only, until all are answered
+        self._answer()  # the file descriptor signals the first request only, until all are answered
 
     def close(self) -> None:
-        """Let go of the ports."""
+        """Close both sockets and free their ports."""
         if self._router is not None:
             self._loop.remove_reader(int(self._router.getsockopt(zmq.FD)))
         self._context.destroy(0)

@@ -1,4 +1,4 @@
-"""OpenAI's responses: requests and answers. Nothing is stored: ``previous_response_id`` is refused.
+"""OpenAI's responses: requests and answers. No response is stored, so ``previous_response_id`` is refused.
 
 Source: OpenAI's API reference, "Responses" and "Streaming events".
 """
@@ -19,7 +19,7 @@ from epp.lab.engine.writer import Shape, hits_of, sent_event
 
 
 class Responses(msgspec.Struct, kw_only=True):
-    """``POST /v1/responses``."""
+    """The body of ``POST /v1/responses``."""
 
     model: str
     input: str | list[Message]
@@ -32,7 +32,7 @@ class Responses(msgspec.Struct, kw_only=True):
 
 
 def ask_responses(request: Responses) -> Ask:
-    """What a request asks the engine for. Raises: ApiError 400."""
+    """Return what a request asks of the engine. Raises: ApiError 400."""
     if request.previous_response_id is not None:
         raise bad_request("no response is stored here: send the whole conversation as input", "previous_response_id")
     messages = [Message("user", request.input)] if isinstance(request.input, str) else request.input
@@ -49,10 +49,10 @@ def ask_responses(request: Responses) -> Ask:
 
 
 class ResponsesShape(Shape):
-    """The answer of ``/v1/responses``: one message with one text."""
+    """Writes the answer of ``/v1/responses``: one message with one text."""
 
     def __init__(self, answer_id: str, model: str, *, limited: bool) -> None:
-        """``limited``: the client's limit ends the answer, so it is incomplete."""
+        """``limited`` means that the client's limit ends the answer, so its status is incomplete."""
         self._id, self._model, self._limited = f"resp_{answer_id}", model, limited
         self._item_id = f"msg_{answer_id}"
         self._created = int(time.time())

@@ -1,7 +1,7 @@
 """What a simulated endpoint serves: one model under one or several names, and LoRA adapters on it.
 
-Source: vLLM's ``--served-model-name`` and ``--lora-modules``: the first name is the one in answers and metrics, any of
-them may be asked for, and an adapter is a model whose parent is the first name.
+Source: vLLM's ``--served-model-name`` and ``--lora-modules``: the first name is the one in answers and metrics,
+requests may use any of them, and an adapter is a model whose parent is the first name.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Adapter(NamedTuple):
 
 
 class Model(NamedTuple):
-    """What a request asked for: the name that its answer has, and the adapter, empty for none."""
+    """What a request asked for: the model's name in the answer, and the adapter, empty for none."""
 
     name: str
     adapter: str
 
 
 class ModelCard(msgspec.Struct):
-    """A model as ``/v1/models`` shows it."""
+    """A model as ``/v1/models`` lists it."""
 
     id: str
     created: int
@@ -52,7 +52,7 @@ class ModelList(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ServedModels:
-    """The names that requests may ask for. Invariant: ``names`` is not empty, and no name is twice among both."""
+    """The names that requests may use. Invariant: ``names`` is not empty, and no name occurs twice in the fields."""
 
     root: str
     """The model that the names stand for."""
@@ -65,7 +65,7 @@ class ServedModels:
             raise ValueError(f"the name {twice[0]!r} is given to two models; give each a name of its own")
 
     def find(self, name: str) -> Model:
-        """The model called ``name``. Raises: ApiError 404 naming those that there are."""
+        """Return the model called ``name``. Raises: ApiError 404 that lists the existing ones."""
         if name in self.names:
             return Model(self.names[0], "")
         known = [adapter.name for adapter in self.adapters]
@@ -78,7 +78,7 @@ class ServedModels:
         )  # fmt: skip
 
     def cards(self, created: int, max_model_len: int) -> list[ModelCard]:
-        """One card for each name, and one for each adapter."""
+        """Return one card for each name and one for each adapter."""
         names = [ModelCard(name, created, self.root, None, max_model_len) for name in self.names]
         parent = self.names[0]
         return names + [ModelCard(name, created, path, parent, None) for name, path in self.adapters]

@@ -1,8 +1,8 @@
 """One simulated endpoint as an aiohttp application: vLLM's routes, metrics and errors.
 
-A stream's headers leave when the request is accepted, as vLLM's do. What was found in which tier is known only at
-admission, so it is in the ``usage`` of every answer, and in the headers ``x-sim-cached-gpu`` and ``x-sim-cached-cpu``
-(tokens) of those that are not streamed.
+A stream's headers are sent when the request is accepted, as in vLLM. Which tier had which tokens is known only at
+admission, so the counts are in the ``usage`` of every answer, and in the headers ``x-sim-cached-gpu`` and
+``x-sim-cached-cpu`` (tokens) of answers that are not streamed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Endpoint:
-    """The handlers of one endpoint and its engine. Owner: the running event loop."""
+    """The handlers of one endpoint, and its engine. Owner: the running event loop."""
 
     def __init__(
         self,
@@ -51,8 +51,7 @@ class Endpoint:
         publisher: EventPublisher | None = None,
         models: ServedModels | None = None,
     ) -> None:
-        """``publisher`` is where the engine's KV events go; ``models`` what it serves, by default the preset's model
-        under its own name."""
+        """``publisher`` publishes the KV events; ``models`` is what is served, by default the preset's model."""
         self.preset = preset
         self.served = models or ServedModels(preset.model, [preset.model])
         self._events: EngineEvents | None = None
@@ -65,7 +64,7 @@ class Endpoint:
         self._born = int(time.time())
 
     def application(self) -> web.Application:
-        """The routes. A handler is cancelled when its client goes away, which aborts the request."""
+        """Return the application. A client that disconnects cancels its handler, which aborts the request."""
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[errors_as_json])
         app.add_routes(
             [
@@ -94,34 +93,34 @@ class Endpoint:
         self.live.stop()
 
     async def completions(self, request: web.Request) -> web.StreamResponse:
-        """``POST /v1/completions``."""
+        """Serve a ``POST /v1/completions`` request."""
         body = decode(await request.read(), openai.Completion)
         return await self._openai(request, body, openai.ask_completion(body), Completions, "cmpl-")
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
-        """``POST /v1/chat/completions``."""
+        """Serve a ``POST /v1/chat/completions`` request."""
         body = decode(await request.read(), openai.Chat)
         return await self._openai(request, body, openai.ask_chat(body), Chats, "chatcmpl-")
 
     async def messages(self, request: web.Request) -> web.StreamResponse:
-        """``POST /v1/messages``."""
+        """Serve a ``POST /v1/messages`` request."""
         ask = anthropic.ask_messages(decode(await request.read(), anthropic.Messages))
         return await self._serve(request, ask, MessagesShape(answer_id(request, "msg_"), self._name(ask)))
 
     async def count_tokens(self, request: web.Request) -> web.Response:
-        """``POST /v1/messages/count_tokens``."""
+        """Serve a ``POST /v1/messages/count_tokens`` request."""
         body = decode(await request.read(), anthropic.Counted)
         self.served.find(body.model)
         return json_response(msgspec.json.encode({"input_tokens": tokens.count(body.prompt)}))
 
     async def responses(self, request: web.Request) -> web.StreamResponse:
-        """``POST /v1/responses``."""
+        """Serve a ``POST /v1/responses`` request."""
         ask = ask_responses(decode(await request.read(), Responses))
         shape = ResponsesShape(answer_id(request), self._name(ask), limited=ask.limited)
         return await self._serve(request, ask, shape)
 
     async def embeddings(self, request: web.Request) -> web.StreamResponse:
-        """``POST /v1/embeddings``."""
+        """Serve a ``POST /v1/embeddings`` request."""
         body = decode(await request.read(), Embeddings)
         ask = ask_embeddings(body)
         vectors = Vectors(self._name(ask), ask.prompts, body)
@@ -129,49 +128,49 @@ class Endpoint:
             return await write_whole(answer, vectors)
 
     async def render_completions(self, request: web.Request) -> web.Response:
-        """``POST /v1/completions/render``: the token ids of each prompt, as its KV events have them."""
+        """Serve ``POST /v1/completions/render``: the token ids of each prompt, equal to those in its KV events."""
         ask = openai.ask_completion(decode(await request.read(), openai.Completion))
         self.served.find(ask.model)
         return json_response(msgspec.json.encode([rendered(prompt) for prompt in ask.prompts]))
 
     async def render_chat(self, request: web.Request) -> web.Response:
-        """``POST /v1/chat/completions/render``: the same of a chat."""
+        """Serve ``POST /v1/chat/completions/render``: the token ids of a chat's prompt."""
         ask = openai.ask_chat(decode(await request.read(), openai.Chat))
         self.served.find(ask.model)
         return json_response(msgspec.json.encode(rendered(ask.prompts[0])))
 
     async def tokenize(self, request: web.Request) -> web.Response:
-        """``POST /tokenize``."""
+        """Serve a ``POST /tokenize`` request."""
         body = decode(await request.read(), Tokenize)
         self._known(body.model)
         return json_response(tokenized(body, self.preset.max_model_len))
 
     async def detokenize(self, request: web.Request) -> web.Response:
-        """``POST /detokenize``."""
+        """Serve a ``POST /detokenize`` request."""
         body = decode(await request.read(), Detokenize)
         self._known(body.model)
         return json_response(detokenized(body))
 
     async def models(self, _request: web.Request) -> web.Response:
-        """``GET /v1/models``: every name that is served, and every adapter."""
+        """Serve ``GET /v1/models``: every served name and every adapter."""
         return json_response(msgspec.json.encode(ModelList(self._cards())))
 
     async def model(self, request: web.Request) -> web.Response:
-        """``GET /v1/models/{id}``: one of them."""
+        """Serve ``GET /v1/models/{id}``: the card of one model."""
         name = request.match_info["id"]
         self.served.find(name)
         return json_response(msgspec.json.encode(next(card for card in self._cards() if card.id == name)))
 
     async def health(self, _request: web.Request) -> web.Response:
-        """``GET /health``."""
+        """Serve a ``GET /health`` request."""
         return web.Response()
 
     async def metrics(self, _request: web.Request) -> web.Response:
-        """``GET /metrics``."""
+        """Serve a ``GET /metrics`` request."""
         return web.Response(body=self._exposition.text(), headers={"content-type": CONTENT_TYPE})
 
     async def reset_prefix_cache(self, _request: web.Request) -> web.Response:
-        """``POST /reset_prefix_cache``: as vLLM's, the GPU's only."""
+        """Serve ``POST /reset_prefix_cache``: as in vLLM, only the GPU cache is reset."""
         self.live.engine.reset_prefix_cache()
         return web.Response()
 
@@ -190,7 +189,7 @@ class Endpoint:
 
     @contextmanager
     def _serving(self, ask: Ask) -> Iterator[Answer]:
-        """The answer to ``ask``, for as long as somebody waits for it. Raises: ApiError for what cannot be served."""
+        """Yield the answer to ``ask``; leaving the context aborts it. Raises: ApiError for what cannot be served."""
         adapter, events = self.served.find(ask.model).adapter, self._events
         identity = ask.identity(adapter)
         jobs: list[Job] = []
@@ -210,11 +209,11 @@ class Endpoint:
                     events.forget(job.keys)
 
     def _name(self, ask: Ask) -> str:
-        """The model's name in the answer. Raises: ApiError 404 for one that is not served."""
+        """Return the model's name in the answer. Raises: ApiError 404 for a model that is not served."""
         return self.served.find(ask.model).name
 
     def _known(self, model: str | None) -> None:
-        """Raises: ApiError 404 for a model that is not served; none is the first."""
+        """Check that ``model`` is served; None stands for the first. Raises: ApiError 404 if it is not."""
         if model is not None:
             self.served.find(model)
 
@@ -223,13 +222,13 @@ class Endpoint:
 
 
 def answer_id(request: web.Request, prefix: str = "") -> str:
-    """An answer's id: the client's own behind ``prefix``, or a new one."""
+    """Return an answer's id: ``prefix`` and the client's own id, or a new one."""
     return prefix + (request.headers.get("x-request-id") or uuid.uuid4().hex)
 
 
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer refusals, aiohttp's own too (unknown path, body too large), in vLLM's shape."""
+    """Answer refusals in vLLM's form, including those of aiohttp itself (unknown path, body too large)."""
     try:
         return await handler(request)
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""Steps of one batch, one after the other, and when each of them ends."""
+"""Consecutive steps of one batch, and when each of them ends."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from epp.lab.engine.preset import Chunk, Timing
 
 
 class Steps:
-    """``count`` equal steps: one that computes ``chunks``, or any number that only decode, whose context grows by one
-    token for each sequence in every step.
+    """A run of ``count`` equal steps.
 
-    When a step ends follows from the first one's begin alone, so that whoever looks in between changes nothing.
+    Either one step that computes ``chunks``, or any number of steps that only decode, whose context grows by one token
+    per sequence in every step.
+
+    The end of each step follows from the start of the first alone, so a look in between changes nothing.
     Owner: one engine.
     """
 
@@ -31,22 +33,22 @@ class Steps:
         self.chunks = chunks
         self.count = count
         self.done = 0
-        """Steps that were accounted for."""
+        """Steps that have been accounted for."""
         self._began_at = began_at
         self._first_s = timing.step_s([Chunk(s.computed, n) for s, n in chunks], decodes, decode_context)
         self._growth_s = decodes * timing.decode_context_s
 
     @property
     def ends_at(self) -> float:
-        """When the last one ends."""
+        """When the last step ends."""
         return self.end_of(self.count)
 
     def end_of(self, n: int) -> float:
-        """When the ``n``-th step ends, counted from 1."""
+        """Return when the ``n``-th step ends, counted from 1."""
         return self._began_at + n * self._first_s + self._growth_s * (n * (n - 1) / 2)
 
     def ended_by(self, now: float) -> int:
-        """How many of them have ended at ``now``."""
+        """Return how many steps have ended by ``now``."""
         if self.count == 1 or now < self.end_of(1):
             return 1 if now >= self.end_of(1) else 0
         if now >= self.ends_at:

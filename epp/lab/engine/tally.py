@@ -1,4 +1,4 @@
-"""What an engine counts for its metrics. Plain numbers; the exposition is made when somebody scrapes."""
+"""The counters behind an engine's metrics. They are plain numbers; the exposition is made on each scrape."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REQUEST_BUCKETS_S = (
 
 
 class Histogram:
-    """Observations by bucket."""
+    """A histogram of observations by bucket."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
@@ -27,18 +27,18 @@ class Histogram:
         self._counts = [0] * (len(bounds) + 1)
 
     def observe(self, value: float) -> None:
-        """Count ``value``."""
+        """Count ``value`` in its bucket."""
         self._counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """(upper bound, observations up to it), as Prometheus writes them, ``+Inf`` last."""
+        """Return (upper bound, observations up to it) pairs, as Prometheus writes them, ``+Inf`` last."""
         names = [*(str(bound) for bound in self.bounds), "+Inf"]
         return list(zip(names, accumulate(self._counts), strict=True))
 
 
 class Tally:
-    """Totals since the engine began. Units: tokens, blocks, requests, seconds."""
+    """Totals since the engine started. Units: tokens, blocks, requests, seconds."""
 
     def __init__(self) -> None:
         self.prompt_tokens = 0
@@ -54,7 +54,7 @@ class Tally:
         self.e2e = Histogram(REQUEST_BUCKETS_S)
 
     def started(self, prompt_tokens: int, hits: Hits, now: float, submitted_at: float, admitted_at: float) -> None:
-        """A first token came at ``now``."""
+        """Count a request whose first token came at ``now``."""
         self.prompt_tokens += prompt_tokens
         self.gpu_hit_tokens += hits.gpu
         self.cpu_hit_tokens += hits.cpu
@@ -62,6 +62,6 @@ class Tally:
         self.queue.observe(admitted_at - submitted_at)
 
     def finished(self, duration_s: float) -> None:
-        """A request's last token came."""
+        """Count a request whose last token came."""
         self.completed += 1
         self.e2e.observe(duration_s)

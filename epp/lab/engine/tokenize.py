@@ -1,6 +1,6 @@
 """vLLM's tokenizer routes and its rendering, with the simulator's tokens: four bytes of text each.
 
-What they say of a text is what the engine computes of it, and what its KV events carry.
+The token ids are those that the engine computes for a text, and those that its KV events carry.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from epp.lab.engine.errors import bad_request
 
 
 class Tokenize(msgspec.Struct, kw_only=True):
-    """``POST /tokenize``, of a text or of a conversation."""
+    """The body of ``POST /tokenize``, with a text or a conversation."""
 
     model: str | None = None
     prompt: str | None = None
@@ -22,14 +22,14 @@ class Tokenize(msgspec.Struct, kw_only=True):
 
 
 class Detokenize(msgspec.Struct, kw_only=True):
-    """``POST /detokenize``."""
+    """The body of ``POST /detokenize``."""
 
     model: str | None = None
     tokens: list[int]
 
 
 def tokenized(request: Tokenize, max_model_len: int) -> bytes:
-    """The answer of ``/tokenize``. Raises: ApiError 400 for neither a text nor a conversation."""
+    """Return the answer of ``/tokenize``. Raises: ApiError 400 if neither a text nor a conversation is given."""
     if request.messages is not None:
         data = conversation(request.messages)
     elif request.prompt is not None:
@@ -43,11 +43,11 @@ def tokenized(request: Tokenize, max_model_len: int) -> bytes:
 
 
 def detokenized(request: Detokenize) -> bytes:
-    """The answer of ``/detokenize``. Raises: ApiError 400 for ids that do not exist."""
+    """Return the answer of ``/detokenize``. Raises: ApiError 400 for ids out of range."""
     bytes_of(request.tokens, "tokens")
     return msgspec.json.encode({"prompt": tokens.text(request.tokens)})
 
 
 def rendered(prompt: bytes) -> dict[str, list[int]]:
-    """The token ids of ``prompt``, as vLLM's rendering has them."""
+    """Return the token ids of ``prompt``, in the form of vLLM's rendering."""
     return {"token_ids": tokens.ids(prompt)}

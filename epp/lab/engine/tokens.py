@@ -1,7 +1,7 @@
 """Prompts as pseudo-tokens, and the names of their cached blocks.
 
-A token is four bytes of UTF-8, so a longer text never changes the tokens of its beginning, and its count comes out near
-that of a real tokenizer for English. A block is named by a BLAKE2b of its parent's name and its own bytes.
+A token is four bytes of UTF-8, so extending a text never changes the tokens of its beginning, and its token count comes
+out near that of a real tokenizer for English. A block is named by a BLAKE2b of its parent's name and its own bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeAlias
 TOKEN_BYTES = 4
 
 BlockKey: TypeAlias = Hashable
-"""Names a block and everything before it. The server uses digests; a benchmark may use whatever is cheap."""
+"""Names a block and everything before it. The server uses digests; a benchmark may use any cheap key."""
 
 FILLER = (
     "The model behind this endpoint is simulated, so these words mean nothing; they only take as long to come as real "
@@ -23,32 +23,32 @@ FILLER = (
 
 
 def render_chat(messages: Sequence[tuple[str, str]]) -> str:
-    """The prompt of a chat: every (role, content), then the turn that the model is to fill."""
+    """Return the prompt of a chat: every (role, content), then the turn that the model is to fill."""
     return "".join(f"<|{role}|>\n{content}\n" for role, content in messages) + "<|assistant|>\n"
 
 
 def count(data: bytes) -> int:
-    """Tokens in ``data``; at least 1, since an engine begins every prompt with one."""
+    """Return the number of tokens in ``data``; at least 1, since an engine starts every prompt with one."""
     return max(1, -(-len(data) // TOKEN_BYTES))
 
 
 def from_ids(ids: Sequence[int]) -> bytes:
-    """Token ids as bytes, four to a token."""
+    """Return token ids as bytes, four to a token."""
     return array("I", ids).tobytes()
 
 
 def ids(data: bytes) -> list[int]:
-    """The token ids of ``data``, as many as ``count`` says; the last is filled up with zero bytes."""
+    """Return the ``count(data)`` token ids of ``data``; the last one is padded with zero bytes."""
     return list(array("I", data.ljust(count(data) * TOKEN_BYTES, b"\0")))
 
 
 def text(numbers: Sequence[int]) -> str:
-    """The text of token ids, without what filled up its last token; bytes that are no text are shown as such."""
+    """Return the text of token ids, without the padding of the last; invalid UTF-8 becomes replacement characters."""
     return from_ids(numbers).rstrip(b"\0").decode(errors="replace")
 
 
 def block_keys(identity: bytes, data: bytes, block_tokens: int) -> tuple[bytes, ...]:
-    """The name of each full block of ``data``; equal only for equal ``identity`` and equal bytes up to its end."""
+    """Return the names of the full blocks of ``data``; equal only for equal ``identity`` and bytes up to their ends."""
     size = block_tokens * TOKEN_BYTES
     parent = blake2b(identity, digest_size=16).digest()
     keys: list[bytes] = []
@@ -59,7 +59,7 @@ def block_keys(identity: bytes, data: bytes, block_tokens: int) -> tuple[bytes, 
 
 
 def filler(first: int, last: int) -> str:
-    """The text of generated tokens ``first`` to ``last - 1``; the same at every endpoint."""
+    """Return the text of generated tokens ``first`` to ``last - 1``; the same at every endpoint."""
     begin, end = first * TOKEN_BYTES, last * TOKEN_BYTES
     period = len(FILLER)
     copies = -(-end // period) or 1

@@ -1,4 +1,4 @@
-"""Blocks on their way between the CPU tier and the GPU."""
+"""Blocks in transfer between the CPU tier and the GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from epp.lab.engine.tokens import BlockKey
 class Transfers:
     """Loads and stores, each on a lane of its own, one after the other.
 
-    Blocks that are loaded are pinned meanwhile, and a block is loaded once at a time. Owner: one engine.
+    Blocks are pinned while they are loaded, and a block is loaded only once at a time. Owner: one engine.
     """
 
     def __init__(self, preset: Preset, cpu: CpuBlocks, tally: Tally) -> None:
@@ -24,12 +24,12 @@ class Transfers:
         self._load_lane = Lane(preset.load_bytes_per_s, preset.transfer_latency_s)
         self._store_lane = Lane(preset.store_bytes_per_s, preset.transfer_latency_s)
         self.loads: deque[Load] = deque()
-        """Under way, in order of completion, as one lane carries them."""
+        """Loads under way, in the order of completion, since one lane carries them."""
         self._loading: dict[BlockKey, Load] = {}
         self._stores: deque[Store] = deque()
 
     def next_at(self) -> float | None:
-        """When the next one is done."""
+        """Return when the next transfer is done; None if none is under way."""
         load = self.loads[0].done_at if self.loads else None
         store = self._stores[0].done_at if self._stores else None
         if load is None or store is None:
@@ -37,16 +37,16 @@ class Transfers:
         return min(load, store)
 
     def is_due(self, at: float) -> bool:
-        """Whether one is done by ``at``."""
+        """Return whether a transfer is done by ``at``."""
         loads, stores = self.loads, self._stores
         return bool((loads and loads[0].done_at <= at) or (stores and stores[0].done_at <= at))
 
     def loading(self, key: BlockKey) -> Load | None:
-        """The load that brings ``key``."""
+        """Return the load that brings ``key``; None if there is none."""
         return self._loading.get(key)
 
     def load(self, sequence: Sequence, keys: list[BlockKey], now: float) -> None:
-        """Bring ``keys``, all in the CPU tier, to ``sequence``."""
+        """Start to load ``keys``, all in the CPU tier, for ``sequence``."""
         self._cpu.pin(keys)
         load = Load(sequence, keys, self._load_lane.reserve(len(keys) * self._block_bytes, now))
         self.loads.append(load)
@@ -62,7 +62,7 @@ class Transfers:
             self._tally.stored_blocks += len(new)
 
     def complete(self, at: float) -> list[Load]:
-        """Account for what is done by ``at``; returns the loads among it."""
+        """Complete all transfers that are done by ``at`` and return the loads among them."""
         while self._stores and self._stores[0].done_at <= at:
             store = self._stores.popleft()
             self._cpu.complete_store(store.keys, store.done_at)

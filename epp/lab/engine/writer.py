@@ -1,6 +1,6 @@
-"""Turns an answer's progress into HTTP: one body when everything is there, or server-sent events as tokens come.
+"""Turns an answer's progress into HTTP: one body at the end, or server-sent events as tokens come.
 
-What the bytes look like is a ``Shape``, one for each API.
+A ``Shape``, one for each API, decides what the bytes look like.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STREAM_HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-con
 
 
 class Body(ABC):
-    """How one API writes a whole answer."""
+    """Writes a whole answer in the form of one API."""
 
     @abstractmethod
     def whole(self, answer: Answer) -> bytes:
@@ -25,10 +25,10 @@ class Body(ABC):
 
 
 class Shape(Body):
-    """How one API writes an answer, whole or as a stream."""
+    """Writes an answer in the form of one API, whole or as a stream."""
 
     def begun(self, answer: Answer) -> bytes:  # noqa: ARG002
-        """Return the events before the first token; what was found in which tier is known by then."""
+        """Return the events before the first token; the cached tokens per tier are known by then."""
         return b""
 
     @abstractmethod
@@ -41,7 +41,7 @@ class Shape(Body):
 
 
 async def write_whole(answer: Answer, shape: Body) -> web.Response:
-    """Answer when everything is there. The headers tell where the prompts' cached tokens were found."""
+    """Send the answer when it is finished. The headers report in which tiers the prompts' tokens were cached."""
     while not answer.finished:
         await answer.changed()
     response = json_response(shape.whole(answer))
@@ -52,7 +52,7 @@ async def write_whole(answer: Answer, shape: Body) -> web.Response:
 
 
 async def write_stream(request: web.Request, answer: Answer, shape: Shape) -> web.StreamResponse:
-    """Answer with events: what is new of each part at every step. The headers leave at once, as vLLM's do."""
+    """Send the answer as events: each part's new tokens at every step. The headers are sent at once, as in vLLM."""
     response = web.StreamResponse(headers=STREAM_HEADERS)
     await response.prepare(request)
     sent = [0] * len(answer.parts)
@@ -73,17 +73,17 @@ async def write_stream(request: web.Request, answer: Answer, shape: Shape) -> we
 
 
 def hits_of(answer: Answer) -> Hits:
-    """The prompt tokens of all parts that were found in a tier."""
+    """Return the prompt tokens of all parts that were found in a tier."""
     hits = [part.started.hits for part in answer.parts if part.started]
     return Hits(sum(hit.gpu for hit in hits), sum(hit.cpu for hit in hits))
 
 
 def sent_event(body: object, name: str = "") -> bytes:
-    """One server-sent event, with its ``name`` where the API has them."""
+    """Return one server-sent event, with its ``name`` where the API uses names."""
     head = f"event: {name}\n".encode() if name else b""
     return head + b"data: " + msgspec.json.encode(body) + b"\n\n"
 
 
 def json_response(body: bytes, status: int = 200) -> web.Response:
-    """``body`` as JSON."""
+    """Return a response with ``body`` as JSON."""
     return web.Response(body=body, status=status, headers={"content-type": "application/json"})
