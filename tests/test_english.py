@@ -12,9 +12,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 DONE: tuple[str, ...] = (
+    "epp/kvevents/follower",
+    "epp/lab/engine",
     "epp/printing",
     "scorers",
-    "epp/lab/engine",
 )
 """The rooms whose docstrings have been rewritten. The others follow, until this is the list of all rooms."""
 

@@ -1,4 +1,4 @@
-"""The tokens of announced blocks, as ``scorers.base.Prompt.data`` has them."""
+"""The tokens of announced blocks, in the form of ``scorers.base.Prompt.data``."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ from epp.kvevents.follower.decoding import BlockStored
 from epp.kvevents.follower.run import BYTES_PER_TOKEN
 
 MOST_TOKENS = 1 << 22
-"""Of one event. More than any model's context."""
+"""Maximum number of tokens of one event; more than any model's context."""
 MOST_BLOCK_TOKENS = 1 << 16
 MOST_NAME_BYTES = 4096
-"""Of an adapter's name: each prompt that has one keeps it."""
+"""The longest name of an adapter. Each prompt that uses the adapter keeps a copy."""
 
 
 class Malformed(Exception):
-    """An event that contradicts itself; the message says how."""
+    """Raised for an event that contradicts itself; the message says how."""
 
 
 def salt_and_data(event: BlockStored, lora: str) -> tuple[str, bytes]:
-    """The salt of a prompt's first blocks, and the tokens of all blocks; of a block that other things than its tokens
-    belong to (images, embeddings), bytes that stand for all of it. Raises: Malformed."""
+    """Return the salt of the prompt's first blocks, and the token bytes of all blocks.
+
+    If a block depends on more than its tokens (images, embeddings), its bytes are a digest of all of it.
+
+    Raises: Malformed.
+    """
     count, size = len(event.block_hashes), event.block_size
     if not 0 < size <= MOST_BLOCK_TOKENS or not 0 < len(event.token_ids) == count * size <= MOST_TOKENS:
         raise Malformed(f"{len(event.token_ids)} tokens for {count} blocks of {size}")

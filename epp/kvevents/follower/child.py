@@ -1,4 +1,4 @@
-"""The process that follows the engines: commands on standard input, orders on standard output, and gone with either."""
+"""The follower process: commands on standard input, orders on standard output; it exits when either closes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ READ_BYTES = 1 << 16
 
 
 class Gone(Exception):
-    """The picker is."""
+    """Raised when the picker has closed the command pipe."""
 
 
 class Commands:
-    """Commands out of a pipe."""
+    """Decodes the commands that arrive through a pipe."""
 
     def __init__(self, file: int) -> None:
         self._file = file
@@ -29,7 +29,10 @@ class Commands:
         self._decode = msgspec.msgpack.Decoder(Command).decode
 
     def read(self) -> list[Command]:
-        """Those that are complete now; waits for bytes. Raises: Gone."""
+        """Return the commands that are complete, after waiting for bytes.
+
+        Raises: Gone, at the end of the pipe.
+        """
         data = os.read(self._file, READ_BYTES)
         if not data:
             raise Gone
@@ -45,7 +48,7 @@ class Commands:
 
 
 def run(commands_in: int, orders_out: int) -> None:
-    """Follow, until the picker is gone."""
+    """Follow the engines until the picker is gone."""
     commands = Commands(commands_in)
 
     def send(orders: list[Report]) -> None:
@@ -70,13 +73,13 @@ def run(commands_in: int, orders_out: int) -> None:
 
 
 def main() -> int:
-    """The process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the picker is asked to stop, and closes the pipe
+    """Run the follower process and return its exit status."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the picker gets the signal too, and then closes the pipe
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # some five files for each publisher
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # about five files per publisher
     orders_out = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whoever prints must not disturb the orders
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not corrupt the orders
     try:
         run(sys.stdin.fileno(), orders_out)
     except (Gone, BrokenPipeError):

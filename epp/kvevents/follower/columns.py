@@ -1,4 +1,4 @@
-"""Where blocks are announced: ranks, media and cache groups, each with 16 bits in the number that is kept for a hash.
+"""Where blocks are announced: ranks, media and cache groups, each with a 16-bit count in the number kept per block.
 
 … │ column 2 │ column 1 │ column 0 │ run, 32 bits │ depth, 20 bits │
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 TIERS_BY_MEDIUM = {"": 0, "GPU": 0, "CPU": 1, "STORAGE": 2}
-"""Positions in ``scorers.precise.index.TIERS``. Source: vLLM's media; it has none for what it is to say of its GPU."""
+"""Positions in ``scorers.precise.index.TIERS``. Source: vLLM's media; an event without a medium means GPU memory."""
 TIERS = 3
 DEPTH_BITS = 20
 RUN_BITS = 32
@@ -21,38 +21,38 @@ DEPTH = MOST_DEPTH - 1
 
 
 class Column(NamedTuple):
-    """The announcements of one rank in one medium, for one cache group."""
+    """The bits that count the announcements of one rank in one medium, for one cache group."""
 
     one: int
-    """What an announcement adds."""
+    """What one announcement adds to the number."""
     counts: int
-    """The bits of its count."""
+    """A mask of the count's bits."""
     rank: int
     tier: int
 
     def more(self, value: int) -> int:
-        """``value`` with one announcement more; what was announced 65,535 times is announced no more often."""
+        """Return ``value`` with one more announcement. The count saturates at 65,535."""
         return value if value & self.counts == self.counts else value + self.one
 
 
 class Columns:
-    """Those of one source of events."""
+    """The columns of one endpoint, numbered as they are first seen."""
 
     def __init__(self) -> None:
         self.masks = [0] * TIERS
-        """By tier: the counts of its columns."""
+        """By tier: the bits of the counts of all its columns."""
         self._columns: dict[tuple[int, int, int], Column] = {}
 
     def of_tier(self, tier: int) -> list[Column]:
-        """Those that are known."""
+        """Return the columns of a tier that have been seen."""
         return [column for column in self._columns.values() if column.tier == tier]
 
     def announced(self, counts: int) -> list[Column]:
-        """The columns that ``counts`` count something in, as often as they do."""
+        """Return the columns with a count in ``counts``, each as often as its count."""
         return [c for c in self._columns.values() for _ in range((counts & c.counts) // c.one)]
 
     def column(self, rank: int, medium: str | None, group: int) -> Column | None:
-        """None for a medium that nobody here knows, and for one column too many."""
+        """Return the column, which is added if it is new; None for an unknown medium, or beyond ``MOST_COLUMNS``."""
         tier = TIERS_BY_MEDIUM.get((medium or "").upper())
         if tier is None:
             return None

@@ -1,10 +1,10 @@
 """One batch of KV events as an engine publishes it: bytes in, typed events out.
 
-Two forms are in use, told apart by trying: events as maps with a ``type`` (vLLM 0.11 and later), and as arrays that
-begin with it. Both may end early: what is missing has its default. Hashes are integers or bytes; of bytes the last
-eight count, which is what engines publish when they publish integers.
+Two forms are in use, and the decoder tries one after the other: events as maps with a ``type`` (vLLM 0.11 and later),
+and events as arrays that begin with the type. Both may end early; missing fields have their defaults. Hashes are
+integers or bytes. Of bytes only the last eight count, which is what engines publish when they publish integers.
 
-Source: vLLM 0.32, ``vllm/distributed/kv_events.py``; the array form is that of its earlier versions.
+Source: vLLM 0.32, ``vllm/distributed/kv_events.py``; the array form is that of earlier versions.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ ExtraKeys: TypeAlias = list[list[Any] | None]
 
 
 class Unreadable(Exception):
-    """A batch that is none; the message says why."""
+    """Raised for a batch that cannot be decoded; the message has the reason."""
 
 
 class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False):
-    """Blocks that can be found from now on."""
+    """Blocks that are in the engine's cache from now on."""
 
     block_hashes: list[Hash]
     parent_block_hash: Hash | None = None
@@ -37,7 +37,7 @@ class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False)
 
 
 class BlockRemoved(msgspec.Struct, tag="BlockRemoved", tag_field="type", gc=False):
-    """Blocks that cannot be found any more."""
+    """Blocks that are no longer in the engine's cache."""
 
     block_hashes: list[Hash]
     medium: str | None = None
@@ -45,7 +45,7 @@ class BlockRemoved(msgspec.Struct, tag="BlockRemoved", tag_field="type", gc=Fals
 
 
 class AllBlocksCleared(msgspec.Struct, tag="AllBlocksCleared", tag_field="type", gc=False):
-    """The engine's own prefix cache, that of GPU memory, is empty."""
+    """The engine's own prefix cache, which is in GPU memory, was cleared."""
 
 
 class _StoredRow(BlockStored, tag="BlockStored", array_like=True, gc=False):
@@ -82,13 +82,13 @@ class _RawBatch(msgspec.Struct, array_like=True, gc=False):
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
-    """What one message says."""
+    """The decoded contents of one message."""
 
     events: list[Event]
     rank: int
-    """Which of the engine's data-parallel replicas says so."""
+    """The engine's data-parallel rank that published the batch."""
     unknown: int = 0
-    """Events of kinds that nobody here knows, which were left out."""
+    """How many events of unknown kinds were skipped."""
 
 
 _maps = msgspec.msgpack.Decoder(_MapBatch).decode
@@ -102,7 +102,7 @@ _KNOWN = frozenset(("BlockStored", "BlockRemoved", "AllBlocksCleared"))
 
 
 def decode(payload: bytes) -> Batch:
-    """The events in ``payload``. Raises: Unreadable."""
+    """Return the events in ``payload``. Raises: Unreadable."""
     try:
         batch: _MapBatch | _RowBatch = _maps(payload)
     except (msgspec.DecodeError, RecursionError):
@@ -114,7 +114,7 @@ def decode(payload: bytes) -> Batch:
 
 
 def _one_by_one(payload: bytes) -> Batch:
-    """The same for batches that hold events of other kinds. Raises: Unreadable."""
+    """Decode a batch event by event, and skip events of unknown kinds. Raises: Unreadable."""
     events: list[Event] = []
     unknown = 0
     try:
@@ -131,7 +131,10 @@ def _one_by_one(payload: bytes) -> Batch:
 
 
 def _event(raw: msgspec.Raw) -> Event | None:
-    """None for an event of another kind. Raises: msgspec.DecodeError for a broken one of ours."""
+    """Return the decoded event, or None for an event of an unknown kind.
+
+    Raises: msgspec.DecodeError for a broken event of a known kind.
+    """
     for decoder in _each:
         try:
             return decoder(raw)  # type: ignore[no-any-return]
@@ -145,5 +148,5 @@ def _event(raw: msgspec.Raw) -> Event | None:
 
 
 def hash_of(value: Hash) -> int:
-    """A block's name as the engine means it, whichever way it is written."""
+    """Return a block's hash as an integer, whichever way the engine writes it."""
     return value if type(value) is int else int.from_bytes(value[-8:], "big")  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""The sockets to publishers, and who is called when something comes."""
+"""The sockets to publishers, and the callbacks for what arrives on them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from epp.kvevents.follower.stream import Stream
 from epp.kvevents.orders import Wire
 
 MOST_MESSAGE_BYTES = 16 << 20
-"""A batch of a million removed blocks, or two million tokens, has as many."""
+"""The largest message that is accepted. A batch of a million removed blocks, or of two million tokens, is this large.
+"""
 MOST_QUEUED = 10_000
-"""Batches of one publisher; of more, the publisher drops some, which is a gap."""
+"""Maximum number of batches queued per publisher. Beyond that, the publisher drops batches, which is a gap."""
 ASKS = 3
-"""Replays that what a publisher sends may lead to, in the time after which a failed one is tried again."""
+"""Maximum number of replays that one publisher's messages may trigger within ``AGAIN_S``."""
 
 
 class Line:
-    """One publisher."""
+    """The connection to one publisher, and the state of its replays."""
 
     def __init__(self, source: Source, wire: Wire, stream: Stream) -> None:
         self.source = source
@@ -30,44 +31,44 @@ class Line:
         self.events: zmq.Socket[bytes] | None = None
         self.monitor: zmq.Socket[bytes] | None = None
         self.dealer: zmq.Socket[bytes] | None = None
-        """Of the replay under way."""
+        """The socket of the replay under way."""
         self.asked_at = self.heard_at = 0.0
         self.recent: deque[float] = deque(maxlen=ASKS)
-        """When replays were asked for because of what the publisher had sent."""
+        """The times of the last replays that were triggered by the publisher's messages."""
         self.failures = 0
-        """Replays in a row."""
+        """How many replays in a row have failed."""
         self.again_at = 0.0
-        """When one is tried again."""
+        """The earliest time at which a replay is tried again."""
         self.vain = 0
-        """How often all was asked for again since it was last known."""
+        """How often the whole buffer has been requested again since the stream was last complete."""
 
 
 Deal: TypeAlias = Callable[[Line], None]
 
 
 class Watching:
-    """Which sockets are waited for. Files can be, too."""
+    """The sockets to wait for, each with its callback. Plain files can be registered with the poller, too."""
 
     def __init__(self) -> None:
         self.context = zmq.Context()
         most = self.context.get(zmq.SOCKET_LIMIT)
-        self.context.set(zmq.MAX_SOCKETS, most)  # two for each publisher; the default are 1,023
+        self.context.set(zmq.MAX_SOCKETS, most)  # two per publisher; ZeroMQ's default is 1,023
         self.poller = zmq.Poller()
         self._of_socket: dict[object, tuple[Deal, Line]] = {}
 
     def watch(self, socket: zmq.Socket[bytes], deal: Deal, line: Line) -> None:
-        """Call ``deal(line)`` when something comes."""
+        """Call ``deal(line)`` whenever something arrives on ``socket``."""
         self._of_socket[socket] = (deal, line)
         self.poller.register(socket, zmq.POLLIN)
 
     def close(self, socket: zmq.Socket[bytes]) -> None:
-        """Wait for it no more, and let go of it."""
+        """Stop waiting for ``socket``, and close it."""
         if self._of_socket.pop(socket, None) is not None:
             self.poller.unregister(socket)
         socket.close(0)
 
     def wait(self, timeout_s: float) -> set[object]:
-        """Deal with what comes within ``timeout_s``; returns the sockets and files that nobody deals with here."""
+        """Call the callbacks of what arrives within ``timeout_s``; return the sockets and files without a callback."""
         rest: set[object] = set()
         for socket, _ in self.poller.poll(round(timeout_s * 1000)):
             known = self._of_socket.get(socket)
@@ -78,7 +79,7 @@ class Watching:
         return rest
 
     def subscription(self) -> zmq.Socket[bytes]:
-        """A SUB socket for everything."""
+        """Return a SUB socket that subscribes to all topics."""
         socket = self.context.socket(zmq.SUB)
         socket.setsockopt(zmq.IPV6, 1)
         socket.setsockopt(zmq.RCVHWM, MOST_QUEUED)
@@ -91,7 +92,7 @@ class Watching:
         return socket
 
     def question(self) -> zmq.Socket[bytes]:
-        """A DEALER socket."""
+        """Return a DEALER socket for a replay request."""
         socket = self.context.socket(zmq.DEALER)
         socket.setsockopt(zmq.IPV6, 1)
         socket.setsockopt(zmq.LINGER, 0)
@@ -100,7 +101,7 @@ class Watching:
 
 
 def received(socket: zmq.Socket[bytes] | None) -> list[bytes] | None:
-    """The next message; None when there is none."""
+    """Return the next message, or None if none is queued."""
     if socket is None or socket.closed:
         return None
     try:

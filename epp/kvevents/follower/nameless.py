@@ -1,33 +1,35 @@
-"""Announced blocks of which only the name is known: no tokens came with them, and no other block has that name yet."""
+"""Announced blocks of which only the hash is known: no tokens came with them, and no placed block has that hash yet."""
 
 from __future__ import annotations
 
 from epp.kvevents.follower.columns import Column
 
 MOST = 200_000
-"""Blocks of one endpoint."""
+"""Maximum number of such blocks per endpoint."""
 
 
 class Nameless:
-    """Counts by name, as ``residents`` keeps them. A *chunk* ends with the block that it is named by, and is longer.
+    """The counts of these blocks by hash (*name*), as ``residents`` keeps them.
+
+    A *chunk* is a longer stretch of tokens, named by the block that it ends with.
 
     Invariant: no name has a count of 0.
     """
 
     def __init__(self) -> None:
         self._blocks: dict[int, int] = {}
-        self._chunks: dict[int, tuple[int, int]] = {}  # counts, and the chunk's tokens
+        self._chunks: dict[int, tuple[int, int]] = {}  # counts, and the chunk's size in tokens
 
     def __len__(self) -> int:
         return len(self._blocks) + len(self._chunks)
 
     @property
     def has_chunks(self) -> bool:
-        """Whether any name is a chunk's."""
+        """Whether any of the names is a chunk's."""
         return bool(self._chunks)
 
     def add(self, name: int, column: Column, chunk_tokens: int = 0) -> bool:
-        """Announce it; ``chunk_tokens`` is 0 for a single block. False where there are too many."""
+        """Count an announcement; ``chunk_tokens`` is 0 for a single block. Return False beyond the limit."""
         if len(self) >= MOST and name not in self._blocks and name not in self._chunks:
             return False
         if chunk_tokens:
@@ -38,19 +40,19 @@ class Nameless:
         return True
 
     def take(self, name: int) -> int:
-        """The counts of a single block, which is known from now on; 0 for an unknown name."""
+        """Remove a single block, whose tokens are known now, and return its counts; 0 for an unknown name."""
         return self._blocks.pop(name, 0)
 
     def take_chunk(self, name: int) -> tuple[int, int]:
-        """The counts of a chunk, which is known from now on, and its tokens; zeros for an unknown name."""
+        """Remove a chunk, whose tokens are known now; return its counts and its tokens, zeros for an unknown name."""
         return self._chunks.pop(name, (0, 0))
 
     def has_chunk(self, name: int) -> bool:
-        """Whether ``name`` is a chunk's."""
+        """Return whether ``name`` is a chunk's."""
         return name in self._chunks
 
     def remove(self, name: int, column: Column) -> bool:
-        """Take one announcement back; False where there is none."""
+        """Take one announcement back; return False if there was none."""
         counts = self._blocks.get(name, 0)
         if counts & column.counts:
             self._set(name, counts - column.one)
@@ -62,7 +64,7 @@ class Nameless:
         return False
 
     def clear(self, counts: int) -> None:
-        """Take back all announcements that have these bits."""
+        """Take back all announcements in the bits ``counts``."""
         for name, value in list(self._blocks.items()):
             self._set(name, value & ~counts)
         for name, (value, tokens) in list(self._chunks.items()):

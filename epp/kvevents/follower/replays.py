@@ -1,4 +1,4 @@
-"""Missed batches, asked for again: one DEALER socket for each replay under way, and not too many at a time."""
+"""Requests missed batches again: one DEALER socket for each replay under way, and a limit on how many run at a time."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from epp.kvevents.follower.stream import Replay
 from epp.kvevents.follower.tally import Tally
 
 AT_ONCE = 64
-"""Batches of one publisher between two looks at the others."""
+"""Maximum number of batches read from one publisher before the others get their turn."""
 IDLE_S = 5.0
 BUDGET_S = 120.0
 AGAIN_S = 30.0
-"""After one that failed; the first times sooner, after 2, 4, 8 ... seconds."""
+"""How long after a failed replay it is tried again. The first attempts come sooner, after 2, 4, 8 ... seconds."""
 RARELY_S = 1800.0
-"""After several that ended, and left the publisher as unknown as before: what cannot be read stays in its buffer."""
+"""The longest wait after several replays that ended but left the stream incomplete: a batch that cannot be read stays
+in the publisher's buffer.
+"""
 MOST = 8
-"""At a time. Source, with the two before: the Go picker's."""
+"""Maximum number of replays at a time. Source: the Go picker's, like ``BUDGET_S`` and ``AGAIN_S``."""
 END = (-1).to_bytes(8, "big", signed=True)
 
 
 class Replays:
-    """Owner: the process that follows the engines."""
+    """Starts, limits and ends the replays of all lines. Owner: the process that follows the engines."""
 
     def __init__(
         self,
@@ -35,7 +37,7 @@ class Replays:
         note: Callable[[str, str], None],
         clock: Callable[[], float],
     ) -> None:
-        """``touch`` is told of lines about which something may have changed."""
+        """``touch`` is called with each line whose state may have changed."""
         self._watching = watching
         self._tally = tally
         self._touch = touch
@@ -45,19 +47,19 @@ class Replays:
         self._under_way: set[Line] = set()
 
     def ask(self, line: Line, replay: Replay | None) -> None:
-        """Do what the line's stream wants, if it wants something."""
+        """Begin ``replay``, or queue it; does nothing if it is None."""
         if replay is None:
             return
         self.end(line)
         now = self._clock()
         if len(line.recent) == line.recent.maxlen and now - line.recent[0] < AGAIN_S:
-            self._failed(line, now)  # whatever it sends leads to the next question
+            self._failed(line, now)  # each of its messages triggers another replay
             return
         line.recent.append(now)
         self._begin_or_wait(line, replay, now)
 
     def end(self, line: Line) -> None:
-        """Ask for no more."""
+        """Cancel the line's replay, under way or queued."""
         self._under_way.discard(line)
         if any(each is line for each, _ in self._waiting):
             self._waiting = deque([(each, replay) for each, replay in self._waiting if each is not line])
@@ -66,7 +68,7 @@ class Replays:
             line.dealer = None
 
     def look(self) -> None:
-        """Give up what takes too long, and begin what waits."""
+        """Fail the replays that take too long, and begin queued ones."""
         now = self._clock()
         for line in list(self._under_way):
             if now - line.heard_at > IDLE_S or now - line.asked_at > BUDGET_S:
@@ -75,12 +77,12 @@ class Replays:
             self._begin(*self._waiting.popleft(), now)
 
     def try_again(self, lines: Iterable[Line]) -> None:
-        """Ask those again whose replay failed, or could not be read, if it is time."""
+        """Request again, where it is time, the batches of lines whose replay failed or could not be read."""
         now = self._clock()
         for line in lines:
             if now >= line.again_at and not line.stream.replaying:
                 replay = line.source.do(line.stream, line.stream.retry())
-                if replay is not None:  # each time costs as much as its buffer has batches
+                if replay is not None:  # a replay costs as much as the publisher's buffer has batches
                     line.again_at = now + min(RARELY_S, AGAIN_S * 2.0 ** min(10, line.vain))
                     line.vain += 1
                     self._begin_or_wait(line, replay, now)

@@ -1,11 +1,12 @@
-"""What one endpoint holds, as its events say it.
+"""The blocks that one endpoint holds, according to its events.
 
-The engine's hashes are names and nothing more: which block a name means follows from the tokens of the event that said
-it first, and what it builds upon. So no seed and no algorithm has to be known, and endpoints may differ in both.
+The engine's hashes are names and nothing more. Which block a name stands for follows from the tokens of the event that
+announced it first, and from the block's parent. So neither the seed nor the hash algorithm has to be known, and
+endpoints may differ in both.
 
-What cannot be placed yet (``blocks``), as it has no tokens or nothing is known of what it builds upon, is counted and
-placed when that becomes known. A chunk that comes without tokens, and is named by the block that it ends with, is a
-block of its own size, with the tokens that lead to that block.
+A block without tokens, or with an unknown parent, has no place yet (``blocks``). It is counted, and placed once the
+missing part is known. A chunk that comes without tokens is named by the block that it ends with. It counts as one block
+of its own size, whose tokens are those that lead to that block.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from epp.kvevents.follower.waiting import Waiting, WaitingBlocks
 from epp.parsers.identity import TOKENS, identity
 
 KINDS = frozenset((None, "full_attention", "mla_attention", "sink_full_attention"))
-"""Of cache groups: those whose blocks are found by their whole prefix."""
+"""The kinds of cache groups whose blocks are found by their whole prefix."""
 MOST_IGNORED = 1000
-"""Other cache groups of one endpoint."""
+"""Maximum number of other cache groups that are remembered per endpoint."""
 
 
 class Residents:
-    """The blocks of one source of events. Owner: the process that follows the engines."""
+    """All blocks of one endpoint, placed or not. Owner: the process that follows the engines."""
 
     def __init__(self, runs: Runs, source: int, tally: Tally, note: Callable[[str, str], None]) -> None:
-        """``note(kind, value)`` is told of the media, cache groups and adapters met, as often as they are."""
+        """Call ``note(kind, value)`` for each unknown medium, skipped cache group and adapter, each time it occurs."""
         self.known = 0
-        """Of tiers, one bit each: whether everything in it has been announced."""
+        """One bit per tier: whether everything in that tier has been announced."""
         self._runs = runs
         self._first_holder = source * TIERS
         self._tally = tally
@@ -47,19 +48,19 @@ class Residents:
         self._blocks = Blocks(self._runs, self._first_holder, self._columns.masks)
         self._nameless = Nameless()
         self._waiting = WaitingBlocks()
-        self._ignored: set[int] = set()  # cache groups
+        self._ignored: set[int] = set()  # the numbers of cache groups
 
     @property
     def tokens(self) -> list[int]:
-        """Held in each tier."""
+        """How many tokens are held in each tier."""
         return self._blocks.tokens
 
     def __len__(self) -> int:
-        """Hashes."""
+        """Return the number of hashes, placed or not."""
         return len(self._blocks) + len(self._nameless)
 
     def apply(self, events: Iterable[Event], rank: int = 0) -> None:
-        """Follow one batch, in order."""
+        """Apply the events of one batch, in order."""
         for event in events:
             try:
                 if isinstance(event, BlockStored):
@@ -72,7 +73,7 @@ class Residents:
                 self._tally.malformed += 1
 
     def forget(self) -> None:
-        """Nothing is known any more."""
+        """Forget all blocks of the endpoint."""
         self._blocks.forget()
         self._reset()
         self.known = 0
@@ -119,8 +120,10 @@ class Residents:
                 self._blocks.add(size, table, each, table.get(each) or self._nameless.take(each), column)
 
     def _stored_nameless(self, hashes: Sequence[int], column: Column, chunk_tokens: int) -> None:
-        """Blocks of which only the hash is said: those that are known by it, or will be. With ``chunk_tokens``, chunks
-        that end with them."""
+        """Count announcements that carry hashes only, for blocks that are known already or will be.
+
+        With ``chunk_tokens``, each hash names the chunk of that size which ends with the block.
+        """
         for each in hashes:
             for size, table in self._blocks.tables.items():
                 value = table.get(each)
@@ -134,8 +137,10 @@ class Residents:
                     self._complete(each)
 
     def _place(self, size: int, hashes: list[int], data: bytes, run: Run, depth: int, column: Column) -> None:
-        """Put blocks behind the one at ``depth`` of ``run``, and announce them in ``column``; then what waited for
-        them, and what waited for that."""
+        """Place blocks behind the one at ``depth`` of ``run``, and count their announcement in ``column``.
+
+        Then place the blocks that were waiting for them, and in turn those that were waiting for these.
+        """
         _check_depth(depth, len(hashes))
         self._lay(size, hashes, data, run, depth, column)
         reached = [hashes] if self._waiting or self._nameless.has_chunks else []
@@ -154,8 +159,10 @@ class Residents:
                     reached.append(waiting.hashes)
 
     def _lay(self, size: int, hashes: list[int], data: bytes, run: Run, depth: int, column: Column | None) -> None:
-        """The same without what waited; with no column, the blocks have been announced before, if they are still
-        there."""
+        """Place these blocks alone.
+
+        Without a column, they were announced before, and only those that are still there are placed.
+        """
         table = self._blocks.table(size)
         plain = column is not None and not self._nameless and table.keys().isdisjoint(hashes)
         plain = plain and len(set(hashes)) == len(hashes)
@@ -176,13 +183,13 @@ class Residents:
             if value is None:
                 value = self._nameless.take(each)
                 if not value and column is None:
-                    continue  # removed while it waited
+                    continue  # it was removed while it waited
             value = self._blocks.place(size, table, each, value, place.run, place.depth + n)
             if column is not None:
                 self._blocks.add(size, table, each, value, column)
 
     def _complete(self, name: int) -> None:
-        """Place the chunk that ends with the block of that name, if that is placed."""
+        """Place the chunk that ends with the block ``name``, if that block is placed."""
         size, value = self._blocks.placed(name)
         if not size:
             return
@@ -220,7 +227,7 @@ class Residents:
                 self._tally.unknown_removals += not self._nameless.remove(each, column)
 
     def _cleared(self, rank: int) -> None:
-        """All that this rank has announced in GPU memory is gone; what is in other tiers stays."""
+        """Remove all that this rank has announced in GPU memory; other tiers keep theirs."""
         self._tally.cleared += 1
         of_gpu = self._columns.of_tier(0)
         for counts in [column.counts for column in of_gpu if column.rank == rank]:
@@ -239,6 +246,6 @@ class Residents:
 
 
 def _check_depth(depth: int, blocks: int) -> None:
-    """Raises: Malformed, where so many cannot follow the block at ``depth``."""
+    """Check that ``blocks`` blocks may follow the one at ``depth``. Raises: Malformed."""
     if depth + blocks >= MOST_DEPTH:
         raise Malformed(f"a prompt of more than {MOST_DEPTH} blocks")

@@ -1,13 +1,13 @@
 """The runs of blocks that the engines of one fleet hold, and every change of them as an order for the picker's index.
 
-This is the other side of ``scorers.precise.index``: here lie the tokens, there their digests. A block is found by its
+This is the other side of ``scorers.precise.index``: the tokens are here, their digests there. A block is found by its
 engine's hash (``residents``), which leads to a *place*: the number of a run and a depth, in blocks from the prompt's
-start. Where a run is split, the deeper part keeps the number, and a place that lies before it is found by going up.
+start. Where a run is split, the deeper part keeps the number, and a place in the upper part is found by going up.
 
     root ── run 7 (312 blocks) ─┬─ run 1 (40 blocks)     a place (1, 5) lies in run 7
                                 └─ run 9 (7 blocks)
 
-An endpoint's tier is a *holder*, a small number; ``shares`` is what it has of a run.
+An endpoint's tier is a *holder*, a small number; ``shares`` keeps what a holder has of a run.
 """
 
 from __future__ import annotations
@@ -22,37 +22,38 @@ from epp.kvevents.orders import Add, Drop, Grow, Hold, Order, Split
 from scorers.index.identity import PrefixHasher, digests
 
 LONGEST_RUN = 4096
-"""Blocks: a run grows by copying, and a hole in it is closed by looking at all behind."""
+"""Maximum length in blocks. A run grows by copying, and closing a hole in it means looking at all blocks behind."""
 
 
 class Runs:
-    """Every change is in ``take()`` afterwards, in order. Owner: the process that follows the engines.
+    """The prefix tree of the fleet's runs. ``take()`` returns every change, in order.
 
-    Invariant: a run that is not a root has holders, or children, or was made in the step under way.
+    Invariant: a run that is not a root has holders or children, or was made in the step under way. Owner: the process
+    that follows the engines.
     """
 
     def __init__(self, secret: bytes) -> None:
         self.distinct_blocks = 0
-        """Held by anybody."""
+        """How many blocks have at least one holder."""
         self._hasher = PrefixHasher(secret)
         self._roots: dict[tuple[int, bytes], Run] = {}
         self._runs: dict[int, Run] = {}
         self._next = 1
         self._free: list[int] = []
         self._orders: list[Order] = []
-        self._changed: dict[tuple[int, int], Run] = {}  # by number and holder
+        self._changed: dict[tuple[int, int], Run] = {}  # by run number and holder
         self._tips = Tips()
-        self._cut: list[Run] = []  # what splits have left without holders since ``settle``
+        self._cut: list[Run] = []  # runs that splits have left without holders since the last ``settle``
 
     def __len__(self) -> int:
         return len(self._runs)
 
     def run(self, number: int) -> Run:
-        """The run that a place names."""
+        """Return the run with the number that a place names."""
         return self._runs[number]
 
     def root(self, block_tokens: int, identity: bytes) -> Run:
-        """Where prompts of ``identity`` in blocks of ``block_tokens`` begin."""
+        """Return the root of prompts with ``identity`` in blocks of ``block_tokens`` tokens; make it if needed."""
         key = (block_tokens, identity)
         root = self._roots.get(key)
         if root is None:
@@ -60,9 +61,10 @@ class Runs:
         return root
 
     def lay(self, run: Run, depth: int, data: bytes) -> list[Place]:
-        """Where the blocks in ``data`` lie that follow the block at ``depth`` of ``run`` (-1: the prompt's start).
+        """Return the places of the blocks in ``data``, which follow the block at ``depth`` of ``run``.
 
-        Makes what is not there. Whoever calls says at once who holds them, and then calls ``settle``.
+        A depth of -1 is the prompt's start. Missing runs are made. The caller must record the holders at once, and then
+        call ``settle``.
         """
         run = self._climb(run, depth)
         at, depth = depth + 1 - run.start, depth + 1
@@ -85,11 +87,14 @@ class Runs:
                 below, run = run, self._split(run, at)
                 at = run.blocks
                 if not below.have and not below.loose and not below.children:
-                    self._cut.append(below)  # places may name it until they are held
+                    self._cut.append(below)  # places may name it until it has holders
         return places
 
     def hold(self, run: Run, depth: int, blocks: int, holder: int) -> None:
-        """``holder`` has the ``blocks`` from ``depth`` on, which ``lay`` says lie in ``run``, or lay there."""
+        """Record that ``holder`` has the ``blocks`` blocks from ``depth`` on, which ``lay`` has placed in ``run``.
+
+        If ``run`` was split meanwhile, some or all of them are in runs above it.
+        """
         while blocks:
             at_run = self._climb(run, depth + blocks - 1)
             first = max(depth, at_run.start)
@@ -98,26 +103,26 @@ class Runs:
             blocks -= count
 
     def release(self, run: Run, depth: int, holder: int) -> None:
-        """``holder`` has the block at ``depth`` no more."""
+        """Record that ``holder`` no longer has the block at ``depth``."""
         run = self._climb(run, depth)
         if lose(run, depth - run.start, holder):
             self._changed[run.number, holder] = run
         self.discard(run)
 
     def settle(self, places: Sequence[Place]) -> None:
-        """Drop what ``lay`` has made, or cut off, and nobody holds."""
+        """Drop the runs that ``lay`` has made or cut off, if they have no holders."""
         for run in (places[-1].run, *self._cut):
             self.discard(run)
         self._cut.clear()
 
     def discard(self, run: Run) -> None:
-        """Drop ``run``, and what is above it, if there is nothing to keep."""
+        """Drop ``run``, and the runs above it, as far as they have no holders and no children."""
         while run.parent is not None and not run.have and not run.loose and not run.children:
             above = run.parent
             siblings = above.children or {}
             key = run.data[: run.block_tokens * BYTES_PER_TOKEN]
             if siblings.get(key) is not run:
-                return  # gone before
+                return  # it was dropped before
             del siblings[key]
             if not siblings:
                 above.children = None
@@ -131,13 +136,13 @@ class Runs:
             self._roots.pop((run.block_tokens, run.identity), None)
 
     def name(self, run: Run, places: int) -> None:
-        """So many more places name ``run``; below 0 for fewer."""
+        """Add ``places`` to the number of places that name ``run``; a negative number takes places away."""
         run.named += places
         if not run.named and not run.have and not run.loose and not run.children and not self._is_laid(run):
             self._reuse(run)
 
     def path(self, run: Run, depth: int) -> tuple[bytes, bytes]:
-        """The identity of a prompt, and its tokens up to the block at ``depth`` inclusive."""
+        """Return the identity of a prompt, and its tokens up to and including the block at ``depth``."""
         run = self._climb(run, depth)
         pieces = [run.data[: (depth + 1 - run.start) * run.block_tokens * BYTES_PER_TOKEN]]
         above = run.parent
@@ -147,7 +152,7 @@ class Runs:
         return run.identity, b"".join(reversed(pieces))
 
     def take(self) -> list[Order]:
-        """What has changed since the last call."""
+        """Return the changes since the last call, as orders."""
         orders, self._orders = self._orders, []
         for (number, holder), run in self._changed.items():
             if self._is_laid(run):
@@ -156,7 +161,7 @@ class Runs:
         return orders
 
     def check(self) -> None:
-        """Raises: AssertionError unless the invariants hold."""
+        """Check the invariants. Raises: AssertionError if one does not hold."""
         laid = list(self._roots.values())
         seen = 0
         while laid:
@@ -186,7 +191,7 @@ class Runs:
         return above is not None and (above.children or {}).get(run.data[: run.block_tokens * BYTES_PER_TOKEN]) is run
 
     def _append(self, run: Run, depth: int, data: bytes) -> Place:
-        """Make the blocks in ``data`` follow ``run``: as part of it where nobody else is concerned."""
+        """Put the blocks in ``data`` behind ``run``: as part of it if it has at most one holder, else as a child."""
         step = run.block_tokens * BYTES_PER_TOKEN
         blocks = len(data) // step
         state = self._state(run)
@@ -209,7 +214,7 @@ class Runs:
         return Place(run, depth, blocks)
 
     def _state(self, run: Run) -> Any:
-        """The hash of everything up to the end of ``run``; the caller's own."""
+        """Return the hash state at the end of ``run``. The caller may change it."""
         state = self._tips.take(run)
         if state is not None:
             return state
@@ -219,7 +224,7 @@ class Runs:
         return state
 
     def _split(self, run: Run, blocks: int) -> Run:
-        """Cut off the first ``blocks``, 1 or more, as a new parent, which is returned."""
+        """Cut off the first ``blocks`` blocks, 1 or more, as a new parent, and return that."""
         step = run.block_tokens * BYTES_PER_TOKEN
         above = run.parent
         assert above is not None, "a root has no blocks"  # noqa: S101

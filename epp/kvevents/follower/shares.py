@@ -1,5 +1,7 @@
-"""What a holder has of one run: its first blocks, as far as they are contiguous, and others (*loose*), which count when
-the hole before them closes."""
+"""What a holder has of one run: its first contiguous blocks, and *loose* blocks behind a hole.
+
+Loose blocks count when the hole before them closes.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from epp.kvevents.follower.run import Run
 
 
 def gain(run: Run, at: int, count: int, holder: int) -> bool:
-    """Let ``holder`` have ``count`` blocks of ``run`` from its block ``at`` on; whether its first ones are more now."""
+    """Give ``holder`` the ``count`` blocks of ``run`` from ``at`` on; return whether its contiguous part has grown."""
     before = contiguous = (run.have or {}).get(holder, 0)
     if at > contiguous:
         _loosen(run, holder, range(at, at + count))
@@ -30,7 +32,7 @@ def gain(run: Run, at: int, count: int, holder: int) -> bool:
 
 
 def lose(run: Run, at: int, holder: int) -> bool:
-    """Let ``holder`` have block ``at`` of ``run`` no more; whether its first ones are fewer now."""
+    """Take block ``at`` of ``run`` from ``holder``; return whether its contiguous part has shrunk."""
     contiguous = (run.have or {}).get(holder, 0)
     if run.have is None or at >= contiguous:
         loose = (run.loose or {}).get(holder)

@@ -1,4 +1,4 @@
-"""One endpoint that is followed: its publishers, one for each data-parallel rank, and what they say it holds."""
+"""One endpoint that is followed: its publishers, one per data-parallel rank, and the blocks they have announced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALL_TIERS = (1 << TIERS) - 1
 
 
 class Source:
-    """Owner: the process that follows the engines."""
+    """The streams and blocks of one endpoint. Owner: the process that follows the engines."""
 
     def __init__(self, number: int, address: str, runs: Runs, tally: Tally, note: Callable[[str, str], None]) -> None:
         self.number = number
@@ -27,7 +27,7 @@ class Source:
         self._said: Fares | None = None
 
     def do(self, stream: Stream, acts: Iterable[Act]) -> Replay | None:
-        """Do what ``stream`` says; returns what its publisher is to be asked, the last of it."""
+        """Carry out the acts of ``stream``; return the last replay among them, which is the one to request."""
         asked: Replay | None = None
         for act in acts:
             if isinstance(act, Apply):
@@ -39,14 +39,17 @@ class Source:
         return asked
 
     def forget(self, stream: Stream | None = None) -> None:
-        """Nothing is known of the endpoint, whichever of its publishers that comes from."""
+        """Forget all blocks of the endpoint, and mark its streams except ``stream`` as incomplete."""
         self.residents.forget()
         for other in self.streams:
             if other is not stream:
                 other.lose()
 
     def fares(self, *, with_tokens: bool) -> Fares | None:
-        """How it fares, where that has changed; how much it holds changes all the time."""
+        """Return the endpoint's status if it has changed, else None.
+
+        Token counts change all the time: without ``with_tokens``, a change of them alone is not reported.
+        """
         why = next((stream.why for stream in self.streams if stream.why is not None), None)
         if not self.streams:
             why = Why.NOT_CONNECTED

@@ -1,12 +1,12 @@
-"""One publisher's batches in order: what is missing is asked for again, and what cannot be had is said.
+"""One publisher's batches in order: missing batches are requested again, and what cannot be recovered is reported.
 
-Pure: messages in, acts out. A publisher numbers its batches from 0 (some from 1), keeps the last of them, and sends
-those again that it is asked for (``replay``). Laws:
+Pure: messages in, acts out. A publisher numbers its batches from 0 (some publishers from 1), keeps the most recent
+ones, and sends these again on request (``replay``). Laws:
 
-- A batch is applied once, and after all before it; else everything that was known is forgotten first.
-- A number that goes back is another life of the publisher. So may be one that goes on: whoever asks for more after a
-  gap asks for the last batch that it has, too, and compares.
-- ``known`` says whether all that was ever published has been applied.
+- A batch is applied once, and after all batches before it; otherwise everything known is forgotten first.
+- A number that goes back means that the publisher has restarted. It may have restarted even if the numbers go on: a
+  request after a gap therefore includes the last batch that was applied, which is compared.
+- ``why`` is None only if every batch ever published has been applied.
 """
 
 from __future__ import annotations
@@ -17,41 +17,42 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 FIRST = 1
-"""A replay that begins here or before has everything: some publishers count from 1. Of one that counts from 0 and has
-just let go of its very first batch, that one is missed."""
+"""A replay that begins at this number or below is complete, because some publishers count from 1. If a publisher that
+counts from 0 has just dropped its very first batch, the loss of that batch goes unnoticed.
+"""
 MOST_HELD = 10_000
-"""Live batches that may wait for a replay."""
+"""Maximum number of live batches that may wait for a replay."""
 MOST_HELD_BYTES = 16 << 20
 
 
 class Why(Enum):
-    """Why it is not sure what an endpoint holds."""
+    """The reason why the blocks of an endpoint are not fully known."""
 
     NOT_CONNECTED = "not connected"
     CATCHING_UP = "catching up"
     JOINED_LATE = "joined late"
-    """It had published before, and offers no replay."""
+    """The publisher had published before we connected, and offers no replay."""
     GAP = "gap"
-    """Batches are missing, and it offers no replay."""
+    """Batches are missing, and the publisher offers no replay."""
     REPLAY_TOO_SHORT = "replay too short"
-    """It does not have the missing batches any more."""
+    """The publisher no longer has the missing batches."""
     REPLAY_FAILED = "replay failed"
     UNREADABLE = "unreadable"
     """A batch could not be read."""
 
 
 class Apply(NamedTuple):
-    """Follow this batch."""
+    """Apply the events of this batch."""
 
     payload: bytes
 
 
 class Forget(NamedTuple):
-    """Nothing is known of the publisher."""
+    """Forget everything known of the publisher."""
 
 
 class Replay(NamedTuple):
-    """Ask the publisher for its batches from this number on."""
+    """Request the publisher's batches from number ``start`` on."""
 
     start: int
 
@@ -60,45 +61,45 @@ Act: TypeAlias = Apply | Forget | Replay
 
 
 class Stream:
-    """Owner: the process that follows the engines."""
+    """The state of one publisher's stream of batches. Owner: the process that follows the engines."""
 
     def __init__(self, *, replays: bool) -> None:
-        """``replays``: whether the publisher can be asked."""
+        """``replays``: whether the publisher offers replays."""
         self.gaps = self.restarts = 0
         self.replaying = False
         self._replays = replays
         self._connected = False
-        self._doubtful = False  # something may have been missed while there was no connection
-        self._lacks: Why | None = Why.CATCHING_UP  # of what is known
-        self._next: int | None = None  # None: nothing has been applied
-        self._last = b""  # the payload of number `_next` - 1
-        self._live = -1  # the number that was received last, beside replays
+        self._doubtful = False  # batches may have been missed while there was no connection
+        self._lacks: Why | None = Why.CATCHING_UP  # why the applied batches are not all of them
+        self._next: int | None = None  # None: no batch has been applied
+        self._last = b""  # the payload of batch `_next` - 1
+        self._live = -1  # the number of the last batch received live, not by a replay
         self._held: deque[tuple[int, bytes]] = deque()
         self._held_bytes = 0
-        self._compare = False  # the replay's first batch must be `_last`
-        self._reached: tuple[int, bytes] | None = None  # the last batch of a life that may be over
-        self._replayed = False  # the replay has sent something
+        self._compare = False  # the replay's first batch must equal `_last`
+        self._reached: tuple[int, bytes] | None = None  # the last batch before a restart that is suspected
+        self._replayed = False  # the replay has sent at least one batch
 
     @property
     def why(self) -> Why | None:
-        """Why it is not sure what the publisher's endpoint holds; None where it is."""
+        """Why the blocks of the publisher's endpoint are not fully known; None if they are."""
         if not self._connected:
             return Why.NOT_CONNECTED
         return Why.CATCHING_UP if self.replaying or self._doubtful else self._lacks
 
     def connected(self) -> Iterator[Act]:
-        """The publisher can be heard."""
+        """Handle a new connection: request what was missed meanwhile."""
         if not self._connected:
             self._connected = True
             if self._replays:
                 yield from self._ask()
 
     def disconnected(self) -> None:
-        """It cannot be heard any more; a replay that is under way ends by itself."""
+        """Handle a lost connection. A replay that is under way ends by itself."""
         self._connected, self._doubtful = False, self._next is not None
 
     def live(self, number: int, payload: bytes) -> Iterator[Act]:
-        """A batch was published."""
+        """Handle a batch that was published just now."""
         self._connected = True
         if self.replaying:
             self._hold(number, payload)
@@ -106,7 +107,7 @@ class Stream:
             yield from self._take(number, payload)
 
     def replayed(self, number: int, payload: bytes) -> Iterator[Act]:
-        """A batch was sent again."""
+        """Handle a batch that was sent again in a replay."""
         if not self.replaying:
             return
         if self._compare:
@@ -127,14 +128,14 @@ class Stream:
         yield from self._apply(number, payload)
 
     def replay_ended(self) -> Iterator[Act]:
-        """All that the publisher has was sent again."""
+        """Handle the end of a replay: the publisher has sent all that it has."""
         if not self.replaying:
             return
-        if self._compare:  # it has nothing: another life
+        if self._compare:  # its buffer is empty, so it has restarted
             yield from self._ask_for_everything()
             return
         self.replaying = self._doubtful = False
-        self._begins_anew(self._reached is not None)  # it has not come as far as it had before
+        self._begins_anew(self._reached is not None)  # it has not reached its former number
         if not self._replayed:
             yield Forget()
             self._next, self._lacks = 0, None
@@ -144,7 +145,7 @@ class Stream:
             yield from self._take(number, payload)
 
     def replay_failed(self) -> Iterator[Act]:
-        """The publisher does not answer. (Ask again by ``retry``.)"""
+        """Handle a replay that failed or timed out; ``retry`` requests it again."""
         if not self.replaying:
             return
         self.replaying = self._compare = self._doubtful = False
@@ -161,18 +162,18 @@ class Stream:
         self._held_bytes = 0
 
     def retry(self) -> Iterator[Act]:
-        """Ask for everything again, if that may help."""
+        """Request all batches again, if that may help."""
         may_help = self._lacks in (Why.REPLAY_FAILED, Why.UNREADABLE)
         if self._connected and self._replays and not self.replaying and may_help:
             yield from self._ask_for_everything()
 
     def unreadable(self) -> Iterator[Act]:
-        """A batch that was to be applied could not be read."""
+        """Handle a batch that could not be decoded."""
         yield Forget()
         self._lacks = Why.UNREADABLE
 
     def lose(self) -> None:
-        """What this publisher has said was forgotten with what another has."""
+        """Mark the stream as incomplete, after another publisher made its endpoint's blocks be forgotten."""
         if self._lacks is None or self._lacks is Why.JOINED_LATE:
             self._lacks = Why.UNREADABLE if self._replays else Why.GAP
 
@@ -194,7 +195,7 @@ class Stream:
                 self._lacks = Why.JOINED_LATE
         elif number < self._next:
             if number > seen:
-                return  # replayed before
+                return  # already applied in a replay
             self._begins_anew(True)
             self._next, self._live, self._lacks = None, -1, Why.CATCHING_UP
             yield Forget()
@@ -213,12 +214,12 @@ class Stream:
         yield from self._apply(number, payload)
 
     def _remember(self) -> None:
-        """Where it had come, until it is known whether it still lives."""
+        """Keep the last applied batch until it is clear whether the publisher has restarted."""
         if self._reached is None and self._next:
             self._reached = (self._next - 1, self._last)
 
     def _recognise(self, number: int, payload: bytes) -> None:
-        """Whether it still lives, by a batch that it has had sent again."""
+        """Decide, by a batch sent again, whether the publisher has restarted."""
         if self._reached is not None and number >= self._reached[0]:
             self._begins_anew(number == self._reached[0] and payload != self._reached[1])
 
@@ -226,14 +227,14 @@ class Stream:
         self._reached = None
         if anew:
             self.restarts += 1
-            self._live = -1  # its numbers begin again, too
+            self._live = -1  # the numbers begin again, too
 
     def _apply(self, number: int, payload: bytes) -> Iterator[Act]:
         self._next, self._last = number + 1, payload
         yield Apply(payload)
 
     def _ask(self) -> Iterator[Act]:
-        """For what is missing, with the last batch known to compare; or for everything."""
+        """Request what is missing, and the last applied batch for comparison; without one, request everything."""
         if not self._next:
             yield from self._ask_for_everything()
             return
@@ -246,7 +247,7 @@ class Stream:
         yield Replay(0)
 
     def _hold(self, number: int, payload: bytes) -> None:
-        """Keep a batch until the replay ends. Of too many the oldest go, and leave a gap."""
+        """Keep a live batch until the replay ends. Beyond the limits the oldest are dropped, which leaves a gap."""
         self._held.append((number, payload))
         self._held_bytes += len(payload)
         while len(self._held) > MOST_HELD or self._held_bytes > MOST_HELD_BYTES:

@@ -1,8 +1,8 @@
 """Follows the engines' publishers over ZeroMQ, and writes orders for the picker's index.
 
-Runs in a process of its own. One SUB socket for each publisher, watched for its connection; a DEALER socket for each
-replay under way. Where the configuration has publishers connect to us instead, one SUB socket for all of them, whose
-topics (``kv@ADDRESS@MODEL``) say who speaks.
+Runs in a process of its own. Each publisher has one SUB socket, whose connection is monitored, and each replay under
+way has one DEALER socket. Where the configuration has publishers connect to us instead, there is one SUB socket for all
+of them, and their topics (``kv@ADDRESS@MODEL``) identify the endpoint.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from epp.kvevents.orders import Add, Command, Counts, Follow, Grow, Leave, Left,
 FLUSH_S = 0.002
 REPORT_S = 1.0
 MESSAGE_BYTES = 32 << 10
-"""Of orders, about: the picker reads one in 0.1 ms."""
+"""About how many bytes of orders go into one message. The picker reads such a message in 0.1 ms."""
 ORDER_BYTES = 16
 MOST_NOTES = {"lora": 10_000}
 FEW_NOTES = 100
-"""Of all other kinds: they go into the log."""
+"""The limit of distinct notes of every other kind, since they go into the log."""
 MOST_RANKS = 256
-"""Of one endpoint that connects to us, as of one that is connected to."""
+"""Maximum number of ranks of an endpoint that connects to us; the same limit as for one that we connect to."""
 _WATCHED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 
 
 class Subscriber:
-    """Owner: the process's only thread."""
+    """Holds all sockets and sources, and turns what publishers send into reports. Owner: the process's only thread."""
 
     def __init__(
         self, start: Start, send: Callable[[list[Report]], None], clock: Callable[[], float] = time.monotonic
@@ -50,7 +50,7 @@ class Subscriber:
         self._sources: dict[int, Source] = {}
         self._by_address: dict[str, Source] = {}
         self._lines: dict[int, list[Line]] = {}
-        self._ranks: dict[tuple[int, int], Line] = {}  # of publishers that connect to us
+        self._ranks: dict[tuple[int, int], Line] = {}  # of publishers that connect to us, by source and rank
         self._touched: dict[int, Source] = {}
         self._noted: dict[str, set[str]] = {}
         self._reports: list[Report] = []
@@ -60,14 +60,14 @@ class Subscriber:
         self._bound = self._bind(start.bind) if start.bind else None
 
     def command(self, command: Command) -> None:
-        """Do what the picker says."""
+        """Carry out a command of the picker."""
         if isinstance(command, Follow):
             self._follow(command)
         elif isinstance(command, Leave):
             self._leave(command.source)
 
     def step(self, idle_s: float = REPORT_S) -> set[int]:
-        """Wait until something happens, for at most ``idle_s``, and deal with it; returns the files that are ready."""
+        """Wait for events for at most ``idle_s``, handle them, and return the registered files that are ready."""
         waiting = FLUSH_S if self._touched or self._reports else idle_s
         rest = self.watching.wait(waiting)
         if self._bound in rest:
@@ -79,7 +79,7 @@ class Subscriber:
         return {each for each in rest if isinstance(each, int)}
 
     def flush(self, now: float) -> None:
-        """Tell the picker what has changed."""
+        """Send the picker everything that has changed since the last flush."""
         self._flushed_at = now
         all_of_them = now - self._reported_at >= REPORT_S
         orders: list[Report] = [*self._runs.take()] if self._touched or self._reports else []
@@ -97,7 +97,7 @@ class Subscriber:
         self._in_pieces(orders)
 
     def close(self) -> None:
-        """Let go of every socket."""
+        """Close every socket and the ZeroMQ context."""
         for number in list(self._sources):
             self._leave(number)
         if self._bound is not None:
@@ -114,7 +114,7 @@ class Subscriber:
         if begin < len(orders):
             self._send(orders[begin:])
 
-    # Whom to follow
+    # Following and leaving
 
     def _follow(self, follow: Follow) -> None:
         source = Source(follow.source, follow.address, self._runs, self._tally, self._note)
@@ -161,7 +161,7 @@ class Subscriber:
         self.watching.poller.register(socket, zmq.POLLIN)
         return socket
 
-    # What they say
+    # Messages from publishers
 
     def _watched(self, line: Line) -> None:
         while line.monitor is not None and line.monitor.poll(0):
@@ -188,7 +188,7 @@ class Subscriber:
             self._take(line, int.from_bytes(number, "big"), payload)
 
     def _hear_all(self) -> None:
-        """Publishers that connect to us: the topic says who speaks, and the batch for which of its ranks."""
+        """Read from publishers that connect to us. The topic names the endpoint, and the batch names its rank."""
         for _ in range(AT_ONCE):
             frames = received(self._bound)
             if frames is None:
@@ -216,7 +216,7 @@ class Subscriber:
             self._take(line, int.from_bytes(frames[1], "big"), frames[2])
 
     def _speaker(self, address: str) -> Source | None:
-        """By its whole address, or by its host where that has one endpoint."""
+        """Return the source with this address, or the only source at this host if ``address`` has no port."""
         source = self._by_address.get(address)
         if source is None and address:
             at_host = [each for known, each in self._by_address.items() if known.rpartition(":")[0] == address]

@@ -1,4 +1,4 @@
-"""What became of the events."""
+"""Counters of what happened to the events."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import msgspec
 
 
 class Tally(msgspec.Struct):
-    """What became of events, all endpoints together."""
+    """Counts of processed, skipped and faulty events, over all endpoints."""
 
     batches: int = 0
     stored: int = 0
-    """Blocks."""
+    """Blocks that were announced."""
     removed: int = 0
     cleared: int = 0
     unknown_removals: int = 0
-    """Of blocks that were not there."""
+    """Removals of blocks that were not there."""
     malformed: int = 0
     """Events that contradict themselves."""
     over_limit: int = 0
-    """Blocks that were left out, since an endpoint has too many."""
+    """Blocks that were left out because their endpoint has too many."""
     skipped: int = 0
-    """Blocks in media that nobody here knows, and of cache groups whose blocks do not stand for a prefix."""
+    """Blocks in unknown media, and blocks of cache groups that do not stand for a prefix."""
     unreadable: int = 0
-    """Batches."""
+    """Batches that could not be decoded."""
     replays: int = 0
     failed_replays: int = 0
     other_topics: int = 0
-    """Batches that were left out for their topic, or that name no endpoint of ours."""
+    """Batches that were left out because of their topic, or because it names no known endpoint."""
     unknown_events: int = 0
-    """Of other kinds."""
+    """Events of unknown kinds."""

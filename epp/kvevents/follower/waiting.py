@@ -1,4 +1,4 @@
-"""Announced blocks whose tokens are known, and what they build upon is not."""
+"""Announced blocks whose tokens are known, but whose parent is not."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 MOST = 200_000
-"""Blocks of one endpoint."""
+"""Maximum number of waiting blocks per endpoint."""
 MOST_BYTES = 64 << 20
-"""Of their tokens."""
+"""Maximum number of bytes of their tokens."""
 
 
 class Waiting(NamedTuple):
-    """Blocks of one event."""
+    """The blocks of one event."""
 
     hashes: list[int]
     data: bytes
@@ -20,19 +20,22 @@ class Waiting(NamedTuple):
 
 
 class WaitingBlocks:
-    """By the hash of what they build upon. O(1) on average for each call, and event in it."""
+    """The waiting blocks by the hash of their parent. Each call is O(1) on average, plus O(1) per event it moves."""
 
     def __init__(self) -> None:
         self.blocks = 0
         self._bytes = 0
         self._by_parent: dict[int, list[Waiting]] = {}
-        self._until_look = 0  # so often nobody looks again for what is not needed any more
+        self._until_look = 0  # adds beyond the limits until unneeded blocks are swept again
 
     def __bool__(self) -> bool:
         return bool(self._by_parent)
 
     def add(self, parent: int, waiting: Waiting, is_needed: Callable[[Waiting], bool]) -> bool:
-        """False where there are too many, also without those that are not needed any more."""
+        """Keep blocks until ``parent`` is known; return False beyond the limits.
+
+        Blocks that are no longer needed (``is_needed``) are dropped now and then to make room.
+        """
         if self._is_too_much(waiting):
             self._until_look -= 1
             if self._until_look < 0:
@@ -47,7 +50,7 @@ class WaitingBlocks:
         return True
 
     def pop(self, parent: int) -> Sequence[Waiting]:
-        """What waited for ``parent``."""
+        """Remove and return the blocks that waited for ``parent``."""
         found = self._by_parent.pop(parent, ())
         for each in found:
             self.blocks -= len(each.hashes)
