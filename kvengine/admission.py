@@ -1,4 +1,4 @@
-"""Which chunks are worth a place in host memory."""
+"""Which chunks are worth storing in host memory."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from collections.abc import Sequence
 from kvengine.index import ChunkKey
 
 REMEMBERED = 65_536
-"""Chunks that were offered and not yet stored; the oldest is forgotten. About 8 MB. A guess: some prompts' worth for
-every one that an engine runs at once."""
+"""How many offered but not yet stored chunks are remembered; the oldest is forgotten first. About 8 MB. A guess:
+several prompts' worth for every request that an engine runs at a time."""
 
 
 class Admission:
-    """Stores a chunk when it is offered for the ``store_after``-th time. Owner: the planner.
+    """Admits a chunk when it is offered for the ``store_after``-th time. Owner: the planner.
 
-    A chunk counts each time that it is computed, so what is asked for once is never stored when ``store_after`` is 2.
+    A chunk is offered each time it is computed, so with ``store_after`` 2, a prompt that comes once is never stored.
     """
 
     def __init__(self, store_after: int = 1, remembered: int = REMEMBERED) -> None:
         self.store_after = store_after
         self.deferred = 0
-        """Offers that were refused."""
+        """How many chunks were refused, counted once for each offer."""
         self._remembered = remembered
         self._offers: OrderedDict[ChunkKey, int] = OrderedDict()
 
     def admit(self, keys: Sequence[ChunkKey]) -> int:
-        """How many of ``keys``, a prompt's chunks that are not stored, are to be stored now, from the first on.
+        """Return how many of ``keys``, counted from the first, to store now.
 
-        A chunk is of no use without those before it, so the first that must wait makes the others wait.
+        ``keys``: a prompt's chunks that are not stored. A chunk is useless without those before it, so the first
+        refused chunk defers all chunks after it.
         """
         if self.store_after <= 1:
             return len(keys)

@@ -1,8 +1,8 @@
-"""One worker's host memory: taken at once, touched and pinned in the background, served from as far as it is ready.
+"""One worker's host memory: allocated at once, touched and pinned in the background, used as far as it is ready.
 
-An anonymous private mapping: it has no name that could be left behind, and the kernel takes it back however the process
-ends. Several threads touch it, near the device, and run ahead; one thread pins behind them, piece by piece, since a
-driver's lock is held while it pins, and a step that launches kernels meanwhile waits for it.
+The memory is an anonymous private mapping: it has no name that could be left behind, and the kernel reclaims it however
+the process ends. Several threads touch it from CPUs near the device. A single thread follows them and pins the memory
+piece by piece: pinning holds a driver lock, and a step that launches kernels meanwhile waits for that lock.
 """
 
 from __future__ import annotations
@@ -24,49 +24,52 @@ from kvengine.numa import stay_on
 log = logging.getLogger(__name__)
 
 PIECE_BYTES = 64 << 20
-"""Touched and pinned at a time. A larger piece keeps the driver's lock longer, and steps wait for it."""
+"""Bytes touched and pinned at a time. A larger piece holds the driver's lock longer, and steps wait for it."""
 HUGE_BYTES = 2 << 20
-"""Of a huge page; the arena begins at a multiple of it, so that the kernel can use them from the first byte on."""
+"""Size of a huge page. The arena begins at a multiple of it, so that the kernel can use huge pages from the first byte
+on."""
 MOST_TOUCHERS = 8
-"""Threads. A guess: a few saturate a node's memory, and the engine needs its CPUs."""
+"""Most threads that touch memory. A guess: a few saturate a NUMA node's memory, and the engine needs its CPUs."""
 
 
 class Pinning(Protocol):
-    """Makes host memory known to the device."""
+    """Registers host memory with the device."""
 
     def pin(self, address: int, size_bytes: int) -> None:
-        """Until ``unpin``. Raises: KVEngineError."""
+        """Pin this memory until ``unpin``. Raises: KVEngineError."""
 
     def unpin(self, address: int) -> None:
-        """What ``pin`` began at ``address``. Raises: KVEngineError."""
+        """Unpin the memory that ``pin`` registered at ``address``. Raises: KVEngineError."""
 
 
 class ArenaStatistics(NamedTuple):
-    """How the arena became ready."""
+    """How long the arena took to become ready."""
 
     ready_bytes: int
     pinned_pieces: int
     pin_total_s: float
     pin_max_s: float
-    """The longest that a step which launches kernels could have had to wait for one piece."""
+    """The longest time for one piece: an upper bound on how long a step that launches kernels had to wait."""
     first_ready_s: float | None
-    """From the start to the first piece; None before."""
+    """From the start until the first piece was ready; None before that."""
     all_ready_s: float | None
-    """None before, and for ever when memory could not be had."""
+    """From the start until all memory was ready; None before that, and forever if some memory could not be pinned."""
 
 
 class Arena:
-    """``slots`` slots of ``slot_bytes``; the first ``ready_slots`` of them may be used. Owner: the worker.
+    """Host memory for ``slots`` slots of ``slot_bytes``; the first ``ready_slots`` of them may be used.
 
-    Given back by ``close``, when nobody knows the arena any more, and at the interpreter's end. Invariant:
-    ``ready_slots`` never falls before that.
+    The memory is released by ``close``, when the arena is garbage-collected, or when the interpreter exits. Invariant:
+    ``ready_slots`` never decreases before that. Owner: the worker.
     """
 
     def __init__(
         self, slots: int, slot_bytes: int, pinning: Pinning | None = None, near: frozenset[int] = frozenset()
     ) -> None:
-        """``near``: the CPUs to touch the memory from; none for any. Raises: NoMemory when the kernel does not give the
-        addresses."""
+        """``near``: the CPUs to touch the memory from; empty for any CPU.
+
+        Raises: NoMemory when the kernel does not reserve the addresses.
+        """
         self.slots = slots
         self.slot_bytes = slot_bytes
         self._mapping = _Mapping(slots * slot_bytes, pinning, near)
@@ -78,22 +81,25 @@ class Arena:
 
     @property
     def address(self) -> int:
-        """Of slot 0; 0 when the memory was given back."""
+        """The address of slot 0; 0 once the memory has been released."""
         return self._mapping.address
 
     @property
     def ready_slots(self) -> int:
-        """How many, from the first on, may be used."""
+        """How many slots, counted from the first, may be used."""
         return self._mapping.ready_bytes // self.slot_bytes
 
     @property
     def attainable_slots(self) -> int:
-        """As many as will ever be ready: all, until memory could not be had."""
+        """How many slots will ever be ready: all of them, unless some memory could not be made ready."""
         return self.ready_slots if self._mapping.closing.is_set() else self.slots
 
     def end_before(self, end: Callable[[], None]) -> None:
-        """Call ``end``, after which nothing reads or writes the memory any more, before it is given back; however that
-        comes, so that no copy outlives what it copies to. It must not know the arena."""
+        """Register ``end``, to be called before the memory is released, however that happens.
+
+        ``end`` returns when nothing reads or writes the memory any more, so that no copy outlives the memory it copies
+        to. It must not hold a reference to the arena.
+        """
         self._mapping.users.append(end)
 
     def start(self) -> None:
@@ -102,25 +108,25 @@ class Arena:
             thread.start()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until every slot is ready, or none will be any more; False when that took too long."""
+        """Wait until every slot is ready or no further slot will be; return False on a timeout."""
         return self._mapping.ended.wait(timeout_s)
 
     def wait_for_first(self, timeout_s: float | None = None) -> int:
-        """Wait until the first piece is ready, or none will be; how many bytes are."""
+        """Wait until the first piece is ready or none will be; return how many bytes are ready."""
         self._mapping.begun.wait(timeout_s)
         return self._mapping.ready_bytes
 
     def statistics(self) -> ArenaStatistics:
-        """As of now."""
+        """Return how far the memory is ready, and how long that took."""
         return self._mapping.statistics()
 
     def close(self) -> None:
-        """Give the memory back. Nothing may read or write it any more. Never raises; the second call does nothing."""
+        """Release the memory, which no copy may use any more. Never raises; the second call does nothing."""
         self._give_back()
 
 
 class _Mapping:
-    """The memory itself, which must not know the arena: its threads would keep that alive."""
+    """The memory itself. It holds no reference to the arena, which its threads would keep alive otherwise."""
 
     def __init__(self, size_bytes: int, pinning: Pinning | None, near: frozenset[int]) -> None:
         try:
@@ -128,7 +134,7 @@ class _Mapping:
             self._memory = mmap.mmap(-1, size_bytes + HUGE_BYTES, flags=flags)
         except (OSError, OverflowError, ValueError) as error:
             raise NoMemory(f"{size_bytes:,} bytes of host memory cannot be had: {error}") from error
-        # A forked child must not make a pinned page a copy, and a core dump is not to be as large as the arena.
+        # A forked child must not cause copies of pinned pages, and a core dump must not be as large as the arena.
         for advice in ("MADV_HUGEPAGE", "MADV_DONTFORK", "MADV_DONTDUMP"):
             try:
                 self._memory.madvise(getattr(mmap, advice))
@@ -139,7 +145,7 @@ class _Mapping:
         self.pieces = [(at, min(PIECE_BYTES, size_bytes - at)) for at in range(0, size_bytes, PIECE_BYTES)]
         self.ready_bytes = 0
         self.closing = threading.Event()
-        """Nobody needs what is not ready yet."""
+        """Set when memory that is not ready yet is no longer needed, or cannot be made ready."""
         self.begun = threading.Event()
         self.ended = threading.Event()
         self.users: list[Callable[[], None]] = []
@@ -156,7 +162,7 @@ class _Mapping:
         self._all_ready_s: float | None = None
 
     def touch(self) -> None:
-        """One thread's part: take the next piece, and have the kernel find memory for it."""
+        """Run one touching thread: take the next piece and write to it, so that the kernel allocates its pages."""
         try:
             stay_on(self._near)
         except OSError as error:
@@ -171,7 +177,7 @@ class _Mapping:
             self._touched.put(number)
 
     def make_ready(self) -> None:
-        """Pin, in order, what was touched."""
+        """Run the pinning thread: pin the touched pieces in order."""
         here: set[int] = set()
         try:
             for number, (begin, size) in enumerate(self.pieces):
@@ -194,23 +200,23 @@ class _Mapping:
             self.ended.set()
 
     def statistics(self) -> ArenaStatistics:
-        """As of now."""
+        """Return how far the memory is ready, and how long that took."""
         took = list(self._pin_s)
         return ArenaStatistics(
             self.ready_bytes, len(took), sum(took), max(took, default=0.0), self._first_ready_s, self._all_ready_s
         )
 
     def stop(self) -> None:
-        """Have the threads end soon."""
+        """Ask the threads to end soon."""
         self.closing.set()
         self._touched.put(len(self.pieces))  # wakes the thread that pins
 
     def give_back(self) -> None:
-        """Unpin and unmap. Never raises."""
+        """Unpin and unmap the memory. Never raises."""
         self.ready_bytes = 0
         for address in self._pinned:
             try:
-                assert self._pinning is not None  # noqa: S101 - nothing is pinned without
+                assert self._pinning is not None  # noqa: S101 - without it, nothing was pinned
                 self._pinning.unpin(address)
             except Exception as error:
                 log.warning("host memory stays pinned until the process ends: %s", error)
@@ -219,7 +225,7 @@ class _Mapping:
         self._view = None
         try:
             self._memory.close()
-        except BufferError:  # somebody holds a view: the mapping goes with it
+        except BufferError:  # a view still exists: the mapping is freed with it
             log.warning("host memory is still in use, and is given back when that ends")
 
     def _pin(self, begin: int, size: int) -> None:
@@ -241,13 +247,14 @@ class _Mapping:
 
 
 _KEPT: set[_Mapping] = set()
-"""Not unmapped, for a copy may still write there: for ever, unless all is known to have ended."""
+"""Mappings that are not unmapped, since a copy may still write to them. They stay here forever, unless all copies are
+known to have ended."""
 
 
 def _give_back(mapping: _Mapping, threads: list[threading.Thread]) -> None:
-    _KEPT.add(mapping)  # whatever interrupts this, a signal above all
+    _KEPT.add(mapping)  # keeps the memory mapped if a signal or anything else interrupts this
     mapping.stop()
-    if threading.current_thread().daemon:  # the garbage collector may run in any thread, also in one that is waited for
+    if threading.current_thread().daemon:  # the garbage collector runs in any thread, even in one that this would join
         args = (mapping, threads)
         threading.Thread(target=_give_back, args=args, name="kvengine-give-back", daemon=False).start()
         return

@@ -1,26 +1,26 @@
-"""Every refusal of the offload engine. Messages name the value, the limit and what to do."""
+"""Every exception that the offload engine raises. A message names the offending value, the limit and the remedy."""
 
 from __future__ import annotations
 
 
 class KVEngineError(Exception):
-    """Base of every refusal."""
+    """Base class of every exception in this package."""
 
 
 class SettingsError(KVEngineError):
-    """A setting that cannot be used; the message names its key, its value and the allowed range."""
+    """A setting is invalid; the message names its key, its value and the allowed range."""
 
 
 class Unsupported(KVEngineError):
-    """A model, layout or mode of vLLM whose KV this engine cannot keep; the message names it."""
+    """The offload engine cannot keep the KV of this model, layout or mode of vLLM; the message names it."""
 
 
 class NoSpace(KVEngineError):
-    """Fewer slots can be had than are wanted."""
+    """Fewer slots are free or idle than an insertion needs."""
 
     def __init__(self, *, wanted: int, free: int, idle: int) -> None:
         super().__init__(f"{wanted} slots wanted; {free} free, {idle} idle")
 
 
 class NoMemory(KVEngineError):
-    """The host memory cannot be had."""
+    """The kernel does not provide the host memory."""

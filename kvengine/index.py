@@ -3,10 +3,10 @@
     absent ──insert──► writing ──commit──► ready, pinned ──unpin──► ready, idle ──(evicted)──► absent
                           └──drop──► absent          ▲─────────pin────────┘
 
-``forget`` takes a chunk out of sight at once, and frees its slot as soon as nobody reads or writes it.
+``forget`` hides a chunk from lookups at once, and frees its slot as soon as no job reads or writes it.
 
-A *chunk* is the blocks that are moved together, named by a key that stands for all tokens up to its end; a *slot* is
-its place in host memory.
+A *chunk* is a group of blocks that are moved together. Its key identifies all tokens up to its end. A *slot* is its
+place in host memory.
 """
 
 from __future__ import annotations
@@ -20,39 +20,41 @@ from kvengine.errors import NoSpace
 from kvengine.policies import Lru, Policy
 
 ChunkKey = NewType("ChunkKey", bytes)
-"""Stands for a model, a layout and every token from the prompt's start to the chunk's end."""
+"""Identifies a model, a layout and every token from the prompt's start to the chunk's end."""
 Slot = NewType("Slot", int)
 
 
 class Placement(NamedTuple):
-    """What an insertion came to."""
+    """The result of an insertion."""
 
     slots: list[Slot]
+    """One for each new key, in the same order."""
     evicted: list[ChunkKey]
 
 
 class _Held:
-    """One chunk's place."""
+    """One chunk's slot and state."""
 
     __slots__ = ("forgotten", "pins", "ready", "slot", "used_s", "written")
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
         self.pins = 1
-        self.ready = False  # can be found
+        self.ready = False  # lookups find it
         self.written = False
         self.forgotten = False
         self.used_s = 0.0
 
 
 class ChunkIndex:
-    """Every slot is free, idle (evictable) or pinned: never two, never none. Only ready chunks are found.
+    """The map from chunks to slots. Lookups find ready chunks only.
 
-    O(1) per key. A call that raises has changed nothing. ``generation`` changes whenever a lookup could answer
-    otherwise than before. Owned by one thread; not locked.
+    Invariant: every slot is exactly one of free, idle (evictable) and pinned. O(1) per key. A call that raises has
+    changed nothing. ``generation`` changes whenever a lookup could return another result than before. Owned by one
+    thread; not locked.
 
-    Recency is the time of the last unpin or ``refresh``: callers name a prompt's last chunk first, so that what is
-    evicted first is what no other chunk builds upon.
+    Recency is the time of the last ``unpin`` or ``refresh``. Callers pass a prompt's last chunk first, so that eviction
+    begins with chunks that no other chunk depends on.
     """
 
     def __init__(
@@ -60,8 +62,8 @@ class ChunkIndex:
     ) -> None:
         self.generation = 0
         self.horizon_s = 0.0
-        """The latest last use of anything that is gone, in Unix time; never decreases, 0 while nothing is. Under LRU,
-        what was stored and last used after it is still there."""
+        """The latest last use of any chunk that has left the index, in Unix time; never decreases, 0 before the first
+        one leaves. Under LRU, every chunk that was stored and last used after this time is still there."""
         self._clock = clock
         self._policy: Policy[ChunkKey] = policy if policy is not None else Lru()
         self._slots = 0
@@ -69,22 +71,22 @@ class ChunkIndex:
         self._held: dict[ChunkKey, _Held] = {}
         self._pinned = 0
         self._ready = 0
-        self._idle_since: dict[float, int] = {}  # how many idle chunks were last used when
+        self._idle_since: dict[float, int] = {}  # last use -> number of idle chunks
         self.grow(slots)
 
     @property
     def slots(self) -> int:
-        """All there are."""
+        """The number of slots, whatever their state."""
         return self._slots
 
     @property
     def resident(self) -> int:
-        """Chunks that are held, those being written included."""
+        """Chunks that have a slot, including those being written."""
         return len(self._held)
 
     @property
     def ready(self) -> int:
-        """Chunks that can be found."""
+        """Chunks that a lookup can find."""
         return self._ready
 
     @property
@@ -94,25 +96,28 @@ class ChunkIndex:
 
     @property
     def at_horizon(self) -> int:
-        """Chunks that were last used at the horizon and are still there, if they are the beginning of what was used
-        then; 0 under a policy that does not say so."""
+        """Chunks that were last used exactly at the horizon and are still there.
+
+        These are the beginning of what was used at that time. 0 under a policy that does not evict in order of use,
+        since they need not be the beginning then.
+        """
         return self._idle_since.get(self.horizon_s, 0) if self._policy.is_in_order_of_use else 0
 
     def room(self, chunks: int) -> bool:
-        """Whether ``insert`` of so many would find slots."""
+        """Return whether ``insert`` would find slots for this many chunks."""
         return chunks <= len(self._free) + len(self._policy)
 
     def grow(self, slots: int) -> None:
-        """Have ``slots`` in all; fewer than before changes nothing."""
+        """Raise the number of slots to ``slots``; a smaller number changes nothing."""
         self._free.extend(Slot(number) for number in range(self._slots, slots))
         self._slots = max(self._slots, slots)
 
     def __contains__(self, key: ChunkKey) -> bool:
-        """Whether ``key`` is held, ready or not."""
+        """Return whether ``key`` has a slot, ready or not."""
         return key in self._held
 
     def match(self, keys: Sequence[ChunkKey]) -> int:
-        """How many of ``keys``, from the first, are ready."""
+        """Return how many of ``keys``, counted from the first, are ready."""
         held = self._held
         for count, key in enumerate(keys):
             found = held.get(key)
@@ -121,7 +126,7 @@ class ChunkIndex:
         return len(keys)
 
     def pin(self, keys: Sequence[ChunkKey]) -> list[Slot]:
-        """Keep ready chunks until ``unpin``. Raises: KeyError for one that is not ready."""
+        """Protect ready chunks from eviction until ``unpin``. Raises: KeyError for a chunk that is not ready."""
         found = [self._held[key] for key in keys]
         for key, held in zip(keys, found, strict=True):
             if not held.ready:
@@ -135,9 +140,10 @@ class ChunkIndex:
         return [held.slot for held in found]
 
     def unpin(self, keys: Sequence[ChunkKey]) -> None:
-        """Let written chunks age again, in this order; those that were forgotten meanwhile are gone with the last pin.
+        """Remove one pin from each chunk; those without pins become idle, the first one the least recent.
 
-        Raises: KeyError for one that is not pinned, or not written.
+        A chunk that was forgotten in the meantime is released with its last pin. Raises: KeyError for a chunk that is
+        not pinned or not written.
         """
         now = self._clock()
         for key in keys:
@@ -156,8 +162,10 @@ class ChunkIndex:
                     self._policy.add(key)
 
     def refresh(self, keys: Iterable[ChunkKey]) -> None:
-        """They were in use until now: let them age anew, in this order. Those that are pinned do when they are
-        unpinned; those that are not held do not matter."""
+        """Mark idle chunks as used until now, the first one the least recent.
+
+        Pinned chunks are skipped, since ``unpin`` will mark them; so are keys without a slot.
+        """
         now = self._clock()
         for key in keys:
             held = self._held.get(key)
@@ -168,9 +176,9 @@ class ChunkIndex:
                 self._policy.refresh(key)
 
     def insert(self, keys: Sequence[ChunkKey]) -> Placement:
-        """Give each new key a slot to be written, evicting idle chunks as needed.
+        """Give each new key a slot to be written, evicting idle chunks as needed. The new chunks are pinned.
 
-        Raises: NoSpace when fewer than len(keys) slots are free or idle; ValueError for a key that is held.
+        Raises: NoSpace when fewer than len(keys) slots are free or idle; ValueError for a key that already has a slot.
         """
         for key in keys:
             if key in self._held:
@@ -190,8 +198,10 @@ class ChunkIndex:
         return Placement([self._held[key].slot for key in keys], evicted)
 
     def commit(self, keys: Sequence[ChunkKey]) -> list[ChunkKey]:
-        """They are written: from now on they are found; still pinned. Returns them, without those that were forgotten
-        meanwhile."""
+        """Mark chunks as written, so that lookups find them; they stay pinned.
+
+        Returns the chunks that can be found now: all except those that were forgotten while they were being written.
+        """
         for key in keys:
             held = self._held[key]
             held.written = True
@@ -201,7 +211,7 @@ class ChunkIndex:
         return [key for key in keys if self._held[key].ready]
 
     def drop(self, keys: Sequence[ChunkKey]) -> None:
-        """They could not be written: their slots are free again. Raises: KeyError for one that is written."""
+        """Free the slots of chunks that could not be written. Raises: KeyError for a chunk that is written."""
         for key in keys:
             if self._held[key].written:
                 raise KeyError(key)
@@ -210,8 +220,10 @@ class ChunkIndex:
         self._pinned -= len(keys)
 
     def forget(self, key: ChunkKey) -> bool:
-        """From now on ``key`` is not found; its slot is free now, or when its last pin goes. False when it could not be
-        found before."""
+        """Hide ``key`` from lookups, and free its slot now or with its last pin.
+
+        Returns whether a lookup could have found it before.
+        """
         held = self._held.get(key)
         if held is None:
             return False
@@ -226,7 +238,10 @@ class ChunkIndex:
         return found
 
     def clear(self) -> list[ChunkKey]:
-        """Forget everything, also what is in use; returns what could be found, those evicted first coming first."""
+        """Forget every chunk, including those in use.
+
+        Returns those that lookups could find: idle chunks in eviction order, then the others.
+        """
         return [key for key in (*self._policy, *self._held) if self.forget(key)]
 
     def _release(self, key: ChunkKey) -> None:
@@ -244,11 +259,11 @@ class ChunkIndex:
             del self._idle_since[used_s]
 
     def __iter__(self) -> Iterator[ChunkKey]:
-        """Everything held."""
+        """Iterate over every key that has a slot."""
         return iter(self._held)
 
     def check(self) -> None:
-        """Raises: AssertionError when an invariant does not hold."""
+        """Check the invariants. Raises: AssertionError when one does not hold."""
         used = [held.slot for held in self._held.values()]
         every = sorted([*used, *self._free])
         assert every == list(range(self._slots)), "a slot is lost or shared"  # noqa: S101

@@ -1,4 +1,4 @@
-"""The copies that were ordered, until every worker has finished them."""
+"""The copies that were ordered and that not all workers have finished yet."""
 
 from __future__ import annotations
 
@@ -10,42 +10,46 @@ from kvengine.copiers.base import Direction, JobId
 from kvengine.index import ChunkKey, Slot
 
 LATE_S = 60.0
-"""How long a copy may take. A guess: a thousand times what one takes, and hardly a client waits longer."""
+"""How long a copy may take before it counts as late. A guess: a thousand times the usual duration, and hardly any
+client waits longer."""
 REPORTS_TO_BEGIN = 2
-"""A step may take long, and the first report after an order may be of the step before."""
+"""How many reports the workers send after an order until its job has certainly begun. One is not enough: the first
+report after an order may belong to the step before. Reports are counted instead of seconds, since a step may take
+long."""
 
 
 class Job(NamedTuple):
-    """One request's chunks, to be moved."""
+    """An order to copy one request's chunks."""
 
     id: JobId
     request_id: str
     direction: Direction
     slots: list[Slot]
     first: int
-    """The first block, counted in the first slot's chunk."""
+    """The first block's position within the first slot's chunk."""
     blocks: list[int]
-    """Of the device, consecutive blocks of those chunks."""
+    """Block numbers on the device: consecutive blocks of those chunks."""
 
 
 @dataclass(slots=True)
 class OpenJob:
-    """One that has not ended."""
+    """A job that has not ended."""
 
     job: Job
     keys: list[ChunkKey]
     waiting: int
-    """Workers that have not finished it."""
+    """The number of workers that have not finished it."""
     since: float
+    """When the job was ordered."""
     reports: int
-    """Of the workers, before it was ordered."""
+    """How many reports the workers had sent before it was ordered."""
     begun: float | None = None
-    """When every worker had it for sure."""
+    """When every worker certainly had the order; None before that."""
     ok: bool = True
 
 
 class Jobs:
-    """Those that have not ended, in the order in which they were ordered. Owner: the planner."""
+    """The jobs that have not ended, in the order in which they were ordered. Owner: the planner."""
 
     def __init__(self, workers: int, clock: Callable[[], float]) -> None:
         self._workers = workers
@@ -64,14 +68,14 @@ class Jobs:
         first: int,
         blocks: list[int],
     ) -> Job:
-        """A new one."""
+        """Create a new open job and return its order for the workers."""
         job = Job(JobId(self._next), request_id, direction, slots, first, blocks)
         self._next += 1
         self._open[job.id] = OpenJob(job, keys, self._workers, self._clock(), self._reports)
         return job
 
     def heard(self) -> None:
-        """The workers have reported: what was ordered two reports ago has begun."""
+        """Count a report from the workers: jobs that were ordered ``REPORTS_TO_BEGIN`` reports ago have begun."""
         self._reports += 1
         for opened in reversed(self._open.values()):
             if opened.begun is not None:
@@ -80,7 +84,10 @@ class Jobs:
                 opened.begun = self._clock()
 
     def finished(self, job_id: JobId, *, ok: bool) -> OpenJob | None:
-        """One worker has finished a job: it, when that was the last one."""
+        """Count one worker's report on a job; return the job once the last worker has reported, else None.
+
+        Also returns None for a job that is not open.
+        """
         opened = self._open.get(job_id)
         if opened is None:
             return None
@@ -92,7 +99,7 @@ class Jobs:
         return self._open.pop(job_id)
 
     def grown_late(self, limit_s: float) -> list[Job]:
-        """Those that have not ended so long after they began, each once."""
+        """Return the jobs that have run longer than ``limit_s`` since they began, each of them only once."""
         now, found = self._clock(), []
         for opened in self._open.values():
             if opened.begun is None or now - opened.begun < limit_s:
@@ -104,17 +111,17 @@ class Jobs:
 
     @property
     def stuck(self) -> bool:
-        """Whether one that is late has not ended."""
+        """Whether any late job has not ended."""
         return bool(self._late)
 
     def __getitem__(self, job: JobId) -> OpenJob:
-        """Raises: KeyError when it has ended."""
+        """Return an open job. Raises: KeyError when it has ended."""
         return self._open[job]
 
     def __len__(self) -> int:
-        """How many have not ended."""
+        """Return how many jobs have not ended."""
         return len(self._open)
 
     def count(self, direction: Direction) -> int:
-        """Likewise, in one direction."""
+        """Return how many jobs in ``direction`` have not ended."""
         return sum(opened.job.direction is direction for opened in self._open.values())

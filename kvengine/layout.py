@@ -1,8 +1,8 @@
-"""Where a block's bytes lie on the device, and where in its slot.
+"""Where a block's bytes lie on the device, and where they lie in its slot.
 
-On the device a block is one page in every layer (or, in a block-outermost layout, one page of all layers). A *lane* is
-what repeats from block to block: pages that are neighbours are one lane. In a slot the lanes lie one after the other,
-each with the chunk's blocks in their order, so that blocks that are neighbours on the device too are one copy:
+On the device, a block is one page in every layer (or, in a block-outermost layout, one page of all layers). A *lane* is
+the part of this pattern that repeats from block to block: adjacent pages form one lane. In a slot, the lanes follow one
+another, and each holds the chunk's blocks in order. Blocks that are adjacent on the device, too, are then one copy:
 
     device   lane 0: ─ b7 b8 b9 ─ …        lane 1: ─ b7 b8 b9 ─ …
     slot     │ b7 b8 b9 │ b7 b8 b9 │ …
@@ -21,7 +21,7 @@ Addresses = npt.NDArray[np.int64]
 
 
 class Page(NamedTuple):
-    """One layer's place: block ``b`` is the ``page_bytes`` from ``base + b * stride_bytes`` on."""
+    """Where one layer's blocks lie: block ``b`` is ``page_bytes`` bytes at ``base + b * stride_bytes``."""
 
     base: int
     stride_bytes: int
@@ -29,7 +29,7 @@ class Page(NamedTuple):
 
 
 class Fragments(NamedTuple):
-    """Pieces to be copied, each contiguous on both sides. Shapes: all [n]. Units: addresses and bytes."""
+    """Pieces to copy, each contiguous on both sides. Shapes: all [n]. Units: addresses and bytes."""
 
     device: Addresses
     host: Addresses
@@ -40,7 +40,7 @@ class Layout:
     """The geometry of one worker's KV cache. Immutable."""
 
     def __init__(self, pages: Sequence[Page], blocks: int, chunk_blocks: int) -> None:
-        """``pages`` of every layer; ``blocks`` on the device; ``chunk_blocks`` to a slot."""
+        """``pages``: one per layer; ``blocks``: the number on the device; ``chunk_blocks``: blocks per slot."""
         self.lanes = merged(pages)
         self.blocks = blocks
         self.chunk_blocks = chunk_blocks
@@ -48,10 +48,12 @@ class Layout:
         self.slot_bytes = self.block_bytes * chunk_blocks
 
     def fragments(self, device_blocks: Sequence[int], slots: Sequence[int], first: int, arena: int) -> Fragments:
-        """The pieces of ``device_blocks``, which are consecutive blocks of the chunks in ``slots``, from the block
-        ``first`` of the first chunk on; ``arena`` is the address of slot 0.
+        """Return the pieces to copy between ``device_blocks`` and ``slots``.
 
-        Raises: ValueError for a block or slot that does not exist, or when there are more blocks than the slots hold.
+        ``device_blocks`` are consecutive blocks of the chunks in ``slots``, beginning with block ``first`` of the first
+        chunk. ``arena`` is the address of slot 0.
+
+        Raises: ValueError for a block that does not exist, or when there are more blocks than the slots hold.
         """
         blocks = np.asarray(device_blocks, dtype=np.int64)
         at = np.arange(first, first + len(blocks), dtype=np.int64)
@@ -75,7 +77,7 @@ class Layout:
 
 
 def merged(pages: Sequence[Page]) -> tuple[Page, ...]:
-    """The lanes: pages that follow each other without a gap, in every block, become one; the same page twice is one."""
+    """Return the lanes: adjacent pages of equal stride are merged into one, and duplicate pages are dropped."""
     lanes: list[Page] = []
     for page in sorted(set(pages)):
         last = lanes[-1] if lanes else None
@@ -87,7 +89,7 @@ def merged(pages: Sequence[Page]) -> tuple[Page, ...]:
 
 
 def joined(device: Addresses, host: Addresses, size_bytes: int) -> Fragments:
-    """Pieces of ``size_bytes`` each, neighbours on both sides made one."""
+    """Return pieces of ``size_bytes`` each as fragments, merging those that are adjacent on both sides."""
     if not len(device):
         return Fragments(device, host, device)
     breaks = np.flatnonzero((np.diff(device) != size_bytes) | (np.diff(host) != size_bytes)) + 1

@@ -1,8 +1,8 @@
-"""What of the offload engine is alive in this process, for whoever wants to end or empty it by hand.
+"""The parts of the offload engine that are alive in this process, so that they can be emptied or shut down by hand.
 
-Nobody has to: everything is released when the engine goes. vLLM runs its scheduler and its workers in processes of
-their own unless told otherwise; from outside of those, ``LLM.reset_prefix_cache(reset_connector=True)`` empties both
-caches.
+Neither is required: everything is released when the engine goes. By default, vLLM runs its scheduler and its workers in
+separate processes, where these functions must be called. From outside of them,
+``LLM.reset_prefix_cache(reset_connector=True)`` empties both caches.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import Protocol
 
 
 class Part(Protocol):
-    """One half of a connector."""
+    """One half of a connector: the scheduler's side or a worker's."""
 
     def clear(self) -> None:
-        """Forget all KV that is kept."""
+        """Forget all KV that is stored."""
 
     def shutdown(self) -> None:
-        """Keep no KV any more, and give the memory back. The second call does nothing."""
+        """Stop storing KV and release the memory. The second call does nothing."""
 
 
 _parts: weakref.WeakSet[Part] = weakref.WeakSet()
 
 
 def born(part: Part) -> None:
-    """It lives in this process, until nobody knows it any more."""
+    """Register a part that now lives in this process; it is dropped when it is garbage-collected."""
     _parts.add(part)
 
 
 def clear() -> int:
-    """Forget all KV that is kept by what lives in this process; returns how many parts do.
+    """Forget all KV that parts in this process have stored; return the number of parts.
 
     Call it from the thread that runs the engine.
     """
@@ -41,7 +41,7 @@ def clear() -> int:
 
 
 def shutdown() -> int:
-    """Give all host memory of this process back; the engine serves on without it. Returns how many parts had some.
+    """Release all host memory of this process; the engine goes on without it. Returns the number of parts.
 
     Call it from the thread that runs the engine.
     """

@@ -1,4 +1,4 @@
-"""How much host memory there is for one worker: what is asked for is clamped to it, and a sentence says so.
+"""How much host memory one worker may take. A larger request is clamped, with a sentence that names the limit.
 
 Source: proc(5) for ``MemAvailable``, the kernel's cgroup-v1 and cgroup-v2 documentation, setrlimit(2).
 """
@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 GIB = 1 << 30
 RAM_SHARE = 0.8
-"""Of what is available; the rest is the engine's own, and the page cache's. A guess."""
+"""Share of the available memory that workers may take; the rest is for the engine itself and for the page cache. A
+guess."""
 MEMLOCK_SHARE = 0.9
-"""Of what may be locked: the engine and its libraries lock some, too. Source: LMCache's example for offloading to CPU
-memory clamps to the same."""
+"""Share of the lockable memory that a worker may take: the engine and its libraries lock some, too. Source: LMCache's
+example for offloading to CPU memory clamps to the same share."""
 NO_LIMIT = 1 << 60
-"""cgroup v1 writes a number near 2^63 for no limit."""
+"""This number or more means that there is no limit: cgroup v1 writes a number near 2^63 then."""
 
 
 class Limit(NamedTuple):
@@ -28,15 +29,18 @@ class Limit(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """What a worker gets."""
+    """How much host memory a worker may take."""
 
     size_bytes: int
     sentence: str | None
-    """Why it is less than asked for; None when it is not."""
+    """Why this is less than the worker asked for; None if it is not less."""
 
 
 def grant(asked_bytes: int, *, workers_here: int, pinned: bool, root: Path = Path("/")) -> Grant:
-    """``asked_bytes``, or as much of it as one of ``workers_here`` workers on this machine may take."""
+    """Return ``asked_bytes``, or the largest share that one of ``workers_here`` workers on this machine may take.
+
+    ``pinned``: the memory will be pinned, so the limit on locked memory applies, too.
+    """
     bounds = [Limit(limit.what, limit.size_bytes // workers_here) for limit in shared_limits(root)]
     if pinned:
         bounds += lock_limits()
@@ -52,7 +56,7 @@ def grant(asked_bytes: int, *, workers_here: int, pinned: bool, root: Path = Pat
 
 
 def shared_limits(root: Path = Path("/")) -> Iterator[Limit]:
-    """What all processes of this machine, or of this container, have together."""
+    """Yield the limits that all processes of this machine or container share."""
     available = _line(root / "proc/meminfo", "MemAvailable:")
     if available is not None:
         size = int(available.split()[0]) * 1024
@@ -65,13 +69,13 @@ def shared_limits(root: Path = Path("/")) -> Iterator[Limit]:
         folder = (root / top).parent
         most, now = _number(root / top), _number(folder / used)
         if most is not None and most < NO_LIMIT:
-            # Files that were read once, a model's weights above all, count as used until somebody needs the memory.
+            # Files that were read once (mostly model weights) count as used until the kernel reclaims their pages.
             left = most - (now or 0) + int(_line(folder / "memory.stat", idle) or 0)
             yield Limit(f"{RAM_SHARE:.0%} of the {left / GIB:.2f} GiB that /{top} leaves", int(left * RAM_SHARE))
 
 
 def lock_limits() -> Iterator[Limit]:
-    """What this process may lock."""
+    """Yield the limit on memory that this process may lock, if there is one."""
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if soft != resource.RLIM_INFINITY:
         yield Limit(

@@ -1,4 +1,4 @@
-"""Which CPUs are near a device, as sysfs says it.
+"""Which CPUs are near a device, according to sysfs.
 
 Source: the kernel's Documentation/ABI/testing/sysfs-bus-pci (``numa_node``) and sysfs-devices-node (``cpulist``).
 """
@@ -10,13 +10,16 @@ from pathlib import Path
 
 
 def cpus_near(pci_address: str | None, root: Path = Path("/")) -> frozenset[int]:
-    """The CPUs of the node that the device at ``pci_address`` ("0000:1b:00.0") is on, as far as this process may run
-    on them; empty when that is not known, and then it does not matter, or cannot be helped."""
+    """Return the CPUs on the NUMA node of the device at ``pci_address`` ("0000:1b:00.0").
+
+    Only CPUs that this process may run on are returned. The set is empty when the node is unknown; any CPU will do
+    then.
+    """
     if pci_address is None or not hasattr(os, "sched_getaffinity"):
         return frozenset()
     try:
         node = int((root / "sys/bus/pci/devices" / pci_address.lower() / "numa_node").read_text())
-        if node < 0:  # a machine with one node, or a firmware that does not say
+        if node < 0:  # one node only, or the firmware does not report it
             return frozenset()
         near = parsed((root / f"sys/devices/system/node/node{node}/cpulist").read_text())
     except (OSError, ValueError):
@@ -25,7 +28,7 @@ def cpus_near(pci_address: str | None, root: Path = Path("/")) -> frozenset[int]
 
 
 def parsed(text: str) -> frozenset[int]:
-    """The numbers of a list such as "0-3,8-11". Raises: ValueError."""
+    """Parse a list of CPU numbers such as "0-3,8-11". Raises: ValueError."""
     cpus: set[int] = set()
     for part in text.strip().split(","):
         if part:
@@ -35,6 +38,9 @@ def parsed(text: str) -> frozenset[int]:
 
 
 def stay_on(cpus: frozenset[int]) -> None:
-    """Keep the calling thread on ``cpus``; what it touches first is then near them. Does nothing for none."""
+    """Restrict the calling thread to ``cpus``, so that the memory that it touches first is near them.
+
+    An empty set does nothing.
+    """
     if cpus:
         os.sched_setaffinity(0, cpus)

@@ -1,13 +1,13 @@
-"""Decides what is loaded and stored: prompts and completions in, jobs out. Knows neither vLLM nor any byte.
+"""Decides what to load and what to store: block hashes and completed jobs in, jobs out. Knows neither vLLM nor bytes.
 
-One ``Planner`` sits beside vLLM's scheduler, and is asked in its steps:
+One ``Planner`` sits beside vLLM's scheduler and is called in each of its steps:
 
     match ─► (None: ask again) ─► load ┐
                                        ├─► jobs ─► workers ─► finished
     computed ─► store ─────────────────┘
 
-Invariants: a chunk that a job reads or writes is pinned until every worker has finished the job; what ``match``
-promised is there when ``load`` is called in the same step.
+Invariants: a chunk that a job reads or writes is pinned until every worker has finished the job. The chunks that
+``match`` counted are still there when ``load`` is called in the same step.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from kvengine.jobs import Job, Jobs
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 2.0
-"""How long a request waits for another one's load of the same chunks before it computes them. A guess: many times a
-load, and far less than a client's patience."""
+"""How long a request waits for another request's load of the same chunks before it computes them itself. A guess: many
+times the duration of a load, and far less than a client's timeout."""
 
 
 class Ended(NamedTuple):
@@ -36,7 +36,7 @@ class Ended(NamedTuple):
     job: Job
     keys: list[ChunkKey]
     kept: list[ChunkKey]
-    """Those that can be found now."""
+    """The chunks that a lookup finds now."""
     ok: bool
     seconds: float
     """From the order to the last worker's report."""
@@ -44,40 +44,42 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class Counts:
-    """Since the start. Units: chunks, unless the name says otherwise."""
+    """Totals since the start. Units: chunks, unless a field says otherwise."""
 
     stored: int = 0
     loaded: int = 0
     evicted: int = 0
     no_slot: int = 0
-    """Not stored, for every slot was pinned."""
+    """Chunks that were not stored because too few slots were free or idle."""
     failed_stores: int = 0
-    """Jobs."""
+    """Units: jobs."""
     failed_loads: int = 0
+    """Units: jobs."""
     waited: int = 0
-    """Requests that were told to ask again, since another one was loading the same."""
+    """Requests that had to ask again because another request was loading the same chunks."""
     gave_up_waiting: int = 0
-    """Requests that computed what another one was loading."""
+    """Requests that stopped waiting and computed what another request was loading."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """What the planner remembers of a request."""
+    """What the planner remembers about one request."""
 
     looked_up: tuple[int, int, ChunkKey | None] = (-1, 0, None)
-    """The index's generation, how many chunks, and the last of them."""
+    """The arguments of the last lookup: the index's generation, the number of chunks and the last chunk's key."""
     matched: int = 0
-    """Chunks, of that lookup."""
+    """The result of that lookup, in chunks."""
     considered: int = 0
-    """Chunks that were stored, or need not be."""
+    """Leading chunks that have been stored or need not be."""
     waits_since: float | None = None
+    """When the request began to wait for another request's load; None while it does not wait."""
     gave_up: bool = False
     outdated: bool = False
-    """Computed, at least in part, before everything was to be forgotten."""
+    """Whether some of the request's chunks were computed before the last ``clear`` and so must not be stored."""
 
 
 class Planner:
-    """Owner: the scheduler's thread."""
+    """The loads and stores under way, and what the planner remembers of each request. Owner: the scheduler's thread."""
 
     def __init__(
         self,
@@ -89,13 +91,13 @@ class Planner:
         clock: Callable[[], float],
         admission: Admission | None = None,
     ) -> None:
-        """``shares_loads``: what one request loaded the next one finds on the device (vLLM caches prefixes)."""
+        """``shares_loads``: a later request finds on the device what an earlier one loaded (vLLM caches prefixes)."""
         self.index = index
         self.admission = admission or Admission()
         self.counts = Counts()
         self.jobs = Jobs(workers, clock)
         self.growing = False
-        """More slots will be there soon: what finds none is offered again."""
+        """More slots will soon be ready: chunks that find no slot now will be offered again."""
         self._gone: list[ChunkKey] = []
         self._chunk_blocks = chunk_blocks
         self._shares_loads = shares_loads
@@ -104,9 +106,11 @@ class Planner:
         self._requests: dict[str, _Known] = {}
 
     def match(self, request_id: str, keys: Sequence[ChunkKey], computed_blocks: int) -> int | None:
-        """How many chunks of the prompt, from its start, can be had, those on the device included.
+        """Return how many leading chunks of the prompt host memory holds, including those that the device holds, too.
 
-        None to be asked again, while another request loads the next one.
+        ``computed_blocks``: the prompt's blocks that the device already holds. Returns None if the caller should ask
+        again later, because another request is loading the next chunk. A request that has waited for ``PATIENCE_S``
+        gets the count of the device's chunks, and computes the others.
         """
         known = self._requests.setdefault(request_id, _Known())
         looked_up = (self.index.generation, len(keys), keys[-1] if keys else None)
@@ -130,9 +134,9 @@ class Planner:
         return known.matched
 
     def load(self, request_id: str, keys: Sequence[ChunkKey], first_block: int, blocks: list[int]) -> Job:
-        """Load ``blocks`` of the device, which are those of the prompt from ``first_block`` on.
+        """Order a load into the device's ``blocks``, which hold the prompt from block ``first_block`` on.
 
-        Raises: KeyError when a chunk is not there any more.
+        Raises: KeyError if one of the chunks is no longer ready.
         """
         first_chunk = first_block // self._chunk_blocks
         last_chunk = -(-(first_block + len(blocks)) // self._chunk_blocks)
@@ -143,8 +147,12 @@ class Planner:
         return self.jobs.order(request_id, Direction.LOAD, wanted, slots, first_block % self._chunk_blocks, blocks)
 
     def store(self, request_id: str, keys: Sequence[ChunkKey], blocks: Sequence[int]) -> list[Job]:
-        """Store the chunks ``keys``, all that are computed, as far as they are new; ``blocks`` are the device's, from
-        the prompt's start on."""
+        """Order stores for the new chunks among ``keys``, and return their jobs.
+
+        ``keys``: all of the request's chunks that have been computed. ``blocks``: the device's blocks, from the
+        prompt's start on. While more slots are about to be ready, chunks that find no slot stay unconsidered and can be
+        offered again.
+        """
         known = self._requests.setdefault(request_id, _Known())
         if known.outdated:
             known.considered = len(keys)
@@ -160,42 +168,46 @@ class Planner:
         return jobs
 
     def considered(self, request_id: str) -> int:
-        """How many of the request's chunks need not be offered to ``store`` again."""
+        """Return how many of the request's leading chunks need not be offered to ``store`` again."""
         return self._requests[request_id].considered
 
     def gone(self) -> list[ChunkKey]:
-        """What is not held any more, of what was found before, since the last call."""
+        """Return the chunks that lookups used to find and that were dropped since the last call."""
         gone, self._gone = self._gone, []
         return gone
 
     def clear(self) -> None:
-        """Forget everything: what is stored, what is being stored, and what requests that were seen have computed."""
+        """Forget all chunks: those stored, those being stored, and those that known requests have computed."""
         self._drop(self.index.clear())
         for known in self._requests.values():
             known.outdated = True
 
     def begun(self, request_id: str) -> None:
-        """The request has its first blocks: from now on, a ``clear`` is about what it computes."""
+        """Note that the request got its first blocks: a ``clear`` before this does not concern what it computes."""
         self._requests.setdefault(request_id, _Known()).outdated = False
 
     def restarted(self, request_id: str) -> None:
-        """The request was preempted, and is computed from its start again."""
+        """Note that the request was preempted and will be computed from its start again."""
         known = self._requests.get(request_id)
         if known is not None:
             known.considered = 0
             known.outdated = False
 
     def ended(self, request_id: str, keys: Sequence[ChunkKey] = ()) -> None:
-        """Forget the request, which has used ``keys`` until now, wherever it had them from. Its jobs go on."""
+        """Forget the request, but not its open jobs.
+
+        ``keys``: the chunks that it used, whether loaded, found on the device or computed. They count as used until
+        now.
+        """
         self._requests.pop(request_id, None)
         self.index.refresh(reversed(keys))
 
     def finished(self, job_id: JobId, *, ok: bool) -> Ended | None:
-        """One worker has finished a job; the result when it was the last one."""
+        """Count one worker's report on a job; return the result once the last worker has reported, else None."""
         opened = self.jobs.finished(job_id, ok=ok)
         if opened is None:
             return None
-        backwards = opened.keys[::-1]  # what others build upon is used last
+        backwards = opened.keys[::-1]  # the prompt's first chunk becomes the most recent
         kept = opened.keys if opened.ok else []
         if opened.job.direction is Direction.LOAD:
             for key in opened.keys:
@@ -208,7 +220,8 @@ class Planner:
                 self.counts.loaded += len(backwards)
             else:
                 self.counts.failed_loads += 1
-                self._drop([key for key in backwards if self.index.forget(key)])  # also those that others load now
+                # Chunks that other jobs are loading now are dropped, too.
+                self._drop([key for key in backwards if self.index.forget(key)])
         elif opened.ok:
             kept = self.index.commit(opened.keys)
             self.index.unpin(backwards)
@@ -235,7 +248,7 @@ class Planner:
 
 
 def runs(numbers: Sequence[int]) -> list[list[int]]:
-    """Ascending ``numbers`` as stretches without a gap."""
+    """Split ascending ``numbers`` into runs of consecutive numbers."""
     found: list[list[int]] = []
     for number in numbers:
         if found and found[-1][-1] + 1 == number:

@@ -1,4 +1,4 @@
-"""vLLM's plugin entry point: makes the connector's name known, so that no module path is needed."""
+"""vLLM's plugin entry point: registers the connector's name, so that no module path is needed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ NAME = "KVEngineConnector"
 
 
 def register() -> None:
-    """Called by vLLM in each of its processes, possibly more than once. Imports neither the connector nor torch."""
+    """Register the connector; imports neither the connector nor torch.
+
+    vLLM calls it in each of its processes, possibly more than once.
+    """
     from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 
     if NAME not in KVConnectorFactory._registry:
