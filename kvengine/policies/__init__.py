@@ -1,4 +1,4 @@
-"""Which idle chunk goes first; one file per policy."""
+"""Eviction policies: which idle chunk is evicted next. One file per policy."""
 
 from typing import Any
 

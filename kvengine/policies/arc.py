@@ -1,8 +1,8 @@
-"""Adaptive replacement: what was used once cannot drive out what is used again and again.
+"""Adaptive replacement (ARC): chunks that were used once cannot drive out chunks that are used repeatedly.
 
 Source: N. Megiddo, D. S. Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST 2003. Here the index decides
-when something is evicted and pins take chunks out for a while, so the paper's one routine is spread over the calls:
-``add`` is a use, ``evict`` its REPLACE.
+when to evict, and pins take chunks out for a while. So the paper's single routine is split over the calls: ``add`` is a
+use, and ``evict`` is its REPLACE.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from kvengine.policies.base import Key, Policy
 
 
 class Arc(Policy[Key]):
-    """Two lists of idle chunks, used once and used again, and two of the names of those evicted from them.
+    """Two lists of idle chunks (used once, used repeatedly) and a ghost list of evicted keys for each.
 
-    A chunk that comes back soon after it was evicted from a list says that the list should have been longer.
-    ``target`` is how long the first may be. Invariant: a key is in one list at most; the lists of names are no longer
-    than the most chunks that were ever idle.
+    A chunk that returns soon after it was evicted shows that its list was too short. ``_target`` is the target length
+    of the used-once list. Invariant: a key is in at most one list; a ghost list is no longer than the largest number of
+    chunks that were ever idle at a time.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Arc(Policy[Key]):
         self._again: OrderedDict[Key, None] = OrderedDict()
         self._left_once: OrderedDict[Key, None] = OrderedDict()
         self._left_again: OrderedDict[Key, None] = OrderedDict()
-        self._seen: set[Key] = set()  # taken out by ``remove``: their next ``add`` is another use
+        self._seen: set[Key] = set()  # taken out by ``remove``: the next ``add`` counts as another use
         self._target = 0.0
         self._most = 1
 

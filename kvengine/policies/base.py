@@ -1,4 +1,4 @@
-"""The order in which idle chunks are evicted."""
+"""The interface of eviction policies, which order the idle chunks."""
 
 from __future__ import annotations
 
@@ -10,37 +10,44 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Policy(ABC, Generic[Key]):
-    """The idle chunks, and which of them goes next. O(1) for each call. Owner: the index."""
+    """The idle chunks, and which of them is evicted next. Each call is O(1). Owner: the index."""
 
     is_in_order_of_use: ClassVar[bool] = False
-    """Whether what was used first goes first, so that of chunks used together the beginnings are left."""
+    """Whether chunks are evicted in order of last use, so that of chunks last used together, the beginning of the
+    prompt stays longest."""
 
     @abstractmethod
     def add(self, key: Key) -> None:
-        """``key`` is idle: it has just been used, or stored. What is idle longer goes first, all else being equal."""
+        """Add ``key``, which has become idle after a use or a store.
+
+        All else being equal, the chunk that has been idle longest is evicted first.
+        """
 
     @abstractmethod
     def remove(self, key: Key) -> None:
-        """``key`` is not idle any more: pinned again, or forgotten. Raises: KeyError when it was not."""
+        """Remove ``key``, which was pinned again or forgotten. Raises: KeyError when it is not idle."""
 
     @abstractmethod
     def refresh(self, key: Key) -> None:
-        """``key``, which is idle, was in use until now: as new as if it were added now, and no use more.
+        """Make ``key``, which is idle, as recent as if it were added now, without counting another use.
 
         Raises: KeyError when it is not idle.
         """
 
     def forget(self, key: Key) -> None:
-        """``key``, which was removed, will not come back: its memory was given up. Does nothing by default."""
+        """Note that ``key``, which was removed, has lost its slot and will not become idle again.
+
+        Does nothing by default.
+        """
 
     @abstractmethod
     def evict(self) -> Key:
-        """Take the next victim out. Raises: KeyError when nothing is idle."""
+        """Remove and return the next chunk to evict. Raises: KeyError when nothing is idle."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many are idle."""
+        """Return the number of idle chunks."""
 
     @abstractmethod
     def __iter__(self) -> Iterator[Key]:
-        """The idle ones, those that go first coming first."""
+        """Iterate over the idle chunks in eviction order."""

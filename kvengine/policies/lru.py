@@ -1,4 +1,4 @@
-"""Least recently used first."""
+"""Least recently used (LRU): the chunk that has been idle longest is evicted first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kvengine.policies.base import Key, Policy
 
 
 class Lru(Policy[Key]):
-    """Evicts what has been idle longest."""
+    """The idle chunks in order of last use; evicts the one that has been idle longest."""
 
     is_in_order_of_use = True
 
