@@ -1,4 +1,4 @@
-"""Orders become changes of the picker's index."""
+"""Applies the follower's orders to the picker's index."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from scorers.precise.index import PreciseIndex
 
 
 def perform(order: Report, index: PreciseIndex) -> bool:
-    """Do what ``order`` says; False for what is not about the index."""
+    """Apply ``order`` to the index; return False for a report that is not an order."""
     if type(order) is Hold:
         index.hold(order.run, order.holder, order.blocks)
     elif type(order) is Grow:

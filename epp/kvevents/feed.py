@@ -1,7 +1,7 @@
-"""Runs the process that follows the engines, and does what it says to the precise index, a little at a time.
+"""Runs the process that follows the engines, and applies its orders to the precise index, a few at a time.
 
-The process is started with the picker, ended with it, and begun again when it dies; until it has caught up, nobody is
-known.
+The process starts and stops with the picker, and is restarted when it dies. Until it has caught up, no endpoint's
+blocks are known.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ log = logging.getLogger(__name__)
 READ_BYTES = 1 << 18
 MOST_MESSAGE_BYTES = 1 << 24
 SILENT_S = 60.0
-"""After which a process that says nothing is taken for dead; it says something every second. A guess, far above what a
-full round over a thousand publishers takes."""
+"""After this time without a message the process is considered dead; it sends one every second. A guess, far above what
+a full round over a thousand publishers takes.
+"""
 DIED = "its follower died"
 DEAF = (Why.NOT_CONNECTED.value, Why.CATCHING_UP.value)
-"""States in which something that is published now may be missed."""
+"""The states in which events that are published now may be missed."""
 _NOTES = {
     "medium": "blocks in medium %r count for nothing: gpu, cpu and storage are known",
     "group": "blocks of cache groups of kind %r count for nothing: they do not stand for a whole prefix",
@@ -53,11 +54,11 @@ _NOTES = {
 
 
 class FollowerDied(Exception):
-    """The process that follows the engines is gone."""
+    """Raised when the process that follows the engines has ended."""
 
 
 def open_feed(cache: PreciseCache, settings: KvEventsConfig, pool: Pool) -> Feed:
-    """Raises: ConfigError where a library is missing."""
+    """Return the feed for ``cache``, not started yet. Raises: ConfigError if a library is missing."""
     if importlib.util.find_spec("zmq") is None:
         raise ConfigError(
             "precise-prefix-cache-producer: the package zmq is missing; pip install '.[precise]' in a clone of Tierwise"
@@ -66,7 +67,10 @@ def open_feed(cache: PreciseCache, settings: KvEventsConfig, pool: Pool) -> Feed
 
 
 class Feed:
-    """Owner: the event loop. ``start`` and ``stop`` are called once."""
+    """The picker's side of the follower process: sends commands, applies what comes back.
+
+    Owner: the event loop. ``start`` and ``stop`` are called once.
+    """
 
     def __init__(
         self, cache: PreciseCache, settings: KvEventsConfig, pool: Pool, *, silent_s: float = SILENT_S
@@ -85,16 +89,16 @@ class Feed:
         self._decode = msgspec.msgpack.Decoder(list[Report]).decode
 
     def start(self) -> None:
-        """Have every endpoint of the pool followed, and those that come."""
+        """Start the process, and follow the pool's endpoints, present and future."""
         self._chore = Chore("follow KV events", self._run)
 
     async def stop(self) -> None:
-        """End the process."""
+        """End the process and its task."""
         if self._chore is not None:
             await self._chore.stop()
 
     def follow(self, source: int, candidate: Candidate) -> None:
-        """``scorers.precise.cache.Feed``."""
+        """Implements ``scorers.precise.cache.Feed``: follow an endpoint."""
         wires = wires_of(candidate, self._settings)
         if not wires and not self._settings.zmq_endpoint:
             log.warning("%s: no port is known for its KV events; it is not followed", candidate.address)
@@ -102,7 +106,7 @@ class Feed:
         self._say(Follow(source, candidate.address, wires))
 
     def leave(self, source: int) -> None:
-        """``scorers.precise.cache.Feed``."""
+        """Implements ``scorers.precise.cache.Feed``: stop following an endpoint."""
         self._publishers.pop(source, None)
         self._say(Leave(source))
 
@@ -116,7 +120,7 @@ class Feed:
             await self._obey(process)
             if process.returncode is None:
                 process.kill()
-            raise FollowerDied(  # noqa: TRY301 - however it ended, nobody is known
+            raise FollowerDied(  # noqa: TRY301 - however it ended, no endpoint is known any more
                 f"process {process.pid} ended with status {await process.wait()}"
             )
         except Exception:
@@ -143,7 +147,7 @@ class Feed:
             await process.wait()
 
     async def _obey(self, process: Process) -> None:
-        """Until it says no more, or nothing for too long."""
+        """Apply what the process sends, until it ends or is silent for too long."""
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         while True:
             try:
@@ -201,7 +205,7 @@ class Feed:
             self._process.stdin.write(framed(command))
 
     def readings(self) -> Iterator[Reading]:
-        """For ``Telemetry.gauge_source``."""
+        """Return the metrics for ``Telemetry.gauge_source``."""
         told = self._cache.everyone()
         reasons: dict[tuple[str, ...], int] = {("known",): 0}
         for each in told:

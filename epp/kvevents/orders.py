@@ -1,7 +1,7 @@
-"""What the two processes say to each other.
+"""The messages between the picker and the process that follows the engines.
 
-The picker says whom to follow; the other process orders changes of the picker's index, and reports how it fares.
-Each message on the pipe is its length, four bytes, and MessagePack.
+The picker commands which endpoints to follow. The follower sends orders that change the picker's index, and reports on
+each endpoint. A message on the pipe is its length, in four bytes, followed by MessagePack.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 
 class Add(msgspec.Struct, array_like=True, tag=0, gc=False):
-    """``PreciseIndex.add``."""
+    """An order to call ``PreciseIndex.add``."""
 
     run: int
     parent: int
@@ -21,14 +21,14 @@ class Add(msgspec.Struct, array_like=True, tag=0, gc=False):
 
 
 class Grow(msgspec.Struct, array_like=True, tag=1, gc=False):
-    """``PreciseIndex.grow``."""
+    """An order to call ``PreciseIndex.grow``."""
 
     run: int
     digests: bytes
 
 
 class Split(msgspec.Struct, array_like=True, tag=2, gc=False):
-    """``PreciseIndex.split``."""
+    """An order to call ``PreciseIndex.split``."""
 
     run: int
     blocks: int
@@ -36,7 +36,7 @@ class Split(msgspec.Struct, array_like=True, tag=2, gc=False):
 
 
 class Hold(msgspec.Struct, array_like=True, tag=3, gc=False):
-    """``PreciseIndex.hold``."""
+    """An order to call ``PreciseIndex.hold``."""
 
     run: int
     holder: int
@@ -44,7 +44,7 @@ class Hold(msgspec.Struct, array_like=True, tag=3, gc=False):
 
 
 class Drop(msgspec.Struct, array_like=True, tag=4, gc=False):
-    """``PreciseIndex.drop``."""
+    """An order to call ``PreciseIndex.drop``."""
 
     run: int
 
@@ -53,38 +53,38 @@ Order: TypeAlias = Add | Grow | Split | Hold | Drop
 
 
 class Fares(msgspec.Struct, array_like=True, tag=5, gc=False):
-    """How a source fares."""
+    """The status of a source."""
 
     source: int
     why: str
-    """Why it is not sure what the endpoint holds (``stream.Why``); empty where it is."""
+    """Why the endpoint's blocks are not fully known (``stream.Why``); empty if they are."""
     known: int
-    """Tiers of which everything is known, one bit each."""
+    """The tiers whose blocks are fully known, one bit each."""
     tokens: tuple[int, ...]
-    """Held by tier."""
+    """How many tokens are held, by tier."""
     gaps: int
     restarts: int
 
 
 class Left(msgspec.Struct, array_like=True, tag=6, gc=False):
-    """Nothing is held by a source any more, and nothing more will be said of it."""
+    """A report that a source holds nothing any more; the last report about it."""
 
     source: int
 
 
 class Note(msgspec.Struct, array_like=True, tag=7, gc=False):
-    """Something is met for the first time: an adapter, or what an operator may want to know of."""
+    """A report of something new: an adapter, or what an operator may want to know."""
 
     kind: str
     value: str
 
 
 class Counts(msgspec.Struct, array_like=True, tag=8, gc=False):
-    """What became of events so far."""
+    """What happened to all events so far."""
 
     counts: dict[str, int]
     blocks: int
-    """Distinct ones, all endpoints together."""
+    """The number of distinct blocks, over all endpoints."""
     runs: int
 
 
@@ -92,26 +92,26 @@ Report: TypeAlias = Add | Grow | Split | Hold | Drop | Fares | Left | Note | Cou
 
 
 class Start(msgspec.Struct, array_like=True, tag=0):
-    """How to follow; the first thing said."""
+    """The settings of the follower; the first command."""
 
     secret: bytes
-    """Of the digests."""
+    """The secret key of the digests."""
     topic: str
-    """What the topics of batches begin with; others are left out."""
+    """The prefix of the topics to follow; batches with other topics are skipped."""
     bind: str = ""
-    """Where all publishers connect to; empty where they are connected to."""
+    """The address to which all publishers connect; empty if the follower connects to them."""
 
 
 class Wire(msgspec.Struct, array_like=True, frozen=True):
-    """Where one publisher is."""
+    """The addresses of one publisher."""
 
     events: str
     replay: str = ""
-    """Empty: it cannot be asked."""
+    """Where missed batches are requested again; empty if the publisher offers no replay."""
 
 
 class Follow(msgspec.Struct, array_like=True, tag=1):
-    """Follow an endpoint."""
+    """A command to follow an endpoint."""
 
     source: int
     address: str
@@ -119,7 +119,7 @@ class Follow(msgspec.Struct, array_like=True, tag=1):
 
 
 class Leave(msgspec.Struct, array_like=True, tag=2):
-    """Follow it no more."""
+    """A command to stop following an endpoint."""
 
     source: int
 
@@ -131,6 +131,6 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def framed(message: object) -> bytes:
-    """``message`` as it goes through a pipe."""
+    """Return ``message`` encoded for the pipe."""
     data = _encode(message)
     return len(data).to_bytes(LENGTH_BYTES, "big") + data

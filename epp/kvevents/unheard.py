@@ -1,4 +1,4 @@
-"""Which endpoints nobody hears: a wrong port or a dead publisher must not be silent."""
+"""Finds endpoints whose KV events do not arrive, so that a wrong port or a dead publisher is logged."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from epp.kvevents.follower.stream import Why
 from scorers.precise.cache import Told
 
 PATIENCE_S = 10.0
-"""An endpoint may go unheard for so long: connections come back, and events of a short break are replayed. A guess."""
+"""How long an endpoint may be without a connection before it is logged. Connections recover, and the events of a short
+break are replayed. A guess.
+"""
 
 
 class Unheard:
-    """Names each endpoint once for every time that it goes unheard. Owner: the event loop."""
+    """Reports each endpoint once per outage of its connection. Owner: the event loop."""
 
     def __init__(self) -> None:
         self._since: dict[tuple[int, str], float] = {}
         self._named: set[tuple[int, str]] = set()
 
     def look(self, everyone: Iterable[Told], now: float) -> Iterator[Told]:
-        """Those that have not been connected for ``PATIENCE_S`` and were not named yet."""
+        """Yield the endpoints that have been disconnected for ``PATIENCE_S`` and were not reported yet."""
         silent = {(told.source, told.address): told for told in everyone if told.why == Why.NOT_CONNECTED.value}
         self._since = {key: self._since.get(key, now) for key in silent}
         self._named &= silent.keys()

@@ -1,4 +1,4 @@
-"""Where an endpoint publishes its KV events."""
+"""The addresses at which an endpoint publishes its KV events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RANK = re.compile(r"-rank-(\d{1,4})$")
 
 
 def wires_of(candidate: Candidate, settings: KvEventsConfig) -> tuple[Wire, ...]:
-    """One for each of its data-parallel ranks; none where publishers connect to us, or where its port is none."""
+    """Return one wire per data-parallel rank; none if publishers connect to us, or if no valid port is known."""
     if settings.zmq_endpoint:
         return ()
     where = settings.pod_discovery_config
@@ -41,14 +41,14 @@ def wires_of(candidate: Candidate, settings: KvEventsConfig) -> tuple[Wire, ...]
 
 
 def publishers_of(candidate: Candidate, settings: KvEventsConfig) -> tuple[str, ...]:
-    """Addresses: where its events are published, or where its publishers connect to us; none where no port is known."""
+    """Return the addresses where the endpoint publishes, or where its publishers connect to us; none without a port."""
     if settings.zmq_endpoint:
         return (settings.zmq_endpoint,)
     return tuple([wire.events for wire in wires_of(candidate, settings)])
 
 
 def _port(label: str | None, offset: int | None, serving: int, port: int, rank: int) -> int:
-    """0 for none."""
+    """Return the port of the first publisher, or 0 if there is no valid one."""
     if label is not None and label.isascii() and label.isdigit():
         found = int(label)
     elif offset is not None:
