@@ -1,6 +1,6 @@
 """``tierwise simulate``: a fleet of simulated engines behind the real picker, in virtual time.
 
-The engines are ``epp.lab.engine``'s, the same objects that ``tierwise sim`` serves in real time. What decides is
-``epp.server.core``: any ``EndpointPickerConfig`` is a policy. The two know nothing of each other here either: the
-picker sees bytes of prompts and what scrapes say, the engines see names of blocks.
+The engines are those of ``epp.lab.engine``, the same objects that ``tierwise sim`` serves in real time. Decisions are
+made by ``epp.server.core``: any ``EndpointPickerConfig`` is a policy. Here, too, the two share no knowledge: the picker
+sees the bytes of prompts and scraped metrics, the engines see names of blocks.
 """

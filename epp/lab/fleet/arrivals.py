@@ -1,4 +1,4 @@
-"""When the requests of a stage come: all of them by a clock, or each when an earlier one has ended."""
+"""When the requests of a stage arrive: all of them by a clock, or each when an earlier one has ended."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from epp.lab.fleet.prompts import Ask
 
 
 class Arriving(NamedTuple):
-    """``ask`` comes after ``delay_s``."""
+    """A request that arrives after ``delay_s``."""
 
     delay_s: float
     ask: Ask
 
 
 class Source(Protocol):
-    """The requests of one stage. A stage ends when none is left and none is in flight."""
+    """The requests of one stage. A stage ends when no request is left and none is in flight."""
 
     @property
     def requests(self) -> int:
-        """How many there will be in all."""
+        """The number of requests of the whole stage."""
 
     def begin(self) -> Iterable[Arriving]:
-        """Those that come by a clock, counted from the stage's start."""
+        """Return the requests that arrive by a clock, timed from the stage's start."""
 
     def ended(self, ask: Ask) -> Iterable[Arriving]:
-        """Those that come because ``ask`` was answered, counted from then."""
+        """Return the requests that follow the answer to ``ask``, timed from that answer."""
 
 
 class Timed:
-    """An open loop: requests come whether or not earlier ones were answered."""
+    """An open loop: requests arrive whether or not earlier ones were answered."""
 
     def __init__(self, arrivals: Sequence[Arriving]) -> None:
         self._arrivals = arrivals
         self.requests = len(arrivals)
 
     def begin(self) -> Iterable[Arriving]:
-        """All of them."""
+        """Return all requests of the stage."""
         return self._arrivals
 
     def ended(self, ask: Ask) -> Iterable[Arriving]:  # noqa: ARG002
-        """None."""
+        """Return nothing, since all requests arrive by a clock."""
         return ()
 
 
 class Concurrent:
-    """A closed loop: ``concurrency`` requests in flight as long as there are enough left."""
+    """A closed loop: ``concurrency`` requests are in flight as long as enough are left."""
 
     def __init__(self, asks: Sequence[Ask], concurrency: int) -> None:
         self._left: Iterator[Ask] = iter(asks)
@@ -54,19 +54,20 @@ class Concurrent:
         self.requests = len(asks)
 
     def begin(self) -> Iterable[Arriving]:
-        """The first ones, at once."""
+        """Return the first ``concurrency`` requests, without delay."""
         return [Arriving(0.0, ask) for _, ask in zip(range(self._concurrency), self._left, strict=False)]
 
     def ended(self, ask: Ask) -> Iterable[Arriving]:  # noqa: ARG002
-        """The next one, at once."""
+        """Return the next request, without delay."""
         following = next(self._left, None)
         return () if following is None else (Arriving(0.0, following),)
 
 
 class Sessions:
-    """Multi-turn clients: each asks its next turn some time after the last was answered, and then a new client comes.
+    """Multi-turn clients: each sends its next turn some time after the last answer; a client that is done is replaced.
 
-    ``think_s`` says how long; ``sessions`` are the turns of each client; ``concurrency`` of them are there at a time.
+    ``think_s`` draws that time; ``sessions`` has the turns of each client; ``concurrency`` clients are active at a
+    time.
     """
 
     def __init__(self, sessions: Sequence[Sequence[Ask]], concurrency: int, think_s: Callable[[], float]) -> None:
@@ -77,12 +78,12 @@ class Sessions:
         self.requests = sum(len(turns) for turns in sessions)
 
     def begin(self) -> Iterable[Arriving]:
-        """The first turns of the first clients."""
+        """Yield the first turns of the first clients."""
         for _ in range(self._concurrency):
             yield from self._next_session()
 
     def ended(self, ask: Ask) -> Iterable[Arriving]:
-        """The session's next turn, or the next session's first."""
+        """Return the session's next turn, or the first turn of the next session."""
         following = next(self._turns[ask.session], None)
         if following is not None:
             return (Arriving(self._think_s(), following),)

@@ -1,4 +1,4 @@
-"""Ways to choose that others have published, for comparison only: as plugins, like anybody's own."""
+"""Published ways to choose an endpoint, for comparison only, written as plugins like any third-party one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scorers.base import Candidate, NoParameters, Picker, Request, Scorer
 
 
 class RoundRobinPicker(Picker[NoParameters]):
-    """Each endpoint in turn, whatever the scores."""
+    """Picks each endpoint in turn, whatever the scores."""
 
     type_name = "round-robin-picker"
 
@@ -20,18 +20,18 @@ class RoundRobinPicker(Picker[NoParameters]):
 
     @override
     def pick(self, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:
-        """The position after the last one."""
+        """Return the position after the last one picked."""
         self._turn = (self._turn + 1) % len(candidates)
         return [self._turn]
 
 
 class LMetricScorer(Scorer[NoParameters]):
-    """The smallest product of work and batch first.
+    """Prefers the endpoint with the smallest product of work and batch size.
 
     product[i] = (in_flight_tokens[i] + uncached[i]) × (in_flight[i] + 1): the prompt tokens that the endpoint would
-    have to compute, those already ahead included, times the requests that it would have.
-    score[i] = (largest - product[i]) / (largest - smallest), or 1 for all when
-    they are equal. A prompt that is held by several tiers counts as held.
+    have to compute, including those already ahead, times the requests that it would have.
+    score[i] = (largest - product[i]) / (largest - smallest), or 1 for all when they are equal. A prefix that several
+    tiers hold counts once, with its longest match.
 
     Reads: Candidate.in_flight, in_flight_tokens; Request.cached of all producers.
     Source: LMetric, arXiv 2603.15202, by its description: "new prefill tokens × batch size".
@@ -41,7 +41,7 @@ class LMetricScorer(Scorer[NoParameters]):
 
     @override
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
-        """One score per candidate, by its product."""
+        """Return one score per candidate, from its product."""
         held: dict[int, int] = {}
         for cached in request.cached.values():
             for slot, tokens in cached.tokens.items():

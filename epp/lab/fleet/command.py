@@ -1,4 +1,4 @@
-"""``tierwise simulate``: policies compared on workloads and fleets, in virtual time."""
+"""The command ``tierwise simulate``: policies compared on workloads and fleets, in virtual time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHOWN_EVERY = 50
 
 
 def run_simulate(options: SimulateOptions) -> int:
-    """Run the command; the process's exit status. Raises: ConfigError for what cannot be run."""
+    """Run the command and return its exit status. Raises: ConfigError for what cannot be run."""
     trials = trials_of(options)
     totals = requests_of_each(trials)
     with sigterm_interrupts(), result_folder(options.output):
@@ -56,7 +56,7 @@ def _compare(options: SimulateOptions, trials: Sequence[Trial], totals: Sequence
 
 
 def trials_of(options: SimulateOptions) -> list[Trial]:
-    """Every run that is asked for, all runs of a workload together. Raises: ConfigError naming the flag's value."""
+    """Return every requested run, grouped by workload. Raises: ConfigError that names the flag's value."""
     chosen = [policies.choose(name) for name in options.policies or [p.name for p in policies.POLICIES]]
     told_apart("--policy", [policy.name for policy in chosen])
     told_apart("--workload", [Path(name).stem for name in options.workloads])
@@ -70,7 +70,7 @@ def trials_of(options: SimulateOptions) -> list[Trial]:
             options.engine or engines.of_workload(title).name, options.gpu_tokens, options.cpu_tokens
         )
         for policy in chosen:
-            policies.plan_of(policy, engine.preset(), 0)  # what is wrong with it is said before anything runs
+            policies.plan_of(policy, engine.preset(), 0)  # reports a broken policy before anything runs
         trials += [
             Trial(
                 policy=policy,
@@ -91,14 +91,14 @@ def trials_of(options: SimulateOptions) -> list[Trial]:
 
 
 def told_apart(flag: str, names: Sequence[str]) -> None:
-    """Raises: ConfigError where two have one name, for the report goes by names."""
+    """Check that no name occurs twice, since the report uses names. Raises: ConfigError if one does."""
     for name, count in Counter(names).items():
         if count > 1:
             raise ConfigError(f"{flag}: {count} of them are called {name!r} in the report; rename a file")
 
 
 def requests_of_each(trials: Sequence[Trial]) -> list[int]:
-    """How many requests each of them has. Raises: ConfigError for a trace's faults."""
+    """Return the number of requests of each trial. Raises: ConfigError for an invalid trace."""
     counts: dict[tuple[str, int, int], int] = {}
     for trial in trials:
         same = (trial.workload, trial.endpoints, trial.seed)
@@ -108,19 +108,20 @@ def requests_of_each(trials: Sequence[Trial]) -> list[int]:
 
 
 def simulate(trials: Sequence[Trial], totals: Sequence[int], jobs: int) -> list[Result]:
-    """Run them, ``jobs`` at a time, with progress; results in the order of ``trials``, fewer after an interrupt.
+    """Run the trials, ``jobs`` at a time, with progress.
 
-    Raises: ConfigError when a run's process has died.
+    The results have the order of ``trials``; after an interrupt there are fewer.
+    Raises: ConfigError when the process of a run has died.
     """
     results: list[Result] = []
     with contextlib.suppress(KeyboardInterrupt), Progress("simulating", sum(totals), "requests") as progress:
         for result in _run(trials, jobs, progress):
-            results.append(result)  # noqa: PERF402 - those before an interrupt are kept
+            results.append(result)  # noqa: PERF402 - results before an interrupt are kept
     return results
 
 
 def whole_rounds(trials: Sequence[Trial], results: Sequence[Result]) -> list[Result]:
-    """Those of ``results`` whose policies were all run on the same seed, so that they can be compared."""
+    """Return those ``results`` whose seed was run with every policy, so that the policies can be compared."""
     wanted = Counter((trial.workload, trial.endpoints, trial.seed) for trial in trials)
     done = Counter((result.workload, result.endpoints, result.seed) for result in results)
     whole = {place for place in done if done[place] == wanted[place]}

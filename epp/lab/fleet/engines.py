@@ -1,7 +1,7 @@
-"""The engines that fleets are made of: a model's shape on GPUs, timed by the roofline and calibrated once.
+"""The engines that fleets consist of: a model's shape on GPUs, timed by the roofline and calibrated once.
 
-Blocks are of 256 tokens here, which is what kvengine moves together: sixteen times fewer of them than an engine's own
-make a simulation six times as fast, and change hits by less than one such block.
+Blocks have 256 tokens here, which is what kvengine moves together. There are sixteen times fewer of them than of an
+engine's own blocks, which makes a simulation six times as fast and changes hits by less than one such block.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What the roofline does not say. docs/simulator.md has what came of it."""
+    """Corrections to the roofline. docs/simulator.md has the results."""
 
     overhead_s: float = 4e-3
     """Per step: scheduling, launches, collectives. Source: set so that a batch of 6 decodes at 17.9 ms, as in the
-    baseline row of llm-d v0.4's low-cache table, which is therefore no prediction."""
+    baseline row of llm-d v0.4's low-cache table; that row is therefore not a prediction.
+    """
     prefill: float = 1.0
-    """How many times the roofline's time the linear layers take, per token. Source: fitted on the HBM-only half of the
-    ladder of June 2026 (8 rows): 1.0 was 4 to 9 % too fast there, 1.18 as much too slow."""
+    """Factor on the roofline's time of the linear layers, per token. Source: fitted on the HBM-only half of the ladder
+    of June 2026 (8 rows): 1.0 was 4 to 9 % too fast there, 1.18 as much too slow.
+    """
 
 
 CALIBRATION = Calibration(overhead_s=4e-3, prefill=1.09)
@@ -36,7 +38,7 @@ CALIBRATION = Calibration(overhead_s=4e-3, prefill=1.09)
 
 @dataclass(frozen=True, slots=True)
 class EngineKind:
-    """A model on some GPUs, and what its tiers hold. Units: tokens."""
+    """A model on some GPUs, and the capacity of its tiers. Units: tokens."""
 
     name: str
     model: str
@@ -45,19 +47,19 @@ class EngineKind:
     cpu_tokens: int
     max_model_len: int
     endpoints: int
-    """In the fleet that the tables are about, which the presets of those tables are written for."""
+    """Endpoints of the fleet in the published tables, which the presets of those tables are written for."""
     source: str
     gpu: str = "h100"
     max_num_seqs: int = 1024
     link_bytes_per_s: float | None = None
-    """Between a GPU and the CPU tier; None: what large copies reach on that GPU."""
+    """Between a GPU and the CPU tier; None is what large copies reach on that GPU."""
     offload_step_s: float = 0.0
-    """What a CPU tier adds to every step."""
+    """What a CPU tier adds to the duration of every step."""
 
     calibration: Calibration = CALIBRATION
 
     def preset(self) -> Preset:
-        """The engine, for the simulator."""
+        """Return the preset that the simulator runs."""
         model, gpu = MODELS[self.model], GPUS[self.gpu]
         times = roofline(model, gpu, self.ranks)
         link = (self.link_bytes_per_s or gpu.load_bytes_per_s) * self.ranks
@@ -96,8 +98,9 @@ KINDS = {
         EngineKind(
             "qwen3-32b-tp2-h100-v0.4", _QWEN, 2, 9271 * 16, 41_000 * 16, 40_960, 8,
             "the same with the offloading of that time: fragments of 16 KiB, so 6.3 GB/s, and 0.27 ms a step",
-            # Sources: vllm-project/vllm#42212 for copies of 16 KiB; before vLLM 0.12 a block was one fragment for each
-            # layer, keys and values apart. The step: fitted on the offloading row of the low-cache table (-1.5 %).
+            # Sources: vllm-project/vllm#42212 for copies of 16 KiB; before vLLM 0.12 each layer of a block was one
+            # fragment, with keys and values apart. The step: fitted on the offloading row of the low-cache table (-1.5
+            # %).
             link_bytes_per_s=6.3e9, offload_step_s=0.27e-3,
         ),
         EngineKind(
@@ -121,16 +124,16 @@ OF_WORKLOADS = {
     "storage-50k": "llama-3.3-70b-tp4-h100",
     "storage-70k": "llama-3.3-70b-tp4-h100",
 }
-"""What the published tables of a workload are about, where it is not the default."""
+"""The engine of a workload's published tables, where it is not the default."""
 
 
 def of_workload(title: str) -> EngineKind:
-    """The kind that the published tables of the workload called ``title`` are about; the default for any other."""
+    """Return the engine of the published tables of the workload called ``title``; the default for any other."""
     return KINDS[OF_WORKLOADS.get(title, DEFAULT)]
 
 
 def choose(name: str, gpu_tokens: int | None = None, cpu_tokens: int | None = None) -> EngineKind:
-    """The kind called ``name``, with other tiers where they are given. Raises: ConfigError naming the known ones."""
+    """Return the kind called ``name``, with other tier sizes if given. Raises: ConfigError that lists known names."""
     if name not in KINDS:
         raise ConfigError(f"unknown engine {name!r}{nearest(name, KINDS)}")
     kind = KINDS[name]

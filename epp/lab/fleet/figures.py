@@ -1,4 +1,4 @@
-"""What a stage came to, in the columns of the published tables."""
+"""The results of a stage, in the columns of the published tables."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from epp.lab.demo.result import mean, percentile
 from epp.lab.fleet.record import Record
 
 STUDENT_T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
-"""Two-sided 95 %, by degrees of freedom from 1; 2 from there on."""
+"""Two-sided 95 % quantiles, by degrees of freedom from 1; beyond the table, 2 is used."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """One stage, or several together. Units: seconds, tokens per second; shares of prompt tokens, 0 to 1."""
+    """The results of one or several stages. Units: seconds, tokens per second; shares of prompt tokens, 0 to 1."""
 
     requests: int
     refused: int
-    """By the engines, as too long, or by the picker; they count in nothing else."""
+    """Requests refused by the engines, as too long, or by the picker; no other figure includes them."""
     refusal: str = ""
-    """Of the first of them: by whom, and why; empty where there is none."""
+    """Who refused the first of them, and why; empty if there is none."""
     duration_s: float
-    """From the first arrival to the last answer's end."""
+    """From the first arrival to the end of the last answer."""
     mean_ttft_s: float
     p90_ttft_s: float
     mean_e2e_s: float
     p90_e2e_s: float
     itl_s: float
-    """Between two tokens of an answer, on average."""
+    """The mean time between two tokens of an answer."""
     tokens_per_s: float
     """Prompt and answer tokens together, as the published tables count them."""
     input_tokens_per_s: float
@@ -41,14 +41,14 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A mean over runs, and how far off it may be: 95 %, by Student's t. NaN for one run."""
+    """A mean over runs and its 95 % margin of error, by Student's t. The margin is NaN for one run."""
 
     mean: float
     margin: float
 
 
 def figures_of(records: Sequence[Record]) -> Figures:
-    """The figures of ``records``, at least one of them served."""
+    """Return the figures of ``records``. Means are NaN where no request was served."""
     good = [record for record in records if not record.refused]
     prompt = sum(record.ask.prompt_tokens for record in good)
     output = sum(record.ask.output_tokens for record in good)
@@ -82,7 +82,7 @@ def figures_of(records: Sequence[Record]) -> Figures:
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Of independent runs."""
+    """Return the mean and its margin over independent runs."""
     middle, count = mean(values), len(values)
     if count < 2:
         return Interval(middle, math.nan)
@@ -92,5 +92,5 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def changes(those: Sequence[Figures], base: Sequence[Figures], of: Callable[[Figures], float]) -> Interval:
-    """By how much ``of`` differs from ``base``, as a share of that; runs of one seed are compared with each other."""
+    """Return the change of ``of`` against ``base``, as a share of base; runs of equal seeds are compared."""
     return interval([of(figures) / of(other) - 1.0 for figures, other in zip(those, base, strict=True)])

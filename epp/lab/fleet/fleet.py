@@ -2,7 +2,7 @@
 
     arrival ─► Director.place ─► (network) ─► Engine.submit ─► Started, Finished ─► Director.ended ─► the next arrivals
 
-Everything that happens follows from the seed: the workload, the pickers' own lots, the order of equal times.
+Everything that happens follows from the seed: the workload, the pickers' random choices, the order of equal times.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ from epp.scrape.pace import Pace
 from epp.server.core import Core
 
 _ENGINE, _SUBMIT, _ARRIVAL = range(3)
-"""Of things that happen at the same time, what engines do comes first."""
+"""Of events at the same time, those of engines come first."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageRun:
-    """What came of one stage."""
+    """The outcome of one stage."""
 
     began_at: float
     records: list[Record]
-    """In order of arrival."""
+    """In the order of arrival."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSettings:
-    """What is around the engines. Units: seconds."""
+    """The environment of the engines. Units: seconds."""
 
     pickers: int = 1
-    """Each of them sees its own picks only; a request goes to one of them by lot."""
+    """Each picker sees only its own picks; a request goes to a random one."""
     past_pickers: float = 0.0
-    """The share of requests, drawn by lot, that no picker sees: they go to each endpoint in turn."""
+    """The share of requests, chosen at random, that bypass the pickers: they go to each endpoint in turn."""
     network_s: float = 0.001
     """From the picker's answer to the engine. A guess."""
     ingest_token_s: float = 0.0
-    """Before the engine's scheduler sees a prompt, for each of its tokens: they are received and made of text."""
+    """Per prompt token, the time to receive and tokenize a prompt before the engine's scheduler sees it."""
     scrape_s: float | None = None
-    """Between two scrapes of an endpoint; None: the picker's own pace for as many endpoints."""
+    """Between two scrapes of an endpoint; None is the picker's own pace for this number of endpoints."""
     tells_tiers: bool = True
-    """Whether the engines say what their tiers hold, as kvengine does."""
+    """Whether the engines report the state of their tiers, as kvengine does."""
     response_seen: bool = True
-    """Whether the picker sees responses begin, as it does in a gateway; in the lean mode it does not."""
+    """Whether the picker sees responses start, as it does in a gateway but not in the lean mode."""
 
 
 class Fleet:
-    """Pickers and their endpoints. ``run`` may be called again: caches, indices and the clock go on.
+    """Pickers and their endpoints. ``run`` may be called again: caches, indices and the clock continue.
 
     Owner: one caller.
     """
@@ -72,7 +72,7 @@ class Fleet:
         seed: int = 0,
         settings: FleetSettings | None = None,
     ) -> None:
-        """One picker for each of ``plans``."""
+        """Each of ``plans`` is the plan of one picker."""
         self.now = 0.0
         self.settings = settings = settings or FleetSettings()
         self.engines = [Engine(preset) for _ in range(endpoints)]
@@ -92,7 +92,7 @@ class Fleet:
             for plan in plans
         ]
         self._lots = Random(f"ways {seed}")
-        self._past = 0  # requests that went past the pickers
+        self._past = 0  # requests that bypassed the pickers
         self._due: list[float | None] = [None] * endpoints
         self._heap: list[tuple[float, int, int, int | Ask | tuple[Record, Job]]] = []
         self._pushed = 0
@@ -101,17 +101,17 @@ class Fleet:
 
     @property
     def core(self) -> Core:
-        """What decides in the first picker."""
+        """The core of the first picker, which makes its decisions."""
         return self.pickers[0].core
 
     @property
     def decision_seconds(self) -> list[float]:
-        """CPU time that decisions took, of those that were timed."""
+        """CPU time of each decision that was timed."""
         return [seconds for picker in self.pickers for seconds in picker.decision_seconds]
 
     @property
     def failures(self) -> dict[str, int]:
-        """Of plugins, in all pickers: times that one was skipped because it failed."""
+        """Per plugin, over all pickers: how often it was skipped because it failed."""
         return dict(sum([picker.core.plan.profile.failures for picker in self.pickers], Counter()))
 
     def run(self, source: Source, progress: Callable[[Record], None] | None = None) -> StageRun:
@@ -123,7 +123,7 @@ class Fleet:
             at, kind, _, what = heapq.heappop(heap)
             if kind == _ENGINE:
                 if self._due[what] != at:  # type: ignore[index]
-                    continue  # it was told something since
+                    continue  # its engine was rescheduled since
                 self.now = at
                 over = self._advance(what)  # type: ignore[arg-type]
             elif kind == _ARRIVAL:
@@ -141,7 +141,7 @@ class Fleet:
         return StageRun(began, records)
 
     def rest(self, seconds: float) -> None:
-        """Let nothing arrive for ``seconds``."""
+        """Advance the clock by ``seconds`` without arrivals."""
         self.now += seconds
 
     def _push(self, at: float, kind: int, what: int | Ask | tuple[Record, Job]) -> None:
@@ -164,14 +164,14 @@ class Fleet:
         return record
 
     def _asked(self) -> Replica | None:
-        """Who is asked where a request is to go; None where nobody is."""
+        """Return the picker for the next request; None if the request bypasses them."""
         past, pickers = self.settings.past_pickers, self.pickers
         if past and self._lots.random() < past:
             return None
         return pickers[0] if len(pickers) == 1 else self._lots.choice(pickers)
 
     def _submit(self, record: Record, job: Job) -> list[Record]:
-        """Hand ``job`` to its engine; returns the record if that refuses."""
+        """Submit ``job`` to its engine; return the record if the engine refuses it."""
         n = record.endpoint
         self._changing(n)
         try:
@@ -186,7 +186,7 @@ class Fleet:
         return []
 
     def _advance(self, n: int) -> list[Record]:
-        """Let engine ``n`` do what is due; returns the requests that ended."""
+        """Let engine ``n`` do what is due and return the requests that ended."""
         self._changing(n)
         ended = []
         for event in self.engines[n].advance(self.now):

@@ -1,4 +1,4 @@
-"""The folder of a report: its text, its pictures, all figures in one file, and each run in inference-perf's shape."""
+"""The report's folder: its text, its plots, all figures in one file, and each run in inference-perf's format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIFECYCLE = "lifecycle_metrics.json"
 
 
 class _Run(msgspec.Struct):
-    """What names a run in an earlier report."""
+    """The fields that identify a run in an earlier report."""
 
     workload: str
     endpoints: int
@@ -31,7 +31,7 @@ class _Run(msgspec.Struct):
 
 
 def write(options: SimulateOptions, trials: Sequence[Trial], results: Sequence[Result]) -> None:
-    """Write the report in place of an earlier one. After an interrupt one of the two is there as a whole."""
+    """Write the report in place of an earlier one. After an interrupt, exactly one of the two is there, complete."""
     output = options.output
     with TemporaryDirectory(prefix=".new-", dir=output) as made:
         new = Path(made)
@@ -54,7 +54,7 @@ def write(options: SimulateOptions, trials: Sequence[Trial], results: Sequence[R
 
 
 def _draw(results: Sequence[Result], output: Path) -> list[str]:
-    """The pictures' names; none, and a sentence, where matplotlib is missing."""
+    """Draw the plots and return their names; without matplotlib, print a sentence and return none."""
     try:
         from epp.lab.fleet import plots
     except ModuleNotFoundError as error:
@@ -66,19 +66,19 @@ def _draw(results: Sequence[Result], output: Path) -> list[str]:
 
 
 def _remove_earlier(output: Path) -> None:
-    """Only what is named in the results that are there is removed: it would be taken for this report's."""
+    """Remove the files that the earlier results name: they would be taken for this report's. Other files stay."""
     try:
         runs = msgspec.json.decode((output / RESULTS).read_bytes(), type=list[_Run])
     except (OSError, msgspec.DecodeError):
         return
     for run in runs:
         if os.sep in run.workload or os.sep in run.policy:
-            continue  # not ours
+            continue  # not one of our runs
         (output / f"{run.workload}-{run.endpoints}.png").unlink(missing_ok=True)
         folder = _folder_of(output, run)
         for path in folder.glob(f"*_{LIFECYCLE}"):
             path.unlink()
-        with contextlib.suppress(OSError):  # it has something else, too, or is not there
+        with contextlib.suppress(OSError):  # the folder has other files, too, or does not exist
             folder.rmdir()
 
 

@@ -1,6 +1,6 @@
-"""A run in the shape of inference-perf's ``summary_lifecycle_metrics.json``, so that what reads those reads these.
+"""A run in the format of inference-perf's ``summary_lifecycle_metrics.json``, so that its tools read ours.
 
-Source: the shape of inference-perf 0.7. What a simulation has no word for (bytes, goodput) is left out.
+Source: the format of inference-perf 0.7. What a simulation does not have (bytes, goodput) is left out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Distribution = dict[str, float] | None
 
 
 def lifecycle(records: Sequence[Record], plan: StagePlan | None = None) -> dict[str, object]:
-    """One stage, or all of them where ``plan`` is None. Units: seconds, tokens."""
+    """Return one stage, or all of them where ``plan`` is None. Units: seconds, tokens."""
     good = [record for record in records if not record.refused]
     began, ended = min(r.arrived_at for r in records), max(r.ended_at for r in records)
     sent_s = max(r.arrived_at for r in records) - began
@@ -34,7 +34,7 @@ def lifecycle(records: Sequence[Record], plan: StagePlan | None = None) -> dict[
     cached = sum(r.hits.gpu + r.hits.cpu for r in good)
 
     def rate(count: int) -> float | None:
-        return count / seconds if seconds else None  # nobody was served
+        return count / seconds if seconds else None  # no request was served
 
     return {
         "benchmark_time_seconds": seconds,
@@ -73,7 +73,7 @@ def lifecycle(records: Sequence[Record], plan: StagePlan | None = None) -> dict[
 
 
 def distribution(values: Sequence[float]) -> Distribution:
-    """Mean, extremes and percentiles; None of nothing, as there."""
+    """Return mean, extremes and percentiles; None for no values, as inference-perf does."""
     if not values:
         return None
     named = {"median" if p == 50 else f"p{p:g}": percentile(values, p / 100) for p in _PERCENTILES}

@@ -10,11 +10,11 @@ from typing import TypeAlias
 import msgspec
 
 MOST_TOKENS = 1 << 24
-"""Of a prompt or an answer: more than any model takes, and what four bytes for each may be made of."""
+"""The most tokens of a prompt or an answer: more than any model takes, but four bytes for each still fit in memory."""
 
 
 class Shape(Enum):
-    """Names as inference-perf has them."""
+    """The kind of a distribution, under inference-perf's names."""
 
     FIXED = "fixed"
     UNIFORM = "uniform"
@@ -23,7 +23,7 @@ class Shape(Enum):
 
 
 class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is drawn stays within ``min`` and ``max``; ``mean`` and ``std_dev`` are of the values before that."""
+    """A random length. Draws are clipped to ``min`` and ``max``; ``mean`` and ``std_dev`` are those before clipping."""
 
     type: Shape = Shape.NORMAL
     min: int = 10
@@ -31,10 +31,10 @@ class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mean: float = 512.0
     std_dev: float = 200.0
     variance: float | None = None
-    """The square of ``std_dev``, as inference-perf writes it beside that."""
+    """The square of ``std_dev``, which inference-perf writes beside it."""
     skew: float = 0.0
     total_count: int | None = None
-    """Unused: inference-perf draws so many lengths in advance."""
+    """Unused: inference-perf draws this many lengths in advance."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.min <= self.max <= MOST_TOKENS:
@@ -54,7 +54,7 @@ class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"mean: is {self.mean}; above 0 for a lognormal distribution")
 
     def draw(self, random: Random) -> float:
-        """A value within the bounds."""
+        """Return a random value within the bounds."""
         return min(float(self.max), max(float(self.min), self._unbounded(random)))
 
     def _unbounded(self, random: Random) -> float:
@@ -73,5 +73,5 @@ Length: TypeAlias = int | Distribution
 
 
 def tokens(length: Length, random: Random) -> int:
-    """How many this time; at least 1."""
+    """Draw a number of tokens; at least 1."""
     return max(1, length if isinstance(length, int) else round(length.draw(random)))

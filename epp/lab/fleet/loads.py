@@ -1,4 +1,4 @@
-"""The load that a workload puts on a fleet of some size, and that load in words."""
+"""The load that a workload puts on a fleet of some size, and its description in words."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from epp.runtime.logs import counted
 
 
 class Load(NamedTuple):
-    """What is run."""
+    """The workload as it is run."""
 
     config: Config
     written_for: int | None
-    """For how many endpoints the workload was written; None where it is run as it is written."""
+    """The number of endpoints that the workload was written for; None where it is run as it is written."""
 
 
 def load_for(name: str, endpoints: int, written_for: int | None = None) -> Load:
-    """The load that the workload called ``name`` puts on a fleet of ``endpoints``.
+    """Return the load that the workload called ``name`` puts on a fleet of ``endpoints``.
 
-    A preset is written for the fleet of its published tables, and each endpoint of another fleet gets as much of it. A
-    file is run as it is written, unless ``written_for`` names a number of endpoints; then it is scaled as a preset is.
-
-    Raises: ConfigError naming the file and the key, or the flag for a trace, which cannot be scaled.
+    A preset is written for the fleet of its published tables, and is scaled so that each endpoint of another fleet gets
+    the same share. A file is run as it is written, unless ``written_for`` gives a number of endpoints; then it is
+    scaled like a preset.
+    Raises: ConfigError that names the file and the key, or the flag for a trace, which cannot be scaled.
     """
     config = choose(name)
     if written_for is not None and config.data.type is DataType.RANDOM:
@@ -38,7 +38,7 @@ def load_for(name: str, endpoints: int, written_for: int | None = None) -> Load:
 
 
 def in_words(load: Load, requests: int, endpoints: int) -> str:
-    """``450 requests, 45 at a time; 45 groups of 10 prompts, ...``: what one run has, and whether that was scaled."""
+    """Describe the load of one run, and its scaling: ``450 requests, 45 at a time; 45 groups of 10 prompts, ...``."""
     said = f"{counted(requests, 'request')}{_when(load.config)}{_what(load.config)}"
     if load.written_for is None:
         return said

@@ -1,4 +1,4 @@
-"""What ``tierwise simulate`` is asked, as typed values."""
+"""The options of ``tierwise simulate``, as typed values."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from epp.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """Policies compared on workloads and fleets."""
+    """The policies, workloads and fleets to compare."""
 
     policies: tuple[str, ...] = ()
-    """Names or files; empty runs all that are known."""
+    """Names or files; empty runs all policies."""
     workloads: tuple[str, ...] = ("high-cache",)
-    """Names or files."""
+    """Names or files of workloads."""
     endpoints: tuple[int, ...] = ()
-    """Fleet sizes; empty is the one that the engine's tables are about."""
+    """Fleet sizes; empty is the size in the engine's published tables."""
     written_for: int | None = None
     """Endpoints that the load of a file is for; None runs a file as it is written."""
     engine: str | None = None
-    """None: the one that the workload's tables are about."""
+    """None is the engine of the workload's published tables."""
     gpu_tokens: int | None = None
     cpu_tokens: int | None = None
-    """What a tier of each engine holds; None leaves it to the engine."""
+    """Capacity of a tier of each engine; None keeps the engine's own."""
     tells_tiers: bool = True
-    """Whether engines say what their tiers hold."""
+    """Whether engines report the state of their tiers."""
     pickers: int = 1
-    """Before each fleet, each with its own record of its own picks."""
+    """Pickers before each fleet, each with a record of only its own picks."""
     past_pickers: float = 0.0
     """The share of requests that no picker sees."""
     seeds: int = 3
@@ -40,7 +40,7 @@ class SimulateOptions:
 
     @property
     def words(self) -> list[str]:
-        """The flags that say what is to be run, as they would be written; not where to and how many at a time."""
+        """The flags, as on the command line, that define what is run; not those for output and parallelism."""
         words = []
         names = {field: flag for flag, field in _FIELDS.items()}
         for field in fields(self):
@@ -60,7 +60,7 @@ _FIELDS = {"policy": "policies", "workload": "workloads"}
 
 
 def simulate_options(given: Mapping[str, Any]) -> SimulateOptions:
-    """The options of ``tierwise simulate``. Raises: ConfigError for a list that names nothing."""
+    """Return the options of ``tierwise simulate``. Raises: ConfigError for an empty list."""
     said: dict[str, Any] = {_FIELDS.get(name, name.replace("-", "_")): value for name, value in given.items()}
     for field in _FIELDS.values():
         if field in said:

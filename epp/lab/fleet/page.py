@@ -1,4 +1,4 @@
-"""An engine's numbers at one moment, and what a scraper makes of them."""
+"""An engine's numbers at one moment, and what a scraper reads from them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scorers.base import Tier, TierReport
 
 
 class Page:
-    """What the engine's page said when this was made. Most pages are never read, so they are few plain numbers."""
+    """An engine's metrics page as of its creation. Most pages are never read, so it is a few plain numbers."""
 
     __slots__ = (
         "_cpu_at_horizon", "_cpu_horizon_s", "_cpu_stored", "_engine", "_gpu_at_horizon", "_gpu_cached",
@@ -27,7 +27,7 @@ class Page:
 
     @property
     def metrics(self) -> EngineMetrics:
-        """As the scraper reads it; always the same object."""
+        """The numbers as the scraper reads them; always the same object."""
         if self._metrics is None:
             preset = self._engine.preset
             self._metrics = EngineMetrics(
@@ -41,7 +41,7 @@ class Page:
         return self._metrics
 
     def _tiers(self) -> dict[Tier, TierReport]:
-        """What kvengine says of both tiers. Picker and engines have one clock here."""
+        """Return kvengine's report of both tiers. Picker and engines share one clock here."""
         block, gpu_blocks, cpu_blocks = (
             self._engine.preset.block_tokens, self._engine.gpu.capacity, self._engine.cpu.capacity,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Pictures of a comparison. The only part that needs matplotlib (extra ``bench``)."""
+"""Plots of a comparison. This is the only module that needs matplotlib (extra ``bench``)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PANELS: tuple[tuple[str, Callable[[Figures], float]], ...] = (
 
 
 def draw(results: Sequence[Result], folder: Path) -> list[str]:
-    """Write one picture for each workload and fleet size; their names."""
+    """Write one plot for each workload and fleet size, and return their names."""
     mpl.use("agg")
     names = []
     for (workload, endpoints), group in grouped(results):

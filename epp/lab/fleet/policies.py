@@ -1,10 +1,10 @@
-"""The ways to choose that are compared, each as the configuration that an operator would write.
+"""The compared policies, each as the configuration that an operator would write.
 
-Where a capacity of the CPU tier is written, it is ``CPU_BLOCKS`` of 16 tokens: as much as the simulated engine has.
+``CPU_BLOCKS`` stands for the capacity of the simulated engine's CPU tier, in blocks of 16 tokens.
 
 ``seeds`` and ``guide`` are configurations of the Go picker, and are meant to decide as it does with them. Its v0.4
-looks at the first 256 blocks of a prompt. Its v0.9 takes the engine's number of blocks for its own, which are of 64
-tokens at least, and so remembers four times what a GPU holds; the guide's number for the CPU tier comes to 12.8 times.
+looks at the first 256 blocks of a prompt. Its v0.9 takes the engine's number of blocks for its own, which have at least
+64 tokens, and so remembers four times what a GPU holds; the guide's number for the CPU tier comes to 12.8 times.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from epp.lab.fleet.baselines import LMetricScorer, RoundRobinPicker
 from scorers.prefix.prefix import DEFAULT_CAPACITY_BLOCKS
 
 CONFIG_BLOCK_TOKENS = 16
-"""What ``lruCapacityPerServer`` counts where ``blockSizeTokens`` is not written."""
+"""The block size that ``lruCapacityPerServer`` counts in where ``blockSizeTokens`` is not given."""
 
 OVERSIZED = 12.8
-"""What llm-d's guide of June 2026 comes to: 82,000 blocks of 64 tokens, for 100 GiB."""
+"""The factor in llm-d's guide of June 2026: 82,000 blocks of 64 tokens, for 100 GiB."""
 
 _HEAD = """\
 apiVersion: llm-d.ai/v1alpha1
@@ -74,14 +74,14 @@ def _profile(*weighted: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One way to choose."""
+    """One way to choose endpoints."""
 
     name: str
     title: str
     config: str
     """An ``EndpointPickerConfig``; ``CPU_BLOCKS`` and ``GPU_BLOCKS`` stand for its tiers in blocks of 16 tokens."""
     tier_aware: bool = True
-    """Whether it knows of the CPU tier."""
+    """Whether the policy takes the CPU tier into account."""
 
 
 _TIERED_PROFILE = _profile("queue-scorer 2", "kv-cache-utilization-scorer 2", "gpu-prefix 1", "cpu-prefix 1")
@@ -156,9 +156,9 @@ BY_NAME = {policy.name: policy for policy in POLICIES}
 
 
 def choose(name: str) -> Policy:
-    """The policy called ``name``, or the configuration in the file of that name.
+    """Return the policy called ``name``, or the one in the configuration file of that name.
 
-    Raises: ConfigError naming the known ones, or the file's fault.
+    Raises: ConfigError that lists the existing policies, or names the file's fault.
     """
     if name in BY_NAME:
         return BY_NAME[name]
@@ -170,9 +170,9 @@ def choose(name: str) -> Policy:
 
 
 def plan_of(policy: Policy, preset: Preset, seed: int) -> Plan:
-    """A fresh plan of ``policy`` for engines of ``preset``, drawing its lots by ``seed``.
+    """Return a fresh plan of ``policy`` for engines of ``preset``, with ``seed`` for its random choices.
 
-    Raises: ConfigError naming the key.
+    Raises: ConfigError that names the key.
     """
     text = policy.config
     tiers = {

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """``jobs`` fresh processes. They end with the context: at once where it is left by an exception."""
+    """Yield a pool of ``jobs`` fresh processes, which ends with the context; an exception terminates them at once."""
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_leave_interrupts_to_the_parent)
     try:
         yield pool

@@ -1,4 +1,4 @@
-"""Prompts made of parts: bytes for the picker, names of blocks for the engines, and neither computed twice."""
+"""Prompts made of parts: bytes for the picker, names of blocks for the engines, each computed only once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 from epp.lab.engine.tokens import TOKEN_BYTES
 
 _BLOCKS = 1 << 20
-"""More than a prompt has blocks."""
+"""More than the number of blocks in any prompt."""
 
 
 class Part(NamedTuple):
-    """A stretch of a prompt: what it says is known by number only. Two parts of one number begin alike."""
+    """A stretch of a prompt, whose content is only a number. Parts with equal numbers start with equal tokens."""
 
     content: int
     tokens: int
@@ -25,33 +25,33 @@ class Ask:
     parts: tuple[Part, ...]
     output_tokens: int
     answer: int | None = None
-    """What the answer says, where a later prompt repeats it."""
+    """The content of the answer, where a later prompt repeats it."""
     session: str = ""
-    """Whose turn it is; empty for a request that stands alone."""
+    """The session that the turn belongs to; empty for a single request."""
     stage: int = 0
 
     @property
     def prompt_tokens(self) -> int:
-        """The prompt's length."""
+        """The length of the prompt in tokens."""
         return sum([part.tokens for part in self.parts])
 
 
 @dataclass(slots=True)
 class _Place:
-    """A sequence of parts that some prompt begins with."""
+    """A node of the tree of prompts: a sequence of parts that some prompt starts with."""
 
     number: int
     tokens: int
     keys: tuple[int, ...]
-    """Of all blocks up to here."""
+    """The names of all blocks up to here."""
     below: dict[Part, _Place] = field(default_factory=dict)
 
 
 class Prompts:
-    """What asks look like to the two sides. Units: ``block_tokens`` are the engine's.
+    """Converts requests to the form that each side sees. Units: ``block_tokens`` are the engine's.
 
-    A block's name is (the place at which its last token lies, its position): equal for equal beginnings only, and an
-    integer, which is cheap to hash. Invariant: equal parts in equal order are one place.
+    A block's name is (the node in which its last token lies, its position): equal for equal beginnings only, and an
+    integer, which is cheap to hash. Invariant: equal parts in equal order are one node.
     """
 
     def __init__(self, block_tokens: int, seed: int = 0) -> None:
@@ -61,7 +61,7 @@ class Prompts:
         self._places = 1
 
     def keys(self, ask: Ask) -> tuple[int, ...]:
-        """The names of the full blocks of the prompt and, where it may be repeated, of the answer."""
+        """Return the names of the full blocks of the prompt and, where it may be repeated, of the answer."""
         place = self._root
         for part in ask.parts:
             place = place.below.get(part) or self._add(place, part)
@@ -71,7 +71,7 @@ class Prompts:
         return place.keys
 
     def data(self, ask: Ask) -> bytes:
-        """The prompt's bytes, four to a token."""
+        """Return the prompt's bytes, four to a token."""
         return b"".join([self._bytes(part) for part in ask.parts])
 
     def _bytes(self, part: Part) -> bytes:

@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Record:
-    """What happened to it. Units: virtual seconds, tokens."""
+    """The times and the outcome of one request. Units: virtual seconds, tokens."""
 
     ask: Ask
     arrived_at: float
     endpoint: int
     pick_id: int
     predicted_tokens: int | None
-    """What the picker took to be cached there; None of a request that went past the pickers."""
+    """The cached tokens that the picker predicted; None for a request that bypassed the pickers."""
     picker: Replica | None = None
-    """Whose pick it is."""
+    """The picker that picked the endpoint."""
     admitted_at: float = 0.0
     first_at: float = 0.0
     ended_at: float = 0.0
     hits: Hits = NO_HITS
     refused: str = ""
-    """Who cannot serve it, and why; empty for one that was served."""
+    """Who refused the request, and why; empty for one that was served."""

@@ -1,4 +1,4 @@
-"""One picker before the fleet: its own index, ledger and scrapes. Of what others send it knows what engines say."""
+"""One picker before the fleet: its own index, ledger and scrapes. It sees other pickers' load only in scrapes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from scorers.base import Prompt, Request, Tier
 
 IDENTITY = b"simulated"
 TIMED_EVERY = 8
-"""Asking for a thread's CPU time can take longer than a decision."""
+"""One decision in this many is timed, since reading a thread's CPU time can take longer than a decision."""
 
 
 class Replica:
-    """A picker in virtual time. Owner: the fleet, which says ``before`` an engine changes, and what came of picks."""
+    """A picker in virtual time. Owner: the fleet, which calls ``before`` an engine changes and reports outcomes."""
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class Replica:
         *,
         response_seen: bool,
     ) -> None:
-        """``phases_s``: when it scrapes each of ``engines`` first."""
+        """``phases_s`` are the times of the first scrape of each of ``engines``."""
         self.decision_seconds: list[float] = []
-        """CPU time that it took for one in ``TIMED_EVERY`` decisions."""
+        """CPU time of one in ``TIMED_EVERY`` decisions."""
         self.core = Core(plan, Settings(pool_name="simulated"), clock)
         self.core.pool.replace([Endpoint(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}:8000") for n in range(len(engines))])
         self._model = model
@@ -52,11 +52,11 @@ class Replica:
         self._position = {slot: n for n, slot in enumerate(self._slots)}
         self._scraped = [ScrapedEngine(engine, scraping, p) for engine, p in zip(engines, phases_s, strict=True)]
         self._rounds = Rounds(scraping, phases_s)
-        self._seen = [-1.0] * len(engines)  # when the scrape began that the pool has
+        self._seen = [-1.0] * len(engines)  # when the scrape that the pool has began
         self._picks = 0
 
     def before(self, n: int, now: float) -> None:
-        """Engine ``n`` is about to change."""
+        """Notify the picker that engine ``n`` is about to change."""
         self._scraped[n].before(now)
 
     def place(self, ask: Ask, name: str, data: bytes) -> Record:
@@ -90,16 +90,16 @@ class Replica:
         return Record(ask, now, self._position[chosen.slot], decision.pick_id, predicted, self)
 
     def refused(self, record: Record) -> None:
-        """The engine refused it."""
+        """Report that the engine refused the request."""
         self.core.director.ended(record.pick_id, Outcome(Cause.COMPLETED, status=400))
 
     def started(self, record: Record) -> None:
-        """Its answer has begun."""
+        """Report that the answer has started."""
         if self._response_seen:
             self.core.director.answering(record.pick_id)
 
     def finished(self, record: Record, event: Finished) -> None:
-        """It is over, and all its times are known."""
+        """Report that the request has ended; all its times are known."""
         outcome = Outcome(Cause.COMPLETED, status=200, duration_s=event.at - record.arrived_at)
         if self._response_seen:
             outcome.ttft_s, outcome.streaming = record.first_at - record.arrived_at, True
@@ -109,7 +109,7 @@ class Replica:
         self.core.director.ended(record.pick_id, outcome)
 
     def _observe(self, now: float) -> None:
-        """Tell the pool of the scrapes since the last decision."""
+        """Pass the scrapes since the last decision to the pool."""
         pool = self.core.pool
         for n in self._rounds.since_last(now):
             scrape = self._scraped[n].visible(now)

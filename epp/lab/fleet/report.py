@@ -16,14 +16,14 @@ from epp.lab.fleet.trial import Result, Trial
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One figure of a table."""
+    """One column of a table."""
 
     title: str
     value: Callable[[Figures], float]
     digits: int
     scale: float = 1.0
     compared: bool = False
-    """Whether it is also said by how much it differs from the first policy's."""
+    """Whether the cell also has the change from the first policy."""
 
 
 COLUMNS = (
@@ -44,7 +44,7 @@ UNKNOWN = "–"
 DEFAULT_POLICY = "tiered"
 """The policy with the weights of the default profile."""
 FILES = {"cost": "manifests/config/cost.yaml"}
-"""Configurations to begin with, by the policy that simulates them."""
+"""Example configurations, by the policy that simulates them."""
 INTRODUCTION = """\
 Simulated: no model ran and no GPU was there. The engines are a model of vLLM's scheduler and caches in virtual time;
 what decides is the real picker. docs/simulator.md says what the model was calibrated on, and how well it does on
@@ -57,7 +57,7 @@ published tables.
 def markdown(
     trials: Sequence[Trial], results: Sequence[Result], plots: Sequence[str] = (), words: Sequence[str] = ()
 ) -> str:
-    """The whole report; ``words`` are the flags that it was made with."""
+    """Return the whole report; ``words`` are the flags of the command line."""
     lines = ["# Simulated comparison", "", INTRODUCTION]
     lines += [f"Made by `{shlex.join(['tierwise', 'simulate', *words])}`.", ""]
     for (workload, endpoints), group in grouped(results):
@@ -77,7 +77,7 @@ def markdown(
 
 
 def heading(trial: Trial, group: Sequence[Result]) -> list[str]:
-    """What was run: the load, the engines, the seeds, and how requests reach the endpoints; some sentences."""
+    """Return sentences on what was run: the load, the engines, the seeds, and how requests reach the endpoints."""
     kind = trial.engine
     tiers = f"{kind.gpu_tokens:,} tokens in GPU memory, {kind.cpu_tokens:,} in CPU memory"
     numbers = ", ".join(str(seed) for seed in seeds(group))
@@ -90,7 +90,7 @@ def heading(trial: Trial, group: Sequence[Result]) -> list[str]:
 
 
 def remarks(group: Sequence[Result]) -> list[str]:
-    """What went wrong, in bold in the report."""
+    """Return what went wrong, which the report shows in bold."""
     refused = sum(result.whole.refused for result in group)
     requests = sum(result.whole.requests for result in group)
     why = next((result.whole.refusal for result in group if result.whole.refusal), "")
@@ -104,7 +104,7 @@ def remarks(group: Sequence[Result]) -> list[str]:
 
 
 def verdict(group: Sequence[Result]) -> str:
-    """Which policy has the shortest mean TTFT, beside the default one where that was run; empty for one policy."""
+    """Name the policy with the shortest mean TTFT, compared to the default one if that ran; empty for one policy."""
     runs = {name: [result.whole for result in those] for name, those in by_policy(group).items()}
     means = {name: interval([figures.mean_ttft_s for figures in those]).mean for name, those in runs.items()}
     served = {name: mean for name, mean in means.items() if not math.isnan(mean)}
@@ -125,7 +125,7 @@ def verdict(group: Sequence[Result]) -> str:
 
 
 def ways(settings: FleetSettings) -> list[str]:
-    """How requests reach the endpoints: a paragraph, or nothing where that is by one picker that sees them all."""
+    """Describe how requests reach the endpoints; empty where one picker sees them all."""
     said = []
     if settings.pickers > 1:
         said.append(f"{settings.pickers} pickers, each of which knows its own picks only.")
@@ -135,24 +135,24 @@ def ways(settings: FleetSettings) -> list[str]:
 
 
 def figures_of_stage(number: int, result: Result) -> Figures:
-    """Of one stage, counted from 0."""
+    """Return the figures of one stage, counted from 0."""
     return result.stages[number].figures
 
 
 def grouped(results: Sequence[Result]) -> Iterator[tuple[tuple[str, int], list[Result]]]:
-    """Results by workload and fleet size, in order of appearance."""
+    """Yield results by workload and fleet size, in the order of appearance."""
     places = dict.fromkeys((result.workload, result.endpoints) for result in results)
     for place in places:
         yield place, [result for result in results if (result.workload, result.endpoints) == place]
 
 
 def seeds(results: Sequence[Result]) -> list[int]:
-    """The seeds, in order."""
+    """Return the seeds in ascending order."""
     return sorted({result.seed for result in results})
 
 
 def by_policy(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """The runs of each policy in the order of their seeds; policies in the order in which they appear."""
+    """Return the runs of each policy in the order of their seeds; policies in the order in which they appear."""
     policies: dict[str, list[Result]] = {result.policy: [] for result in results}
     for result in sorted(results, key=lambda result: result.seed):
         policies[result.policy].append(result)
@@ -160,7 +160,7 @@ def by_policy(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 
 def table(results: Sequence[Result], of: Callable[[Result], Figures]) -> list[str]:
-    """One line for each policy; the first is what the others are compared with."""
+    """Return one line for each policy; the others are compared to the first."""
     policies = by_policy(results)
     base = [of(result) for result in next(iter(policies.values()))]
     titles = ["policy", *(column.title for column in COLUMNS), "decision (µs)", "p99 (µs)"]
@@ -177,7 +177,7 @@ def table(results: Sequence[Result], of: Callable[[Result], Figures]) -> list[st
 
 
 def cell(column: Column, those: Sequence[Figures], base: Sequence[Figures]) -> str:
-    """``12.3 ± 0.4 (-5.6 ± 0.7 %)``."""
+    """Format one cell: ``12.3 ± 0.4 (-5.6 ± 0.7 %)``."""
     text = shown(interval([column.value(figures) * column.scale for figures in those]), column.digits)
     if column.compared and text != UNKNOWN and those != base and len(those) == len(base):
         text += f" ({shown(changes(those, base, lambda f: 100.0 * column.value(f)), 1, percent=True)} %)"
@@ -185,7 +185,7 @@ def cell(column: Column, those: Sequence[Figures], base: Sequence[Figures]) -> s
 
 
 def shown(value: Interval, digits: int, *, percent: bool = False) -> str:
-    """A mean and its margin, where one is known; a dash for what nobody was served to know of."""
+    """Format a mean and its margin, if known; a dash if no request was served."""
     if math.isnan(value.mean):
         return UNKNOWN
     mean = value.mean * (100.0 if percent else 1.0)

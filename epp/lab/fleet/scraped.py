@@ -1,4 +1,4 @@
-"""What the picker knows of an engine: its numbers as of the last scrape, not as of now."""
+"""The picker's view of an engine: its numbers at the last scrape, not the current ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from epp.lab.fleet.page import Page
 from epp.pool.seat import EngineMetrics
 
 SOON = 1 - 1e-6
-"""Less than one interval after the last scrape there is no other, however sums of floating-point numbers come out."""
+"""The share of an interval after a scrape in which no other begins, however sums are rounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,28 +22,28 @@ class Scraping:
 
     interval_s: float = 0.05
     lag_s: float = 0.005
-    """From its begin until the picker has read it. A guess: a page of 100 KB within one cluster."""
+    """From the start of a scrape until the picker has read it. A guess: a page of 100 KB within one cluster."""
     tells_tiers: bool = True
-    """Whether the engines say what their tiers hold, as kvengine does."""
+    """Whether the engines report the state of their tiers, as kvengine does."""
 
 
 class Scrape(NamedTuple):
-    """One read of one engine."""
+    """One scrape of one engine."""
 
     began_at: float
     page: Page
 
     @property
     def metrics(self) -> EngineMetrics:
-        """What it says."""
+        """The metrics that the scraped page has."""
         return self.page.metrics
 
 
 class ScrapedEngine:
-    """The scrapes of one engine, each made only when the engine is about to change or somebody looks.
+    """The scrapes of one engine, each made only when the engine is about to change or its numbers are read.
 
-    Between two changes all scrapes say the same, so the last of them stands for all, and is made once. ``before`` must
-    be called before every change. Owner: a picker.
+    Between two changes all scrapes are equal, so the last of them represents all, and is made once. ``before`` must be
+    called before every change. Owner: a picker.
     """
 
     def __init__(self, engine: Engine, scraping: Scraping, phase_s: float) -> None:
@@ -52,23 +52,23 @@ class ScrapedEngine:
         self._scraping = scraping
         self._phase_s = phase_s
         self._older = self._last = Scrape(0.0, Page(engine, tells_tiers=scraping.tells_tiers))
-        self._changed = False  # since the last one
-        self._not_before = phase_s * SOON  # the next one begins
+        self._changed = False  # since the last scrape
+        self._not_before = phase_s * SOON  # earliest begin of the next scrape
 
     def before(self, now: float) -> None:
-        """The engine changes at ``now``: what was scraped before is fixed."""
+        """Make the scrape due before the engine changes at ``now``."""
         if now >= self._not_before:
             self._scrape(self._begun_by(now))
         self._changed = True
 
     def visible(self, now: float) -> Scrape:
-        """What the picker has read by ``now``."""
+        """Return the scrape that the picker has read by ``now``."""
         begun = self._begun_by(now - self._scraping.lag_s)
         self._scrape(begun)
         return self._last if self._last.began_at <= begun else self._older
 
     def _begun_by(self, now: float) -> float:
-        """When the last scrape before ``now`` began; none does before the first."""
+        """Return when the last scrape before ``now`` began; 0 before the first one."""
         interval_s = self._scraping.interval_s
         return max(0.0, self._phase_s + floor((now - self._phase_s) / interval_s) * interval_s)
 
@@ -82,7 +82,7 @@ class ScrapedEngine:
 
 
 class Rounds:
-    """Whose scrape the picker has read since it last looked: few of many, where decisions are close together."""
+    """Finds the engines scraped since the picker's last look: few of many, where decisions are close together."""
 
     def __init__(self, scraping: Scraping, phases_s: Sequence[float]) -> None:
         self._scraping = scraping
@@ -91,7 +91,7 @@ class Rounds:
         self._until = -inf
 
     def since_last(self, now: float) -> Sequence[int]:
-        """Positions of those with a new scrape, and perhaps of some without."""
+        """Return the positions of engines with a new scrape, and perhaps of some without."""
         interval_s = self._scraping.interval_s
         since, self._until = self._until, now - self._scraping.lag_s
         if self._until - since >= interval_s:

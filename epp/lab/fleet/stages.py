@@ -1,4 +1,4 @@
-"""From a workload's description to the requests of its stages."""
+"""Turns a workload's description into the requests of its stages."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class StagePlan:
     """Its load, for tables."""
     source: Source
     rate: float | None = None
-    """Requests per second that were asked for; None in a closed loop."""
+    """The requested rate in requests per second; None in a closed loop."""
     concurrency: int | None = None
 
 
 def stages_of(config: Config, seed: int) -> list[StagePlan]:
-    """The stages in their order; the same ``seed`` gives the same ones. Raises: ConfigError for a trace's faults."""
+    """Return the stages in order; equal seeds give equal ones. Raises: ConfigError for an invalid trace."""
     random = Random(f"workload {seed}")
     load, data = config.load, config.data
     if data.trace is not None and load.type is LoadType.TRACE_REPLAY:
@@ -41,12 +41,12 @@ def stages_of(config: Config, seed: int) -> list[StagePlan]:
 
 
 def requests_of(config: Config, seed: int) -> int:
-    """How many requests a run has. Raises: ConfigError for a trace's faults."""
+    """Return the number of requests of a run. Raises: ConfigError for an invalid trace."""
     return sum(stage.source.requests for stage in stages_of(config, seed))
 
 
 def shared_prompts(shared: SharedPrefix, random: Random) -> list[Ask]:
-    """Every prompt once, in a shuffled order."""
+    """Return every prompt once, in a shuffled order."""
     prompts = []
     for group in range(shared.groups):
         system = Part(group, tokens(shared.system_prompt_len, random))
@@ -58,7 +58,7 @@ def shared_prompts(shared: SharedPrefix, random: Random) -> list[Ask]:
 
 
 def conversation(spoken: ConversationReplay, name: str, content: Iterator[int], random: Random) -> list[Ask]:
-    """The turns of one conversation; ``content`` gives numbers that nobody else has."""
+    """Return the turns of one conversation; ``content`` yields numbers that are used nowhere else."""
     said: tuple[Part, ...] = ()
     if spoken.shared_system_prompt_len:
         said += (Part(0, spoken.shared_system_prompt_len),)
@@ -91,7 +91,7 @@ def _serving(stage: Stage, load: LoadType, asks: Iterator[Ask], random: Random) 
 
 
 def _conversing(stage: Stage, spoken: ConversationReplay, number: int, random: Random) -> StagePlan:
-    """Conversations, again and again, until there are ``num_requests`` turns; the last one is cut short."""
+    """Return a stage that repeats conversations until it has ``num_requests`` turns; the last one is cut short."""
     wanted, level = stage.num_requests or 1, stage.concurrency_level or 1
     content = iter(range(1 + (number << 28), 1 << 60))
     scripts: list[list[Ask]] = []

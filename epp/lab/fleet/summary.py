@@ -1,4 +1,4 @@
-"""The figures of a comparison that matter most, for a terminal; the report has all of them."""
+"""The most important figures of a comparison, for a terminal; the report has all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from epp.printing.sheet import Sheet
 
 
 def of_results(trials: Sequence[Trial], results: Sequence[Result]) -> Iterator[RenderableType]:
-    """A table and a few sentences for each workload and fleet size."""
+    """Yield a table and a few sentences for each workload and fleet size."""
     for (workload, endpoints), group in grouped(results):
         trial = next(t for t in trials if (t.workload, t.endpoints) == (workload, endpoints))
         yield _table(f"{workload}, {endpoints} endpoints (simulated)", group)

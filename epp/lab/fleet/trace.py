@@ -1,7 +1,8 @@
-"""Traces in Mooncake's format: one JSON object a line.
+"""Traces in Mooncake's format: one JSON object per line.
 
 ``timestamp``: milliseconds since the first request; ``input_length``, ``output_length``: tokens; ``hash_ids``: one
-number for each 512 tokens of the prompt, the last of them perhaps not full, equal only where everything before is, too.
+number for each 512 tokens of the prompt, the last of which may be partial. Two numbers are equal only where everything
+before them is equal, too.
 Source: kvcache-ai/Mooncake, ``FAST25-release/traces``; AIPerf and GuideLLM read the same.
 """
 
@@ -25,11 +26,11 @@ MOST_SHOWN = 60
 FORMATS = ("MooncakeTrace",)
 MOST_MS = 10**12
 _UNIQUE = 1 << 32
-"""Contents that only one request has: above all hash ids."""
+"""Contents that only one request has are numbered from here, above all hash ids."""
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One request. Other keys, as some traces have, say nothing of caches."""
+    """One request of a trace. Other keys, which some traces have, do not concern caches."""
 
     timestamp: Annotated[float, msgspec.Meta(ge=0, le=MOST_MS)]
     input_length: Annotated[int, msgspec.Meta(ge=1, le=MOST_TOKENS)]
@@ -44,11 +45,11 @@ _RIGHT = {
     "output_length": f"a whole number of tokens from 0 to {MOST_TOKENS:,}",
     "hash_ids": f"a list of whole numbers from 0 to {_UNIQUE - 1:,}",
 }
-"""What the values of keys are."""
+"""The valid values of each key, for errors."""
 
 
 def read(path: Path, format_name: str = FORMATS[0]) -> Timed:
-    """The requests of the trace at their times. Raises: ConfigError naming file and line."""
+    """Return the requests of the trace at their times. Raises: ConfigError that names file and line."""
     if format_name not in FORMATS:
         raise ConfigError(f"data.trace.format: {format_name!r} is none of {', '.join(FORMATS)}")
     try:
@@ -64,7 +65,7 @@ def read(path: Path, format_name: str = FORMATS[0]) -> Timed:
 
 
 def ask_of(line: Line, number: int) -> Ask:
-    """The request of a line; what its hash ids do not name is its own."""
+    """Return the request of a line; tokens beyond its hash ids are unique to it."""
     parts, left = [], line.input_length
     for hash_id in line.hash_ids or ():
         parts.append(Part(hash_id, min(BLOCK_TOKENS, left)))
@@ -86,7 +87,7 @@ def _lines(path: Path, file: Iterator[bytes]) -> Iterator[tuple[int, Line]]:
 
 
 def _line(decoder: msgspec.json.Decoder[Line], raw: bytes) -> Line:
-    """Raises: ValueError with what is wrong."""
+    """Decode a line. Raises: ValueError that describes the fault."""
     try:
         line = decoder.decode(raw)
     except msgspec.ValidationError as error:
@@ -97,7 +98,7 @@ def _line(decoder: msgspec.json.Decoder[Line], raw: bytes) -> Line:
 
 
 def _fault_of(line: Line, raw: bytes) -> str:
-    """What is wrong with hash ids that are numbers; empty where nothing is."""
+    """Describe what is wrong with valid numbers as hash ids; empty if nothing is."""
     if line.hash_ids is msgspec.UNSET:
         near = _near("hash_ids", msgspec.json.decode(raw))
         return f"{near} is not known; is hash_ids meant?" if near else ""
@@ -111,7 +112,7 @@ def _fault_of(line: Line, raw: bytes) -> str:
 
 
 def _faults_in(data: object) -> str:
-    """Every key that is missing or has a wrong value, with what is right."""
+    """Describe every key that is missing or has a wrong value, with what is right."""
     if not isinstance(data, dict):
         return f"{_shortened(data)} is no JSON object"
     faults = []
@@ -129,7 +130,7 @@ def _faults_in(data: object) -> str:
 
 
 def _near(key: str, data: Mapping[str, object]) -> str:
-    """The key of ``data`` that is probably a slip of ``key``; empty where none is."""
+    """Return the key of ``data`` that is probably a misspelling of ``key``; empty if there is none."""
     others = {name.lower(): name for name in data if name not in _RIGHT}
     return next((others[name] for name in get_close_matches(key, others, n=1, cutoff=0.7)), "")
 

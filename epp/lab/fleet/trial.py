@@ -1,4 +1,4 @@
-"""One run: a policy, a workload, a fleet, a seed; and what came of it."""
+"""One run of a policy on a workload, a fleet and a seed, and its result."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from epp.lab.fleet.stages import stages_of
 from epp.lab.fleet.workload import Config
 
 APART = 1 << 20
-"""Between the seeds of two pickers: more than there are seeds of runs."""
+"""The distance between the seeds of two pickers, larger than the number of seeds of runs."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run. Plain data: it travels to other processes."""
+    """What to run. Plain data, since it is sent to other processes."""
 
     policy: Policy
     workload: str
     config: Config
-    """The load as it is run: of a preset, what a fleet of this size gets of it."""
+    """The load as it is run; a preset is already scaled to the fleet."""
     engine: EngineKind
     endpoints: int
     seed: int
     settings: FleetSettings
     written_for: int | None = None
-    """For how many endpoints the workload was written, where ``config`` was scaled from that."""
+    """The number of endpoints that the workload was written for, if ``config`` was scaled from that."""
 
     @property
     def name(self) -> str:
-        """For files and progress."""
+        """The name of the run, for files and progress."""
         return f"{self.workload}-{self.endpoints}-{self.policy.name}-seed{self.seed}"
 
 
 class StageResult(msgspec.Struct, frozen=True):
-    """One stage."""
+    """The result of one stage."""
 
     name: str
     figures: Figures
@@ -52,7 +52,7 @@ class StageResult(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. Units: seconds; of the picker's decisions, microseconds of CPU time."""
+    """The result of one run. Units: seconds; microseconds of CPU time for the picker's decisions."""
 
     policy: str
     workload: str
@@ -65,18 +65,18 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     decision_p99_us: float
     wall_s: float
     failures: dict[str, int]
-    """Of plugins: times that one was skipped because it failed."""
+    """Per plugin: how often it was skipped because it failed."""
 
 
 def run(trial: Trial, progress: Callable[[Record], None] | None = None) -> Result:
-    """Simulate it from empty caches. Raises: ConfigError for what the policy or the trace says."""
+    """Simulate the trial from empty caches. Raises: ConfigError for an invalid policy or trace."""
     with without_warnings():
         return _run(trial, progress)
 
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """Capacities that nobody says are meant here."""
+    """Suppress the scorers' warnings: default capacities are intended in a simulation."""
     logger = logging.getLogger("scorers")
     before = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,6 +1,6 @@
-"""Workloads as inference-perf writes them: the same file runs in either tool.
+"""Workloads in inference-perf's format: the same file runs in either tool.
 
-Read are ``load`` and ``data``; the blocks that are about a server, a client or a report are left to inference-perf.
+Only ``load`` and ``data`` are read; the blocks about a server, a client or a report are left to inference-perf.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent / "workloads"
 PRESETS = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
 
 MOST_REQUESTS = 10_000_000
-"""In a stage, or of different ones: more would not fit into memory."""
+"""Per stage, and of distinct prompts: more would not fit into memory."""
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=MOST_REQUESTS)]
 Tokens = Annotated[int, msgspec.Meta(ge=1, le=MOST_TOKENS)] | Distribution
@@ -28,10 +28,10 @@ Above0 = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
 
 class LoadType(Enum):
-    """When requests come."""
+    """The arrival process of the requests."""
 
     CONCURRENT = "concurrent"
-    """So many in flight at any time."""
+    """A fixed number in flight at any time."""
     CONSTANT = "constant"
     POISSON = "poisson"
     TRACE_REPLAY = "trace_replay"
@@ -39,18 +39,18 @@ class LoadType(Enum):
 
 
 class DataType(Enum):
-    """What requests say."""
+    """The content of the requests."""
 
     SHARED_PREFIX = "shared_prefix"
     CONVERSATION_REPLAY = "conversation_replay"
     RANDOM = "random"
-    """Of a trace."""
+    """From a trace."""
 
 
 class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A stretch of load; ``rate`` and ``duration``, or the other two. Units: requests per second, seconds.
+    """A stage of load, given by ``rate`` and ``duration`` or by the other two. Units: requests per second, seconds.
 
-    inference-perf fills in a rate and a duration for concurrent stages when it runs; they mean nothing there.
+    inference-perf fills in a rate and a duration for concurrent stages when it runs; they are ignored there.
     """
 
     rate: Above0 | None = None
@@ -67,14 +67,14 @@ class Trace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When requests come."""
+    """When the requests of all stages arrive."""
 
     type: LoadType
     interval: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 1.0
     """Seconds of rest between a stage's last answer and the next stage."""
     stages: tuple[Stage, ...] = ()
     trace: Trace | None = None
-    """The times of a trace, which are those of ``data.trace`` here."""
+    """The times of a trace; must equal ``data.trace`` here."""
     base_seed: int | None = None
     num_workers: Any = None
     worker_max_concurrency: Any = None
@@ -87,14 +87,14 @@ class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SharedPrefix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Groups of prompts that begin alike. Prompts come in one shuffled order, again and again. Units: tokens."""
+    """Groups of prompts with a shared prefix. All prompts come in one shuffled order, repeatedly. Units: tokens."""
 
     num_groups: Count | None = None
     num_unique_system_prompts: Count | None = None
-    """The newer name of the same."""
+    """The newer name of ``num_groups``."""
     num_prompts_per_group: Count | None = None
     num_users_per_system_prompt: Count | None = None
-    """The newer name of the same."""
+    """The newer name of ``num_prompts_per_group``."""
     system_prompt_len: Tokens = 100
     question_len: Tokens = 50
     output_len: Tokens = 50
@@ -113,17 +113,17 @@ class SharedPrefix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def groups(self) -> int:
-        """How many beginnings there are."""
+        """The number of different prefixes."""
         return self.num_unique_system_prompts or self.num_groups or 10
 
     @property
     def prompts(self) -> int:
-        """How many prompts have one beginning."""
+        """The number of prompts with the same prefix."""
         return self.num_users_per_system_prompt or self.num_prompts_per_group or 10
 
 
 class ConversationReplay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Multi-turn conversations: each turn's prompt is all that was said before, and something new. Units: tokens."""
+    """Multi-turn conversations: each prompt has everything before it, and something new. Units: tokens."""
 
     num_conversations: Count = 200
     seed: int = 42
@@ -135,11 +135,11 @@ class ConversationReplay(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     tool_call_latency_sec: Distribution | None = None
     """Between an answer and the next turn. Units: seconds."""
     max_model_len: Count | None = None
-    """A conversation ends before it is longer."""
+    """A conversation ends before it gets longer than this."""
 
 
 class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What requests say."""
+    """The content of all requests."""
 
     type: DataType
     shared_prefix: SharedPrefix | None = None
@@ -148,7 +148,7 @@ class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of inference-perf."""
+    """The contents of an inference-perf file."""
 
     load: Load
     data: Data
@@ -162,12 +162,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def choose(name: str) -> Config:
-    """The preset called ``name``, or what the file of that name says; a ``.jsonl`` file is a trace.
+    """Return the preset called ``name``, or the file of that name; a ``.jsonl`` file is a trace.
 
     A key whose value is null counts as absent, known or not: the file that inference-perf writes beside its results has
     every key that it knows.
-
-    Raises: ConfigError naming the file and the key.
+    Raises: ConfigError that names the file and the key.
     """
     path = PRESETS.get(name) or Path(name)
     if name not in PRESETS and path.suffix not in (".yaml", ".yml", ".json", ".jsonl"):
@@ -189,14 +188,14 @@ def choose(name: str) -> Config:
 
 
 def without_nulls(data: object) -> object:
-    """``data`` without the keys whose value is null."""
+    """Return ``data`` without the keys whose value is null."""
     if isinstance(data, dict):
         return {key: without_nulls(value) for key, value in data.items() if value is not None}
     return [without_nulls(value) for value in data] if isinstance(data, list) else data
 
 
 def check(config: Config) -> None:
-    """Raises: ConfigError, beginning with the key path, where the parts of ``config`` do not fit together."""
+    """Check that the parts of ``config`` fit together. Raises: ConfigError that starts with the key path."""
     data, load = config.data, config.load
     wanted = "trace" if data.type is DataType.RANDOM else data.type.value
     if getattr(data, wanted) is None:
@@ -235,9 +234,9 @@ def check(config: Config) -> None:
 
 
 def scaled(config: Config, factor: float) -> Config:
-    """The same load for each endpoint of a fleet ``factor`` times as large: so many more groups, requests, clients.
+    """Return the load for a fleet ``factor`` times as large: as many times the groups, the requests, the clients.
 
-    A trace stays as it is.
+    The load of each endpoint stays the same. A trace is not changed.
     """
     if factor == 1.0 or config.data.type is DataType.RANDOM:
         return config
