@@ -15,11 +15,12 @@ DONE: tuple[str, ...] = (
     "epp/kvevents",
     "epp/kvevents/follower",
     "epp/lab/engine",
+    "epp/lab/fleet",
     "epp/printing",
+    "epp/tokens",
     "kvengine",
     "kvengine/policies",
     "scorers",
-    "epp/lab/fleet",
 )
 """The rooms whose docstrings have been rewritten. The others follow, until this is the list of all rooms."""
 

@@ -1,1 +1,1 @@
-"""Prompts as the engines' token ids, for whoever must know the engines' own blocks."""
+"""Prompts as the engines' token ids, for plugins that need to know the engines' own blocks."""

@@ -1,4 +1,4 @@
-"""What became of the requests that were to be tokenized."""
+"""Counts the results of tokenizing requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS = Metric(
 
 
 class TokenCounts:
-    """Owner: the event loop."""
+    """Counts, waits and durations of the tokenizing step. Owner: the event loop."""
 
     def __init__(self) -> None:
         self.results: Counter[str | Untold] = Counter()
@@ -29,7 +29,7 @@ class TokenCounts:
         self.waiting = 0
 
     def readings(self) -> Iterator[Reading | Histograms]:
-        """What Prometheus is told."""
+        """Yield the metrics for the Prometheus page."""
         yield Reading(
             "tierwise_tokenized_requests",
             "Requests by whether their token ids are known, and if not why.",

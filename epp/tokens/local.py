@@ -1,6 +1,6 @@
-"""Tokenizers in this process. What is short, or mostly known, is done at once; the rest in a thread.
+"""Tokenizers in this process. Short or mostly cached requests are tokenized at once, the others in a thread.
 
-The library encodes without Python's lock, so that a thread takes little from the event loop.
+The library encodes without holding Python's lock, so that a thread takes little time from the event loop.
 """
 
 from __future__ import annotations
@@ -17,16 +17,20 @@ from epp.tokens.source import Answer, Asked, Done, Untold
 log = logging.getLogger(__name__)
 
 AT_ONCE_BYTES = 16_384
-"""Bodies up to here are read, written down and looked up at once, in 0.2 ms. Source: benchmarks/picker/tokenizing.py,
-two shared x86-64 cores, 2026-11: 0.16 ms for 12 KB; handing over to a thread and hearing of it takes 0.06 ms."""
+"""Bodies up to this size are parsed, rendered and looked up at once, in 0.2 ms. Source:
+benchmarks/picker/tokenizing.py, two shared x86-64 cores, 2026-11: 0.16 ms for 12 KB; the way to a thread and back
+takes 0.06 ms.
+"""
 AT_ONCE_OBJECTS, AT_ONCE_PROMPTS = 64, 16
-"""Of such a body, as far as its braces tell: each message, part and tool takes 5 µs, each prompt 1 µs."""
+"""Limits for such a body. Objects are estimated by its braces: each message, part and tool takes 5 µs, each prompt 1
+µs.
+"""
 AT_ONCE_CHARACTERS = 1_024
-"""What is encoded at once, in as long. Source: the same: 0.2 ms for 1 KB."""
+"""How much text is encoded at once, which takes as long. Source: the same benchmark: 0.2 ms for 1 KB."""
 
 
 class LocalJob:
-    """Tokens that a thread makes. Owner: the event loop."""
+    """A request that a thread tokenizes. Owner: the event loop."""
 
     def __init__(self, jobs: set[LocalJob], done: Done) -> None:
         self._jobs = jobs
@@ -34,17 +38,17 @@ class LocalJob:
         jobs.add(self)
 
     def cancel(self) -> None:
-        """Nobody waits any more; what a thread has begun ends unheard."""
+        """Drop the callback. What a thread has begun still ends, but without effect."""
         self._done = None
         self._jobs.discard(self)
 
     @property
     def wanted(self) -> bool:
-        """Whether anybody still waits."""
+        """Whether a caller still waits for the result."""
         return self._done is not None
 
     def finish(self, answer: Answer) -> None:
-        """Tell it, once."""
+        """Pass ``answer`` to the callback, at most once."""
         done = self._done
         self.cancel()
         if done is not None:
@@ -52,7 +56,7 @@ class LocalJob:
 
 
 class LocalSource:
-    """Owner: the event loop."""
+    """A ``TokenSource`` that tokenizes in this process. Owner: the event loop."""
 
     def __init__(
         self,
@@ -63,7 +67,10 @@ class LocalSource:
         at_once_bytes: int = AT_ONCE_BYTES,
         at_once_characters: int = AT_ONCE_CHARACTERS,
     ) -> None:
-        """``models`` by name; the one named "" is any other's. A longer body than ``max_bytes`` is not read."""
+        """Start the threads. ``models`` maps names to tokenizers.
+
+        The tokenizer named "" serves all models that have none of their own. Bodies over ``max_bytes`` are not read.
+        """
         self.models = models
         self._max_bytes = max_bytes
         self._at_once_bytes = at_once_bytes
@@ -73,7 +80,7 @@ class LocalSource:
         self._begun: tuple[Asked, list[Text], Partly] | None = None
 
     def now(self, asked: Asked) -> Answer | None:
-        """What is short, or short of what is known."""
+        """Return the answer for a short or mostly cached request; None for the rest."""
         model = self._model(asked)
         if model is None:
             return Untold.NO_MODEL
@@ -86,7 +93,7 @@ class LocalSource:
         return told(lambda: self._at_once(model, asked))
 
     def later(self, asked: Asked, done: Done) -> LocalJob:
-        """The rest, in a thread."""
+        """Tokenize the request in a thread."""
         begun, self._begun = self._begun, None
         model = self._model(asked)
         job = LocalJob(self._jobs, done)
@@ -115,7 +122,7 @@ class LocalSource:
         return job
 
     async def close(self) -> None:
-        """Let the threads end, and tell who waits."""
+        """Finish all waiting jobs with ``CLOSED``, and let the threads end."""
         for job in list(self._jobs):
             job.finish(Untold.CLOSED)
         await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
@@ -133,12 +140,12 @@ class LocalSource:
 
 
 def checked(asked: Asked, answer: Answer) -> Answer:
-    """``answer``, if it has as many parts as were asked for."""
+    """Return ``answer`` if it has as many prompts as the request, else ``UNSUPPORTED``."""
     return answer if isinstance(answer, Untold) or len(answer) == asked.prompts else Untold.UNSUPPORTED
 
 
 def told(work: Callable[[], Answer | None]) -> Answer | None:
-    """What ``work`` says, whatever happens."""
+    """Return the result of ``work``; errors become a reason, and unexpected ones are logged."""
     try:
         return work()
     except Unrendered as error:

@@ -1,4 +1,4 @@
-"""Whether a request holds images, sound or the like, whose tokens only the engine knows: by the words for it."""
+"""Detects images, sound and the like in a request, whose tokens only the engine knows, by their JSON keys and types."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ MEDIA = re.compile(
     rb'|"type"\s*:\s*"(?:image|document|audio|video)"'
 )
 AT_ONCE_BYTES = 1 << 16
-"""Looked through at a time: 2 ms where there is nothing but quotes, 0.02 ms of other text."""
+"""Bytes searched in one go: 2 ms if there is nothing but quotes, 0.02 ms for other text."""
 OVERLAP_BYTES = 64
-"""More than such a word takes, written without much space."""
+"""More bytes than any such key takes, written without much whitespace."""
 
 
 def begins_with_media(body: bytes) -> bool:
-    """Whether they are at its beginning, which is all of most bodies."""
+    """Return whether media occur in the first ``AT_ONCE_BYTES``, which is all of most bodies."""
     return MEDIA.search(body, 0, AT_ONCE_BYTES + OVERLAP_BYTES) is not None
 
 
 async def goes_on_with_media(body: bytes) -> bool:
-    """Whether they come later; others have their turn in between."""
+    """Return whether media occur later. Yields to the event loop between pieces."""
     for begin in range(AT_ONCE_BYTES, len(body), AT_ONCE_BYTES):
         await asyncio.sleep(0)
         if MEDIA.search(body, begin, begin + AT_ONCE_BYTES + OVERLAP_BYTES):

@@ -1,4 +1,4 @@
-"""The source of a running picker, through changes of its plan: a new one is opened before the old one is closed."""
+"""The token source in use, across changes of the plan: the new source opens before the old one closes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from epp.tokens.step import TokenStep
 
 
 class OpenedSource:
-    """Owner: the event loop."""
+    """Opens and closes the sources of a token step. Owner: the event loop."""
 
     def __init__(self, step: TokenStep, candidates: Candidates) -> None:
         self._step = step
@@ -19,7 +19,10 @@ class OpenedSource:
         self._closing: set[asyncio.Task[None]] = set()
 
     def use(self, plan: TokenPlan | None) -> None:
-        """Tokenize as ``plan`` says from the next request on; who waits for the source before goes on without."""
+        """Tokenize according to ``plan`` from the next request on.
+
+        Requests that still wait for the former source go on without token ids.
+        """
         if plan is self._plan:
             return
         before, self._plan = self._step.source, plan
@@ -30,11 +33,11 @@ class OpenedSource:
             task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Tokenize nothing any more, and wait until all is closed."""
+        """Stop tokenizing, and wait until all sources are closed."""
         self.use(None)
         await asyncio.gather(*self._closing)
 
     @property
     def source(self) -> TokenSource | None:
-        """The one in use."""
+        """The token source in use, or None."""
         return self._step.source

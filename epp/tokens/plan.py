@@ -1,4 +1,4 @@
-"""Who tokenizes, as configured, and the making of it. Libraries are imported when somebody asks for them."""
+"""The configured tokenizing, and how to start it. Libraries are imported only when a plan needs them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Candidates = Callable[[], Sequence[Candidate]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalModel:
-    """Where one model's tokenizer is, and what its engines were told on their command line."""
+    """Where one model's tokenizer is, and the command-line settings of its engines."""
 
     folder: Path
     template: Path | None = None
@@ -30,27 +30,27 @@ class LocalModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalPlan:
-    """Tokenizers in this process."""
+    """The plan for tokenizers in this process."""
 
     models: Mapping[str, LocalModel]
     threads: int
     cache_bytes: int
-    """Of all models together."""
+    """The size of the caches of all models together."""
     max_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemotePlan:
-    """A server of vLLM's that tokenizes."""
+    """The plan for a vLLM server that tokenizes."""
 
     url: str
-    """Empty for the pool's endpoints, in turn."""
+    """The server's URL; empty to use the pool's endpoints in turn."""
     scheme: str = "http"
-    """Of the pool's endpoints."""
+    """The URL scheme of the pool's endpoints."""
     renders: bool = True
-    """Whether it has the ``/render`` paths; else ``/tokenize``."""
+    """Whether the server has the ``/render`` paths; if not, ``/tokenize`` is used."""
     model_name: str = ""
-    """The model to name instead of the request's; empty for the request's own."""
+    """The model to name instead of the request's; empty to keep the request's own."""
     timeout_s: float = 5.0
     max_bytes: int = 16 << 20
     ca_cert_path: str = ""
@@ -61,16 +61,19 @@ class RemotePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenPlan:
-    """All of it."""
+    """All settings of the tokenizing step."""
 
     backend: LocalPlan | RemotePlan | None = None
-    """None: only what clients send as token ids is known."""
+    """None: only prompts that clients send as token ids are known."""
     limits: TokenLimits = field(default_factory=TokenLimits)
     loaded: Mapping[str, ModelTokenizer] = field(default_factory=dict, compare=False)
-    """The tokenizers of a ``LocalPlan``."""
+    """The tokenizers of a ``LocalPlan``, by model."""
 
     def open(self, candidates: Candidates) -> TokenSource | None:
-        """The source; ``candidates`` are the pool's. To be called, and closed, on the event loop."""
+        """Return a new source, or None without a backend; ``candidates`` returns the pool's endpoints.
+
+        Must be called, and the source closed, on the event loop.
+        """
         if isinstance(self.backend, LocalPlan):
             from epp.tokens.local import LocalSource
 
@@ -83,7 +86,7 @@ class TokenPlan:
 
 
 def load(plan: LocalPlan) -> dict[str, ModelTokenizer]:
-    """The tokenizers that ``plan`` names. Raises: ConfigError."""
+    """Load the tokenizers that ``plan`` names, and return them by model. Raises: ConfigError."""
     try:
         from epp.tokens.model.model import ModelTokenizer
     except ImportError as error:

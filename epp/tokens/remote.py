@@ -1,7 +1,8 @@
 """A vLLM server that tokenizes: its ``/render`` paths, which take a request as it is, or the older ``/tokenize``.
 
-Source: vLLM 0.32. ``/v1/chat/completions/render`` and its like answer ``token_ids`` (a list of such for completions)
-and ``features`` for media; ``/tokenize`` takes one text, or messages with some of what a chat request may hold.
+Source: vLLM 0.32. ``/v1/chat/completions/render`` and the other render paths return ``token_ids`` (a list of such
+objects for completions), and ``features`` for media. ``/tokenize`` takes one text, or messages with some of the fields
+of a chat request.
 """
 
 from __future__ import annotations
@@ -29,29 +30,30 @@ from epp.tokens.source import Answer, Asked, Done, Untold
 log = logging.getLogger(__name__)
 
 RENDERED = ("/chat/completions", "/completions", "/messages", "/responses")
-"""How the paths end of requests that can be rendered; the first that fits."""
+"""The path suffixes of requests that can be rendered; the first match counts."""
 MAX_ANSWER_BYTES = 16 << 20
-"""Some two million token ids. Guess: more than any model takes."""
+"""About two million token ids. A guess: more than any model takes."""
 LARGE_ANSWER_BYTES = 32 << 10
-"""From here on an answer is read in a thread. Source: 0.2 ms of the event loop."""
+"""Answers of this size or more are decoded in a thread. Source: that many bytes take 0.2 ms of the event loop."""
 CONNECTIONS = 64
 AWAY = (502, 503, 504)
-"""What is answered for a server that is not there. Other errors may be the request's, and must not cost others their
-tokens."""
+"""The statuses that stand for an outage of the server. Other errors may be the fault of one request, and must not cost
+other requests their token ids.
+"""
 PATIENT = 0.9
-"""The share of its time after which a request that nobody waits for any more speaks against the server."""
+"""A canceled request counts as a failure of the server if it had run for at least this share of the timeout."""
 NOT_THERE = "; is the model's name right? Servers without that path may have the other: see vllm.api"
 
 
 class Rendered(msgspec.Struct):
-    """What matters of an answer."""
+    """The fields used of a ``/render`` answer."""
 
     token_ids: list[int]
     features: Any = None
 
 
 class Tokenized(msgspec.Struct):
-    """What matters of an answer."""
+    """The fields used of a ``/tokenize`` answer."""
 
     tokens: list[int]
 
@@ -60,18 +62,18 @@ TAKEN = (
     "prompt", "messages", "tools", "add_generation_prompt", "continue_final_message", "add_special_tokens",
     "chat_template_kwargs",
 )  # fmt: skip
-"""What ``/tokenize`` takes of a request."""
+"""The fields of a request that ``/tokenize`` accepts."""
 UNTAKEN = (
     "documents", "reasoning_effort", "suffix", "prompt_embeds", "truncate_prompt_tokens", "kv_transfer_params",
     "chat_template",
 )  # fmt: skip
-"""What changes a prompt, and ``/tokenize`` knows nothing of."""
+"""Fields that change a prompt, but that ``/tokenize`` does not support."""
 REASONING = b'"reasoning_content"'
-"""Of a message: a chat counts it as ``reasoning``, ``/tokenize`` does not."""
+"""A message's field that a chat treats as ``reasoning``, but that ``/tokenize`` ignores."""
 
 
 class Failed(Exception):
-    """The server has not answered as it should; with an empty sentence it was not asked."""
+    """Raised when the server has not answered as it should; with an empty sentence, no request was sent."""
 
     def __init__(self, why: Untold, sentence: str) -> None:
         super().__init__(sentence)
@@ -79,30 +81,30 @@ class Failed(Exception):
 
 
 class RemoteJob:
-    """Tokens that a server is asked for. Owner: the event loop."""
+    """A request that a server tokenizes. Owner: the event loop."""
 
     def __init__(self, done: Done) -> None:
         self._done: Done | None = done
         self.task: asyncio.Task[None] | None = None
 
     def cancel(self) -> None:
-        """Nobody waits any more."""
+        """Drop the callback, and cancel the request."""
         self._done = None
         if self.task is not None:
             self.task.cancel()
 
     def finish(self, answer: Answer) -> None:
-        """Tell it, once."""
+        """Pass ``answer`` to the callback, at most once."""
         done, self._done = self._done, None
         if done is not None:
             done(answer)
 
 
 class RemoteSource:
-    """Owner: the event loop that it is first asked on."""
+    """A ``TokenSource`` that lets a server tokenize. Owner: the event loop on which it is first used."""
 
     def __init__(self, plan: RemotePlan, candidates: Candidates, clock: Callable[[], float] = time.monotonic) -> None:
-        """Raises: ConfigError for certificates that cannot be read."""
+        """Read the certificates. Raises: ConfigError if they cannot be read."""
         self._plan = plan
         self._candidates = candidates
         self._turns = itertools.count()
@@ -113,7 +115,7 @@ class RemoteSource:
         self._jobs: dict[asyncio.Task[None], RemoteJob] = {}
 
     def now(self, asked: Asked) -> Answer | None:
-        """What need not be asked."""
+        """Return the reason if the request cannot be tokenized by a server, else None."""
         if rendered_path(asked.path) is None:
             return Untold.UNSUPPORTED
         if len(asked.body) > self._plan.max_bytes:
@@ -123,7 +125,7 @@ class RemoteSource:
         return None
 
     def later(self, asked: Asked, done: Done) -> RemoteJob:
-        """Ask."""
+        """Send the request to a server."""
         job = RemoteJob(done)
         task = job.task = asyncio.get_running_loop().create_task(self._run(asked, job))
         self._jobs[task] = job
@@ -131,7 +133,7 @@ class RemoteSource:
         return job
 
     async def close(self) -> None:
-        """End every request, and the connections."""
+        """End all requests with ``CLOSED``, and close the connections."""
         for task, job in list(self._jobs.items()):
             job.finish(Untold.CLOSED)
             task.cancel()
@@ -218,7 +220,7 @@ class RemoteSource:
                 self._resting.answered(base)
                 return b"".join(parts)
         except asyncio.CancelledError:
-            if self._clock() - began >= PATIENT * self._plan.timeout_s:  # nobody waits that long
+            if self._clock() - began >= PATIENT * self._plan.timeout_s:  # about the time a caller waits
                 self._resting.failed(base)
             raise
         except TimeoutError as error:
@@ -229,7 +231,7 @@ class RemoteSource:
             raise Failed(Untold.FAILED, f"{url}: {str(error) or type(error).__name__}") from error
 
     def _base(self) -> str:
-        """Raises: Failed when there is nobody to ask now."""
+        """Return the base URL of the next server. Raises: Failed if no server is available now."""
         if self._plan.url:
             servers = [self._plan.url]
         else:
@@ -255,7 +257,7 @@ class RemoteSource:
 
 
 def _tls(plan: RemotePlan) -> ssl.SSLContext | bool:
-    """How the server is checked, and who we say we are. Raises: ConfigError."""
+    """Return how the server's certificate is checked and which one we present. Raises: ConfigError."""
     if not (plan.ca_cert_path or plan.client_cert_path or plan.insecure_skip_verify):
         return True
     try:
@@ -271,12 +273,12 @@ def _tls(plan: RemotePlan) -> ssl.SSLContext | bool:
 
 
 def rendered_path(path: str) -> str | None:
-    """Under which name a request to ``path`` is rendered; None where it is not."""
+    """Return the suffix by which a request to ``path`` is rendered; None if it cannot be."""
     return next((name for name in RENDERED if path.endswith(name)), None)
 
 
 def _texts(prompt: msgspec.Raw | None, most: int) -> list[msgspec.Raw | None]:
-    """The texts of a field that holds one or several, as they are written; of a chat one that is None."""
+    """Return the JSON texts of a field that holds one text or several; ``[None]`` for a chat, which has no such one."""
     if prompt is None or not bytes(prompt).startswith(b"["):
         return [prompt]
     return list(msgspec.json.decode(prompt, type=list[msgspec.Raw])[:most])

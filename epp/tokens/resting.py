@@ -1,4 +1,4 @@
-"""Servers that do not answer are left in peace for a while, so that not every request waits for them in vain."""
+"""Lets servers that do not answer rest for a while, so that not every request waits for them in vain."""
 
 from __future__ import annotations
 
@@ -6,43 +6,51 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 FAILURES = 3
-"""In a row, after which a server rests. A guess: one or two may be the network's, or the request's."""
+"""A server rests after this many failures in a row. A guess: one or two may be the fault of the network or of a
+request.
+"""
 LONGEST_S = 30.0
 MOST = 10_000
-"""Servers that are remembered."""
+"""Maximum number of servers that are remembered."""
 
 
 class Resting:
-    """Units: seconds of ``clock``. Owner: the event loop."""
+    """The failures of servers, and until when each of them rests.
+
+    Units: seconds of ``clock``. Owner: the event loop.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._failures: dict[str, int] = {}
         self._until: dict[str, float] = {}
         self._tried: set[str] = set()
-        """Those that rest, but for one request, of which nothing is known yet."""
+        """Resting servers that one request is trying, with no result yet."""
 
     def awake(self, servers: Sequence[str]) -> list[str]:
-        """Those of ``servers`` that may be asked."""
+        """Return those of ``servers`` that may get a request."""
         if not self._until:
             return list(servers)
         now = self._clock()
         return [server for server in servers if self._until.get(server, now) <= now]
 
     def asked(self, server: str) -> None:
-        """A server that was resting is tried by one request: the others wait for what comes of that."""
+        """Record that ``server`` gets a request. If it was resting, other requests wait for the result of this one."""
         if server in self._until:
             self._rest(server)
             self._tried.add(server)
 
     def answered(self, server: str) -> None:
-        """It works."""
+        """Record that ``server`` works, and end its rest."""
         if self._failures.pop(server, 0):
             self._until.pop(server, None)
             self._tried.discard(server)
 
     def failed(self, server: str) -> None:
-        """It has not answered, or not as it should. Requests that were under way when it began to rest say no more."""
+        """Record that ``server`` has not answered, or not as it should.
+
+        Failures of requests that were under way when its rest began are not counted.
+        """
         if server in self._tried:
             self._tried.discard(server)
         elif self._until.get(server, -inf) > self._clock():

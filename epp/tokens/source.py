@@ -1,7 +1,7 @@
-"""Who turns a request into token ids, and what comes of it.
+"""The interface of what turns requests into token ids, and its results.
 
-The question and the act are two methods: ``now`` answers what needs no time, ``later`` all else, in a thread or over
-the network.
+The question and the act are two methods: ``now`` returns what takes no time, ``later`` does everything else, in a
+thread or over the network.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ class Asked(msgspec.Struct, frozen=True):
     """A request to tokenize."""
 
     path: str
-    """Where the client sent it, without its query."""
+    """The path of the client's request, without its query."""
     body: bytes
-    """As the engine gets it."""
+    """The request's body as the engine gets it."""
     model: str
-    """The model that the engine is asked for."""
+    """The model that the engine gets the request for."""
     prompts: int
-    """How many answers are wanted; of a request with more, those of the first."""
+    """The number of prompts to tokenize; if the body has more prompts, the first ones count."""
 
 
 class Untold(Enum):
-    """Why there are no token ids: the request goes on without."""
+    """The reason why there are no token ids; the request goes on without them."""
 
     NO_MODEL = "no_model"
-    """No tokenizer is configured for its model."""
+    """No tokenizer is configured for the request's model."""
     UNSUPPORTED = "unsupported"
     """The source cannot know what the engine makes of such a request."""
     MEDIA = "media"
-    """It holds images or the like, whose tokens only the engine knows."""
+    """The request holds images or the like, whose tokens only the engine knows."""
     REFUSED = "refused"
-    """The chat template, or the server asked, refuses it."""
+    """The chat template or the remote server refuses the request."""
     TOO_LONG = "too_long"
-    """More bytes than the source takes."""
+    """The request has more bytes than the source takes."""
     BUSY = "busy"
-    """As many as may do so wait already."""
+    """The maximum number of requests is already waiting."""
     TIMEOUT = "timeout"
     FAILED = "failed"
     """The source is broken, or cannot be reached."""
     CLOSED = "closed"
-    """The source was replaced or shut down meanwhile."""
+    """The source was replaced or shut down in the meantime."""
 
     __hash__ = object.__hash__
 
@@ -54,24 +54,24 @@ Ids: TypeAlias = tuple[bytes, ...]
 """Each prompt's token ids, little-endian uint32."""
 Answer: TypeAlias = "Ids | Untold"
 Done: TypeAlias = Callable[[Answer], None]
-"""Called on the event loop, once, never inside ``later`` or ``cancel``."""
+"""The callback for an answer: called on the event loop, once, never inside ``later`` or ``cancel``."""
 
 
 class Job(Protocol):
-    """Tokens that somebody waits for."""
+    """A tokenization under way, with a caller that waits for it."""
 
     def cancel(self) -> None:
-        """Nobody waits any more; ``done`` is not called from now on. Does nothing once it was."""
+        """Give up waiting: ``done`` is not called from now on. Does nothing once it was called."""
 
 
 class TokenSource(Protocol):
-    """Owner: the event loop. Nothing here raises, whatever the request is."""
+    """The interface of all token sources. No method raises, whatever the request is. Owner: the event loop."""
 
     def now(self, asked: Asked) -> Answer | None:
-        """What can be said without letting others wait; None when it takes time: then ask for it ``later``."""
+        """Return what can be answered without delaying others; None if it takes time and needs ``later``."""
 
     def later(self, asked: Asked, done: Done) -> Job:
-        """Tell ``done`` when it is known."""
+        """Tokenize, and call ``done`` with the answer."""
 
     async def close(self) -> None:
-        """Tell all who still wait that it is ``CLOSED``, and let go of threads and connections."""
+        """Finish every job with ``CLOSED``, and release threads and connections."""

@@ -1,9 +1,10 @@
-"""The step between reading a request and admitting it: its prompts become token ids, or it goes on without.
+"""The step between reading a request and admitting it: its prompts become token ids, or it goes on without them.
 
     read ─► tokens ─► admit ─► place
                └─► waits, at most ``timeout_s`` ─► admit ─► …
 
-One wait for both: what holds a request here may hold it there, and its exchange hears once that it goes on.
+Both waits look like one to the exchange: a request that waits here may then wait for its admission, and its exchange is
+resumed once.
 """
 
 from __future__ import annotations
@@ -21,31 +22,34 @@ from epp.tokens.source import Answer, Asked, Job, TokenSource, Untold
 from scorers.base import Prompt, Request
 
 LATE_S = 1.0
-"""How late an answer may be. A guess."""
+"""How late an answer may be, beyond ``timeout_s``. A guess."""
 
 
 class TokenLimits(msgspec.Struct, frozen=True):
-    """How much may be waited for."""
+    """Limits for requests that wait for token ids."""
 
     timeout_s: float = 5.0
     max_waiting: int = 1000
 
 
 class TokenStep:
-    """Owner: the event loop. One for all requests, whatever the source and the admission behind it become."""
+    """Tokenizes prompts, then admits the request. Owner: the event loop.
+
+    One object serves all requests, even when the source or the admission behind it changes.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.counts = TokenCounts()
         self.limits = TokenLimits()
         self.source: TokenSource | None = None
-        """None: only what clients send as token ids is known."""
+        """None: only prompts that clients send as token ids are known."""
         self.admission: Admission | None = None
         self._clock = clock
 
     def admit(self, arrival: Arrival, body: bytes, resume: Resume) -> Wait | None:
-        """As ``Admission.admit``; ``body`` is the client's, and kept only while a source needs it.
+        """Tokenize the request, then admit it as ``Admission.admit`` does.
 
-        Raises: EppError when it is refused.
+        ``body`` is the client's, and kept only while a source needs it. Raises: EppError if the request is refused.
         """
         request = arrival.request
         if not request.prompts:
@@ -69,7 +73,7 @@ class TokenStep:
         return self.onward(arrival, resume)
 
     async def ask(self, arrival: Arrival, body: bytes) -> Answer | None:
-        """The same answer for nobody's request, with nothing counted; None for one without a prompt."""
+        """Tokenize for ``tierwise explain``: like ``admit``, but nothing is counted; None if there is no prompt."""
         request, source = arrival.request, self.source
         if not request.prompts:
             return None
@@ -90,7 +94,10 @@ class TokenStep:
             job.cancel()
 
     def _without_source(self, request: Request) -> Answer | None:
-        """What needs no source: prompts that are token ids already, or can have none; None for all others."""
+        """Return the answer if no source is needed; None for all other requests.
+
+        No source is needed for prompts that are token ids already, or that cannot have any.
+        """
         kinds = {kind_of(prompt.identity) for prompt in request.prompts}
         if kinds == {TOKENS}:
             return tuple([prompt.data for prompt in request.prompts])
@@ -99,13 +106,13 @@ class TokenStep:
         return Untold.MEDIA if any(kind.startswith(TOKENS) for kind in kinds) else None
 
     def take(self, request: Request, answer: Answer, began: float) -> None:
-        """Write into ``request`` what is known, and count it."""
+        """Write the answer into ``request``, and count it."""
         self.counts.seconds.observe(self._clock() - began)
         self.counts.results[answer if isinstance(answer, Untold) else TOKENIZED] += 1
         written(request, answer)
 
     def onward(self, arrival: Arrival, resume: Resume) -> Wait | None:
-        """To the admission in use. Raises: EppError."""
+        """Pass the request to the admission in use. Raises: EppError."""
         return None if self.admission is None else self.admission.admit(arrival, resume)
 
 
@@ -115,7 +122,7 @@ def _asked(arrival: Arrival, body: bytes) -> Asked:
 
 
 def written(request: Request, answer: Answer) -> str:
-    """Write ``answer`` into ``request``; returns what it is called."""
+    """Write ``answer`` into ``request``; return its name in the metrics."""
     if isinstance(answer, Untold):
         return answer.value
     if kind_of(request.prompts[0].identity) == TOKENS:
@@ -146,7 +153,7 @@ class TokenWait:
         self._began = began
         self._behind: Wait | None = None
         self._until_s: float | None = None
-        """When a proxy that waits with it loses patience, by the loop's clock."""
+        """The loop time at which the waiting proxy gives up."""
         step.counts.waiting += 1
         self._timer: asyncio.TimerHandle | None = asyncio.get_running_loop().call_later(
             step.limits.timeout_s, self._late
@@ -154,7 +161,7 @@ class TokenWait:
         self._job: Job | None = source.later(asked, self._told)
 
     def patience_s(self) -> float:
-        """For both waits together."""
+        """Return how long the proxy must wait at most, for both waits together."""
         admission = self._step.admission
         behind_s = 0.0 if admission is None else admission.patience_s()
         mine_s = self._step.limits.timeout_s + LATE_S
@@ -163,7 +170,7 @@ class TokenWait:
         return asked_s
 
     def cancel(self) -> None:
-        """Nobody waits any more."""
+        """Stop waiting: the client is gone."""
         if self._resume is None:
             return
         self._resume = None
@@ -182,7 +189,7 @@ class TokenWait:
         self._told(Untold.TIMEOUT)
 
     def _told(self, answer: Answer) -> None:
-        """The tokens are there, or will not be."""
+        """Handle the answer of the source, or a reason why there is none."""
         self._leave()
         self._stop()
         self._step.take(self._arrival.request, answer, self._began)
@@ -196,7 +203,7 @@ class TokenWait:
         elif self._until_s is not None:
             loop = asyncio.get_running_loop()
             if loop.time() + self._behind.patience_s() > self._until_s:
-                # The proxy was asked for less before the settings changed, and cannot be asked again.
+                # The proxy was asked to wait for less before the settings changed, and cannot be asked again.
                 self._timer = loop.call_at(self._until_s - LATE_S, self._too_late)
 
     def _too_late(self) -> None:
