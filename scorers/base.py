@@ -88,8 +88,7 @@ class CachedPrefix(msgspec.Struct):
 
     @property
     def weighed(self) -> Mapping[Slot, float]:
-        """The one number per endpoint for readers that need just one: ``worth`` if the producer set it, else
-        ``tokens``."""
+        """One number per endpoint, for readers that need just one: ``worth`` if set, else ``tokens``."""
         return self.tokens if self.worth is None else self.worth
 
 
@@ -215,8 +214,7 @@ class Filter(Plugin[P], ABC):
 
     @abstractmethod
     def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return the candidates that may serve ``request``, in the given order; if none is left, the request is
-        refused."""
+        """Return the candidates that may serve ``request``, in the given order; none means the request is refused."""
 
 
 class Scorer(Plugin[P], ABC):
@@ -235,6 +233,8 @@ class Picker(Plugin[P], ABC):
         """Return the positions of the chosen candidates, at least one: the best first, then the fallbacks in order."""
 
     def pick_for(self, request: Request, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:  # noqa: ARG002
-        """Return what ``pick`` returns; this is the method that is called, and pickers that need the request override
-        it."""
+        """Return what ``pick`` returns; this is the method that is called.
+
+        A picker that needs the request overrides it.
+        """
         return self.pick(candidates, scores)

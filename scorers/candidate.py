@@ -52,8 +52,10 @@ class Silence(Enum):
 
 
 class TierReport(msgspec.Struct, frozen=True):
-    """What an engine reports about one of its tiers; a field that it does not report is None. Units: the engine's own
-    tokens."""
+    """What an engine reports about one of its tiers. Units: the engine's own tokens.
+
+    A field that the engine does not report is None.
+    """
 
     capacity_tokens: int | None = None
     """How many tokens the tier can hold; 0 if nothing is looked up in it."""

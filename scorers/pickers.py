@@ -36,7 +36,7 @@ class DrawingPicker(Picker[PickerParameters]):
 
 
 class MaxScorePicker(DrawingPicker):
-    """Picks the highest total score; ties go to the fewest of our requests in flight, then to a random candidate.
+    """Pick the highest total score; ties go to the fewest of our requests in flight, then to a random candidate.
 
     A random tie-break alone sends bursts of cold requests to the same endpoint too often.
     """
@@ -75,7 +75,7 @@ class MaxScorePicker(DrawingPicker):
 
 
 class RandomPicker(DrawingPicker):
-    """Picks at random, and random fallbacks, whatever the scores: the baseline to compare with."""
+    """Pick at random, and random fallbacks, whatever the scores: the baseline to compare with."""
 
     type_name = "random-picker"
 
@@ -85,10 +85,10 @@ class RandomPicker(DrawingPicker):
 
 
 class WeightedRandomPicker(DrawingPicker):
-    """Picks at random, each endpoint with a probability equal to its share of the total score. Fallbacks are drawn in
-    the same way from those that are left.
+    """Pick at random, each endpoint with a probability equal to its share of the total score.
 
-    Endpoints that score 0 or less come after all others, in random order.
+    Fallbacks are drawn in the same way from the remaining endpoints. Endpoints that score 0 or less come after all
+    others, in random order.
 
     Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (A-Res): the largest U ** (1 / score)
     first. It is computed as the smallest -log(U) / score, which does not vanish for small scores.

@@ -1,1 +1,1 @@
-"""The prefix index: runs of blocks, their ages and their holders. No plugin is in here."""
+"""The prefix index: runs of blocks, their ages and their holders. This room contains no plugin."""

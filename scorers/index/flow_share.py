@@ -1,9 +1,10 @@
-"""Bound what one flow's prompts occupy of an endpoint, so that nobody can fill it alone.
+"""Limit how much of an endpoint one flow's prompts may occupy, so that no flow can fill it alone.
 
-A flow is whoever sends the same fairness id. A run belongs to the flow that used it last, and so does everything before
-it: what several flows begin with is charged to one of them at a time. A flow that holds more than the bound loses its
-own least recent blocks, ends of prompts first. Where another flow's prompt goes on from such a block, it cannot be
-evicted, since what is held is always a prefix: from then on it is nobody's, until it is used again.
+A flow is all requests with the same fairness id. A run is charged to the flow that used it last, and so is every run
+before it: a beginning that several flows share is charged to one of them at a time. A flow that holds more than its
+bound loses its own least recently used blocks, ends of prompts first. Where another flow's prompt continues from such a
+block, the block cannot be evicted, since what is held is always a prefix. It is then charged to no flow until it is
+used again.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from scorers.index.tree import Node
 
 
 class Charge(msgspec.Struct, gc=False, eq=False):
-    """What a run costs, and its place in the order of the flow that pays; nobody pays where ``flow`` is None."""
+    """What a run costs, and its place in the order of the flow that it is charged to; ``flow`` may be None."""
 
     node: Node | None
     blocks: int = 0
-    """Held in any tier."""
+    """Blocks that any tier holds."""
     flow: Flow | None = None
-    newer: Charge = None  # type: ignore[assignment]  # linked while a flow pays
+    newer: Charge = None  # type: ignore[assignment]  # linked while charged to a flow
     older: Charge = None  # type: ignore[assignment]
 
 
 class Flow:
-    """A flow's charges in the order of last use, as a ring that ``end`` closes: newer than it is the oldest."""
+    """One flow's charges in order of last use, as a ring that ``end`` closes: ``end.newer`` is the oldest charge."""
 
     __slots__ = ("blocks", "end", "name")
 
@@ -40,7 +41,7 @@ class Flow:
         self.end.newer = self.end.older = self.end
 
     def __iter__(self) -> Iterator[Charge]:
-        """Oldest first."""
+        """Iterate over the charges, oldest first."""
         charge = self.end.newer
         while charge is not self.end:
             yield charge
@@ -48,11 +49,11 @@ class Flow:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it pays for nothing."""
+        """Whether nothing is charged to the flow."""
         return self.end.newer is self.end
 
     def add(self, charge: Charge, older: Charge) -> None:
-        """Pay for ``charge``, next newer than ``older``."""
+        """Charge ``charge`` to this flow, as the next newer one after ``older``."""
         charge.flow = self
         charge.older, charge.newer = older, older.newer
         older.newer.older = charge
@@ -60,14 +61,14 @@ class Flow:
         self.blocks += charge.blocks
 
     def drop(self, charge: Charge) -> None:
-        """Pay for ``charge`` no more."""
+        """Remove ``charge`` from this flow."""
         charge.newer.older = charge.older
         charge.older.newer = charge.newer
         charge.flow = None
         self.blocks -= charge.blocks
 
     def dissolve(self) -> None:
-        """Cut the ring, which the garbage collector does not know."""
+        """Cut the ring's links, since the garbage collector does not track them."""
         charge = self.end.newer
         while charge is not self.end:
             following = charge.newer
@@ -78,11 +79,11 @@ class Flow:
 
 
 class FlowRecency(Recency):
-    """Recency with a bound for each flow. O(1) for each run used, evicted or found to be nobody's.
+    """Recency with a bound for each flow. O(1) for each run that is used, evicted, or no longer charged.
 
-    ``split_run`` is the index's: it cuts a run in two for everybody who holds it.
+    ``split_run`` is the index's method that splits a run for all of its holders.
 
-    Invariant: every entry has a charge of as many blocks as it holds; between calls no flow pays for more than
+    Invariant: every entry has a charge of as many blocks as it holds; between calls no flow is charged for more than
     ``bound``.
     """
 
@@ -92,27 +93,27 @@ class FlowRecency(Recency):
         super().__init__(slot, tiers)
         self.bound = 0
         self.flow = ""
-        """Who uses what is used next."""
+        """The flow that is charged for the next use."""
         self.evicted_blocks = 0
-        """For the bound's sake, so far."""
+        """Blocks evicted so far because of the bound."""
         self._split_run = split_run
         self._charges: dict[Node, Charge] = {}
-        self._below: dict[Node, int] = {}  # entries right below a run, where there are any
+        self._below: dict[Node, int] = {}  # entries right below a run; absent if there are none
         self._flows: dict[str, Flow] = {}
 
     def set_bound(self, blocks: int) -> None:
-        """Let a flow hold that many at most; those that hold more lose the rest at once."""
+        """Set how many ``blocks`` a flow may hold; flows that hold more lose the rest at once."""
         self.bound = blocks
-        for name in sorted(self._flows):  # whose end goes first decides whose beginning is nobody's
+        for name in sorted(self._flows):  # the order decides which shared beginnings are charged to no flow
             if name in self._flows:
                 self._trim_flow(self._flows[name])
 
     def held_by(self, flow: str) -> int:
-        """Blocks that ``flow`` pays for."""
+        """Return how many blocks are charged to ``flow``."""
         return self._flows[flow].blocks if flow in self._flows else 0
 
     def use(self, node: Node, now: float = 0.0, but: int = 0) -> None:
-        """As in Recency; the current flow pays."""
+        """Extend ``Recency.use``: charge the run to the current flow."""
         super().use(node, now, but)
         charge = self._charges.get(node)
         if charge is None:
@@ -127,24 +128,24 @@ class FlowRecency(Recency):
         flow.add(charge, flow.end.older)
 
     def use_for(self, node: Node, flow: str | None, now: float, but: int) -> None:
-        """The same, and ``flow`` pays; nobody for None."""
+        """Use ``node`` as ``use`` does, and charge it to ``flow``; for None, charge it to no flow."""
         self.flow = flow or ""
         self.use(node, now, but)
         if flow is None:
             self._drop(self._charges[node])
 
     def flow_of(self, node: Node) -> str | None:
-        """Who pays for a run that is held; None for nobody."""
+        """Return the flow that a held run is charged to; None if it is charged to none."""
         flow = self._charges[node].flow
         return None if flow is None else flow.name
 
     def forget(self, node: Node) -> None:
-        """As in Recency."""
+        """Extend ``Recency.forget``: remove the charge."""
         super().forget(node)
         self._remove_charge(node)
 
     def trim(self) -> None:
-        """As in Recency, the current flow's excess first."""
+        """Extend ``Recency.trim``: evict the current flow's excess first."""
         flow = self._flows.get(self.flow)
         if flow is not None:
             self._trim_flow(flow)
@@ -154,17 +155,17 @@ class FlowRecency(Recency):
                 self._recharge(cut.last)
 
     def evict_unused(self, tier: int, until_s: float) -> None:
-        """As in Recency."""
+        """Extend ``Recency.evict_unused``: adjust the charge of the tier's last run."""
         super().evict_unused(tier, until_s)
         self._recharge_last(tier)
 
     def evict(self, tier: int, blocks: int) -> None:
-        """As in Recency."""
+        """Extend ``Recency.evict``: adjust the charge of the tier's last run."""
         super().evict(tier, blocks)
         self._recharge_last(tier)
 
     def split(self, upper: Node, lower: Node) -> None:
-        """As in Recency; both parts belong to the flow that the whole belonged to."""
+        """Extend ``Recency.split``: charge both parts to the flow that the whole was charged to."""
         whole = self._charges[lower]
         charge = self._charges[upper] = Charge(upper)
         if whole.flow is not None:
@@ -174,11 +175,11 @@ class FlowRecency(Recency):
         self._recharge(self._entries[upper])
 
     def are_one(self, upper: Node, lower: Node) -> bool:
-        """As in Recency, and the same flow pays for both."""
+        """Extend ``Recency.are_one``: both runs must be charged to the same flow."""
         return super().are_one(upper, lower) and self._charges[upper].flow is self._charges[lower].flow
 
     def join(self, upper: Node, lower: Node) -> None:
-        """As in Recency."""
+        """Extend ``Recency.join``: move the charge of ``lower`` to ``upper``."""
         super().join(upper, lower)
         charge, taken = self._charges[upper], self._charges.pop(lower)
         charge.blocks += taken.blocks
@@ -190,18 +191,18 @@ class FlowRecency(Recency):
             self._below[upper] = self._below.pop(lower)
 
     def dissolve(self) -> None:
-        """As in Recency."""
+        """Extend ``Recency.dissolve``: discard the charges first."""
         for _ in self._take_flows_apart():
             pass
         super().dissolve()
 
     def take_apart(self) -> Iterator[None]:
-        """As in Recency."""
+        """Extend ``Recency.take_apart``: discard the charges first, one flow at each step."""
         yield from self._take_flows_apart()
         yield from super().take_apart()
 
     def faults(self) -> Iterator[str]:
-        """One sentence for each invariant that does not hold."""
+        """Yield one sentence for each invariant that does not hold."""
         place = {node: position for position, node in enumerate(self)}
         below: dict[Node, int] = {}
         for node in place:

@@ -1,4 +1,4 @@
-"""How much of a walked prompt everybody holds, in every tier."""
+"""How much of a walked prompt each endpoint holds, in every tier."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from scorers.index.holders import held_by_tier
 from scorers.index.tree import Node, Walk
 
 Parts: TypeAlias = Callable[[Node, int], Iterable[tuple[int, int]]]
-"""Of those holders, a bit mask, that have the first blocks of a run only: each one's bit, and how many it has."""
+"""For those of the given holders (a bit mask) that have only the first blocks of a run: each one's bit, and how many
+blocks it has."""
 
 
 def held_along(walked: Walk, parts: Parts, tiers: int, block_tokens: int) -> tuple[dict[Slot, int], ...]:
-    """By tier: how many tokens of the walk each holder has; those that have none are absent.
+    """Return, by tier, how many tokens of the walk each holder has; endpoints that hold none are absent.
 
-    ``holding`` are those that hold everything so far; they drop out in groups.
+    ``holding`` are the holders that hold everything so far; they drop out in groups.
     """
     runs = [(node, node.blocks) for node in walked.path]
     if walked.inside is not None:

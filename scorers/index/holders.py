@@ -1,7 +1,7 @@
-"""Sets of (endpoint, tier) pairs as one integer each.
+"""Sets of (endpoint, tier) pairs, each set as one integer.
 
-Bit ``slot * tiers + tier`` stands for one tier of one endpoint, so one operation on whole integers follows all tiers
-of all endpoints down a path.
+Bit ``slot * tiers + tier`` stands for one tier of one endpoint, so one operation on whole integers follows all tiers of
+all endpoints down a path.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from itertools import compress, count
 from scorers.base import Slot
 
 FEW = 24
-"""Up to this many pairs are taken one by one, 0.1 µs each. More are taken all at once: 2 µs for 4 endpoints, 5 for 100
-and 16 for 1,000, however few of them hold anything."""
+"""Up to this many pairs are processed one by one, 0.1 µs each. More are processed all at once: 2 µs for 4 endpoints, 5
+for 100 and 16 for 1,000, however few of them hold anything."""
 _AS_BOOLEANS = bytes.maketrans(b"01", b"\0\1")
 
 
 def held_by_tier(groups: Sequence[tuple[int, int]], tiers: int) -> tuple[dict[Slot, int], ...]:
-    """For each tier the amount by endpoint, from ``(holders, amount)`` of holders that are in no other group.
+    """Return, for each tier, the amount by endpoint, given ``(holders, amount)`` groups without a common holder.
 
-    Tiers that hold the same may share one table: nobody may change it.
+    Tiers that hold the same may share one table, so the tables must not be changed.
     """
     if sum([holders.bit_count() for holders, _ in groups]) <= FEW:
         return _one_by_one(groups, tiers)
@@ -46,7 +46,7 @@ def _one_by_one(groups: Sequence[tuple[int, int]], tiers: int) -> tuple[dict[Slo
 
 
 def slots_of(holders: int, tiers: int) -> set[Slot]:
-    """The endpoints that hold in any tier."""
+    """Return the endpoints that are holders in any tier."""
     bits = _bits(holders)
     return {slot for tier in range(tiers) for slot in _slots(bits[tier::tiers])}
 
@@ -59,7 +59,7 @@ def _table(columns: list[bytes], rows: list[tuple[bytes, int]]) -> dict[Slot, in
 
 
 def _bits(holders: int) -> bytes:
-    """One byte, 0 or 1, for each bit, lowest first."""
+    """Return one byte, 0 or 1, for each bit, lowest first."""
     return bin(holders)[:1:-1].encode().translate(_AS_BOOLEANS)
 
 

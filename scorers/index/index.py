@@ -1,9 +1,9 @@
 """Which endpoint holds how much of a prompt, in every tier.
 
-One tree of runs (``scorers.index.tree``) for all endpoints and tiers; one order of last use for each endpoint
-(``scorers.index.recency``). A decision hashes its prompt once, along the runs that are known, and what it costs follows
-the number of runs on the path, not that of their blocks, endpoints or tiers; to that come 0.15 µs for each new block
-and 0.03 µs for each endpoint that holds something.
+There is one tree of runs (``scorers.index.tree``) for all endpoints and tiers, and one order of last use for each
+endpoint (``scorers.index.recency``). A decision hashes its prompt once, along the known runs. Its cost follows the
+number of runs on the path, not the number of their blocks, endpoints or tiers; in addition, each new block costs 0.15
+µs and each endpoint that holds something 0.03 µs.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from scorers.index.tree import Node, Walk, take_apart, walk
 
 BYTES_PER_TOKEN = 4
 BLOCK_TOKENS = 64
-"""Smaller ones follow a prompt's end more closely and cost more: 8 bytes and 0.15 µs for every new one."""
+"""Smaller blocks follow a prompt's end more closely and cost more: 8 bytes and 0.15 µs for every new one."""
 
 
 class PrefixIndex:
     """Least-recently-used sets of prefixes, one for each endpoint and tier, in one tree.
 
-    Capacities are in tokens, and a tier holds as many full blocks as they have room for. What is held is prefix-closed:
-    a match is one contiguous depth. Blocks are ``block_tokens`` long; only full ones are known.
+    Capacities are in tokens, and a tier holds as many full blocks as fit. What is held is prefix-closed: a match is one
+    contiguous depth. Blocks are ``block_tokens`` long, and only full blocks are recorded.
 
     ``match`` changes nothing. Owner: the event loop.
     """
@@ -49,9 +49,12 @@ class PrefixIndex:
         flow_shares: Sequence[float] = (),
         most_runs: int = MOST_RUNS,
     ) -> None:
-        """``flow_shares`` says for each tier what share of it one flow may hold; none is as much as there is. The
-        largest number of tokens that this comes to bounds what a flow holds of an endpoint, in any tier. Paths of more
-        than ``most_runs`` runs are joined where that changes nothing."""
+        """Create an empty index.
+
+        ``flow_shares`` is, for each tier, the share of it that one flow may hold; empty means no bound. The largest
+        number of tokens that results bounds what a flow holds of an endpoint, in any tier. Paths of more than
+        ``most_runs`` runs are joined where that changes nothing.
+        """
         if tiers < 1 or block_tokens < 1:
             raise ValueError(f"tiers and block_tokens must be at least 1; they are {tiers} and {block_tokens}")
         self.tiers = tiers
@@ -63,24 +66,25 @@ class PrefixIndex:
         self._endpoints: dict[Slot, Recency] = {}
         self._flow_shares = tuple(flow_shares)
         self._most_runs = most_runs
-        self._over_share = 0  # blocks, of endpoints that are gone
+        self._over_share = 0  # blocks, of endpoints that were removed
 
     def blocks_of(self, prompt: Prompt, limit_tokens: int = sys.maxsize) -> int:
-        """Full blocks in the first ``limit_tokens`` of ``prompt``."""
+        """Return the number of full blocks in the first ``limit_tokens`` of ``prompt``."""
         return min(len(prompt.data) // self._block_bytes, limit_tokens // self.block_tokens)
 
     def match(self, prompt: Prompt, limit_tokens: int = sys.maxsize) -> Match:
-        """What every endpoint holds of the first ``limit_tokens`` of ``prompt``."""
+        """Return what every endpoint holds of the first ``limit_tokens`` of ``prompt``."""
         return self._match(prompt, self.blocks_of(prompt, limit_tokens))
 
     def record(
         self, match: Match, slot: Slot, flow: str = "", now: float = 0.0, gates: Mapping[int, Gate] = NO_GATES
     ) -> Node | None:
-        """Note that ``flow`` sends the matched prompt to ``slot`` ``now``: its blocks become the most recent there, in
-        every tier, but in those of ``gates``, which are gated, only what is there and what the gate admits.
+        """Record that ``flow`` sends the matched prompt to ``slot`` at ``now``; return the last run of the prompt.
 
-        Returns the last run of it, by which ``use_again`` knows it. A slot without capacity learns nothing. The prompt
-        is matched anew where the index has changed since.
+        The prompt's blocks become the most recent there, in every tier. The tiers of ``gates`` are gated: they take
+        only what they already hold and what the gate admits. ``use_again`` and ``take_back`` accept the returned run. A
+        slot without capacity records nothing and returns None. The prompt is matched again if the index has changed
+        since.
         """
         recency = self._endpoints.get(slot)
         if recency is None or not match.blocks or not recency.capacity:
@@ -109,8 +113,10 @@ class PrefixIndex:
         return last
 
     def use_again(self, slot: Slot, last: Node, blocks: int, now: float) -> None:
-        """Note that the ``blocks`` blocks that ended with ``last`` when they were recorded are used ``now``, as far as
-        ``slot`` holds them, in every tier; in a gated one only what that holds."""
+        """Record that a prompt is used again at ``now``: the ``blocks`` blocks that ended with ``last`` when recorded.
+
+        Only what ``slot`` still holds is used, in every tier; in a gated tier, only what that tier holds.
+        """
         recency = self._endpoints.get(slot)
         if recency is None:
             return
@@ -118,21 +124,25 @@ class PrefixIndex:
             self.generation += 1
 
     def take_back(self, slot: Slot, last: Node, blocks: int, before: int, until_s: float) -> None:
-        """Note that the ``blocks`` blocks that ended with ``last`` when they were recorded were not used after all:
-        ``slot`` holds its first ``before``, and what others have used after ``until_s``."""
+        """Undo the recording of the ``blocks`` blocks that ended with ``last`` when recorded: they were not used.
+
+        ``slot`` keeps the first ``before`` blocks, and what other requests have used after ``until_s``.
+        """
         recency = self._endpoints.get(slot)
         if recency is not None and take_back(recency, last, blocks, before, until_s, self.split):
             self.generation += 1
 
     def evict_unused(self, slot: Slot, tier: int, until_s: float) -> None:
-        """Let ``slot`` hold nothing in ``tier`` that was last used at ``until_s`` or before. O(1) where it does not."""
+        """Evict what ``slot`` last used in ``tier`` at ``until_s`` or before. O(1) if there is nothing to evict."""
         if self.is_older(slot, tier, until_s):
             self.generation += 1
             self._endpoints[slot].evict_unused(tier, until_s)
 
     def shorten(self, slot: Slot, tier: int, until_s: float, tokens: int) -> None:
-        """Of what ``slot`` used first of all that it holds in ``tier``, hold no more than ``tokens``, if that was at
-        ``until_s`` or before: its ends go."""
+        """Keep at most ``tokens`` of the least recently used part of ``slot`` in ``tier``; its ends are evicted first.
+
+        That part is everything with the oldest time of last use. Nothing changes if that time is after ``until_s``.
+        """
         recency = self._endpoints.get(slot)
         if recency is None:
             return
@@ -143,13 +153,16 @@ class PrefixIndex:
             recency.evict(tier, excess)
 
     def is_older(self, slot: Slot, tier: int, until_s: float) -> bool:
-        """Whether ``slot`` holds anything in ``tier`` that was last used at ``until_s`` or before."""
+        """Return whether ``slot`` holds anything in ``tier`` that was last used at ``until_s`` or before."""
         recency = self._endpoints.get(slot)
         return recency is not None and recency.is_older(tier, until_s)
 
     def gate(self, slot: Slot, tiers: Iterable[int]) -> None:
-        """Say which of ``slot``'s tiers, which has capacities, may hold less than others of what is newer: what is used
-        again does not enter them. What they hold is left; a tier that is no longer gated is emptied first."""
+        """Set which ``tiers`` of ``slot`` are gated; the slot must have capacities.
+
+        A gated tier may lack some of what is newer than what it holds: using a run again does not enter the run into
+        it. Tiers keep what they hold, except that a tier that is no longer gated is emptied first.
+        """
         recency = self._endpoints[slot]
         gated = sum([recency.cuts[tier].bit for tier in set(tiers)])
         opened = recency.gated & ~gated
@@ -159,7 +172,7 @@ class PrefixIndex:
         recency.gated = gated
 
     def set_capacity(self, slot: Slot, tier: int, tokens: int) -> None:
-        """Let ``slot`` hold ``tokens`` in ``tier``; what does not fit any more is evicted at once. Unset means 0."""
+        """Set how many ``tokens`` ``slot`` can hold in ``tier`` (initially 0), and evict what no longer fits."""
         recency = self._endpoints.get(slot)
         if recency is None:
             bounded = bool(self._flow_shares)
@@ -171,7 +184,7 @@ class PrefixIndex:
         recency.trim()
 
     def set_flow_shares(self, shares: Sequence[float]) -> bool:
-        """Take other shares, at once; False, and nothing has changed, where bounds were or would be off."""
+        """Apply other ``shares`` at once. False, with nothing changed, if that would switch the bounds on or off."""
         if bool(shares) != bool(self._flow_shares):
             return False
         self._flow_shares = tuple(shares)
@@ -181,7 +194,7 @@ class PrefixIndex:
         return True
 
     def remove_endpoint(self, slot: Slot) -> None:
-        """Forget ``slot`` and all that it holds. Costs as much as it holds runs."""
+        """Remove ``slot`` and everything that it holds. The cost is proportional to its number of runs."""
         recency = self._endpoints.pop(slot, None)
         if recency is not None:
             self.generation += 1
@@ -189,7 +202,7 @@ class PrefixIndex:
             recency.dissolve()
 
     def clear(self) -> Iterator[None]:
-        """Forget all endpoints at once. To be iterated: takes apart what they held, some at each step."""
+        """Remove all endpoints at once, and return an iterator that takes apart what they held, some at each step."""
         root, recencies = self._root, list(self._endpoints.values())
         self._root, self._endpoints = Node(None, b""), {}
         self.generation += 1
@@ -200,11 +213,14 @@ class PrefixIndex:
 
     @property
     def secret(self) -> bytes:
-        """What prefixes are named by; not to be shown."""
+        """The secret that keys the names of prefixes; must not be displayed."""
         return self._hasher.secret
 
     def use_secret(self, secret: bytes) -> None:
-        """Name prefixes by ``secret``, as another index did. Raises: ValueError when something is known already."""
+        """Name prefixes by ``secret``, as another index did.
+
+        Raises: ValueError if the index is not empty.
+        """
         if not self.is_empty:
             raise ValueError("an index that knows prefixes keeps its secret")
         self._hasher = PrefixHasher(secret)
@@ -212,25 +228,25 @@ class PrefixIndex:
 
     @property
     def root(self) -> Node:
-        """Of all that is known; for those who put back what another index knew."""
+        """Root of the prefix tree; used to restore a snapshot."""
         return self._root
 
     def recency(self, slot: Slot) -> Recency | None:
-        """What ``slot`` holds, newest first; None for an unknown slot."""
+        """Return what ``slot`` holds, newest first; None for an unknown slot."""
         return self._endpoints.get(slot)
 
     @property
     def is_empty(self) -> bool:
-        """Whether no block is known."""
+        """Whether the index has no blocks."""
         return self._root.children is None
 
     def tokens(self, slot: Slot, tier: int) -> int:
-        """Held by ``slot`` in ``tier``; 0 for an unknown slot."""
+        """Return how many tokens ``slot`` holds in ``tier``; 0 for an unknown slot."""
         recency = self._endpoints.get(slot)
         return recency.cuts[tier].used * self.block_tokens if recency is not None else 0
 
     def statistics(self) -> Statistics:
-        """Sums over the endpoints."""
+        """Return sums over all endpoints."""
         every = self._endpoints.values()
         return Statistics(
             endpoints=len(self._endpoints),
@@ -243,12 +259,15 @@ class PrefixIndex:
 
     @property
     def over_share_tokens(self) -> int:
-        """Evicted so far because a flow held more than its share."""
+        """Tokens evicted so far because a flow held more than its share."""
         bounded = [recency for recency in self._endpoints.values() if isinstance(recency, FlowRecency)]
         return (self._over_share + sum([recency.evicted_blocks for recency in bounded])) * self.block_tokens
 
     def check_integrity(self) -> None:
-        """Raises: AssertionError naming the invariants that do not hold."""
+        """Check all invariants of the index.
+
+        Raises: AssertionError naming the invariants that do not hold.
+        """
         check(self._root, self._endpoints.values())
 
     def _bound_flows(self, recency: Recency) -> None:
@@ -273,14 +292,14 @@ class PrefixIndex:
         )
 
     def split(self, node: Node, blocks: int) -> Node:
-        """Cut off the first ``blocks`` of a run, for everybody who holds it; the new run before it."""
+        """Split a run after its first ``blocks``, for all of its holders; return the new run before it."""
         upper = node.split(blocks)
         for slot in slots_of(node.holders, self.tiers):
             self._endpoints[slot].split(upper, node)
         return upper
 
     def _add_new(self, path: list[Node], match: Match, walked: Walk, recency: Recency, *, extends: bool) -> None:
-        """Make the unknown rest of the prompt a run, or part of the last one if that is this endpoint's alone."""
+        """Add the unknown rest of the prompt: as a new run, or to the last run if only this endpoint holds that."""
         step = self._block_bytes
         begin, end = walked.depth * step, match.blocks * step
         new = digests(walked.state, memoryview(match.prompt.data), begin, end, step)

@@ -1,4 +1,4 @@
-"""The invariants of the index as code; tests run them after every step."""
+"""The invariants of the index as code; tests check them after every step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from scorers.index.tree import Node
 
 
 def check(root: Node, endpoints: Iterable[Recency]) -> None:
-    """Raises: AssertionError naming the invariants that do not hold."""
+    """Check all invariants of the index.
+
+    Raises: AssertionError naming the invariants that do not hold.
+    """
     endpoints = list(endpoints)
     faults = list(violations(root, endpoints))
     for recency in endpoints:
@@ -22,7 +25,7 @@ def check(root: Node, endpoints: Iterable[Recency]) -> None:
 
 
 def violations(root: Node, endpoints: Iterable[Recency]) -> Iterator[str]:
-    """One sentence for each invariant that does not hold. Costs as much as the index is large, squared."""
+    """Yield one sentence for each invariant that does not hold. The cost is quadratic in the size of the index."""
     endpoints = list(endpoints)
     runs = list(root.descendants())
     if root.holders or root.digests:

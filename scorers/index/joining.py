@@ -1,10 +1,10 @@
-"""Join runs that were cut in two by prompts which ended or branched off there, once nothing keeps them apart.
+"""Join runs that were split because a prompt ended or branched off there, once nothing keeps them apart.
 
-A run and its only child are one where everybody who holds them holds both and used them together last: equally old,
-and next to each other in the order. Only then is it the same whether they are one or two, for every eviction to come.
-An endpoint that used the beginning alone keeps them apart until it uses the whole again, or loses it. So runs are
-looked at when they are used together, and only on long paths: a place where prompts end again and again is not worth
-joining. A decision looks at a few; the next one begins elsewhere.
+A run and its only child can be joined if every holder of either holds both and used them together last: they are
+equally old, and next to each other in the order. Only then do one run and two behave the same in every eviction to
+come. An endpoint that used the beginning alone keeps them apart until it uses the whole again, or loses it. So runs are
+examined when they are used together, and only on long paths: a place where prompts end again and again is not worth
+joining. Each decision examines a few runs; the next decision begins at another one.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from scorers.index.recency import Recency
 from scorers.index.tree import Node
 
 MOST_RUNS = 16
-"""Of a path that is left as it is: each costs a decision 3 µs."""
+"""Paths of up to this many runs are left as they are: each run costs a decision 3 µs."""
 MOST_HOLDERS = 256
-"""Asked in one decision, 0.5 µs each, 2 where two runs are joined; at least one pair of runs is looked at."""
+"""Holders examined in one decision, 0.5 µs each, or 2 where two runs are joined. At least one pair of runs is
+examined."""
 MOST_CHILDREN = 64
-"""Of a run that is joined to the one before it: each is told of its new parent."""
+"""The most children of a run that is joined to the one before it, since each child's parent link must be changed."""
 
 
 def join_along(path: list[Node], endpoints: Mapping[Slot, Recency], tiers: int, turn: int) -> None:
-    """Join what can be joined of ``path``, which was just used, from the run on whose ``turn`` it is."""
+    """Join what can be joined of ``path``, which was just used, beginning at the run that ``turn`` selects."""
     left, gone = MOST_HOLDERS, set[Node]()
     first = turn % len(path)
     for place in (*range(first, len(path) - 1), *range(min(first, len(path) - 1))):
@@ -34,7 +35,7 @@ def join_along(path: list[Node], endpoints: Mapping[Slot, Recency], tiers: int, 
         if upper in gone:
             continue
         for lower in path[place + 1 :]:
-            if lower in gone:  # by the one before it, which has gone, too
+            if lower in gone:  # already joined to the run before it
                 continue
             if left <= 0 or not _may_join(upper, lower):
                 break

@@ -1,4 +1,4 @@
-"""What the prefix index answers: of one prompt, and of itself."""
+"""What the prefix index reports: about one prompt, and about itself."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from scorers.index.tree import Walk
 
 
 class Statistics(NamedTuple):
-    """A snapshot of the index."""
+    """A snapshot of the index's size."""
 
     endpoints: int
     blocks: int
-    """(block, endpoint) pairs: what each endpoint holds in any tier, summed."""
+    """Number of (block, endpoint) pairs: what each endpoint holds in any tier, summed."""
     runs: int
-    """(run, endpoint) pairs."""
+    """Number of (run, endpoint) pairs."""
     tokens_by_tier: tuple[int, ...]
-    """Held by all endpoints together."""
+    """Tokens that all endpoints hold together, by tier."""
 
 
 @dataclass(slots=True)
 class Match:
-    """What is known of one prompt. True until the index changes, so as long as the generations are equal."""
+    """What the index knows about one prompt. Valid until the index changes, so as long as the generations are equal."""
 
     prompt: Prompt
     blocks: int
-    """Full ones of the prompt, up to the limit."""
+    """Full blocks of the prompt, up to the limit."""
     total_tokens: int
-    """In those blocks."""
+    """Number of tokens in those blocks."""
     held: tuple[dict[Slot, int], ...]
-    """By tier: contiguous tokens from the start by endpoint, without those that hold nothing."""
+    """By tier: contiguous tokens from the start, by endpoint; endpoints that hold nothing are absent."""
     walked: Walk
     generation: int

@@ -12,21 +12,24 @@ from scorers.index.tree import Node
 
 
 class Gate(Protocol):
-    """Says what enters a gated tier."""
+    """Decides what enters a gated tier."""
 
     @property
     def chunk_blocks(self) -> int:
-        """Blocks that enter together."""
+        """Number of blocks that enter the tier together."""
 
     def admit(self, chunks: Sequence[bytes]) -> int:
-        """How many of ``chunks`` enter, from the first on: those of a prompt that are not there, by their digests."""
+        """Return how many of ``chunks`` enter, counted from the first.
+
+        ``chunks`` are the digests of a prompt's chunks that the tier does not hold yet.
+        """
 
 
 NO_GATES: Mapping[int, Gate] = MappingProxyType({})
 
 
 def depth_in(path: Sequence[Node], cut: Cut) -> int:
-    """How many blocks of the path a tier holds."""
+    """Return how many blocks of the path a tier holds."""
     depth = 0
     for node in path:
         if not node.full & cut.bit:
@@ -36,7 +39,7 @@ def depth_in(path: Sequence[Node], cut: Cut) -> int:
 
 
 def admitted_to(path: Sequence[Node], cut: Cut, gate: Gate) -> int:
-    """How many blocks of the path a tier holds once its gate has been asked."""
+    """Return how many blocks of the path a tier holds after its gate has decided."""
     held, step = depth_in(path, cut), gate.chunk_blocks
     every = b"".join([node.digests for node in path])
     whole = held // step * step
@@ -51,7 +54,10 @@ def use(
     limits: Mapping[int, int],
     split: Callable[[Node, int], Node],
 ) -> None:
-    """Use each run of the path; in the tiers of ``limits`` only so many blocks, of which all that they hold is part."""
+    """Use each run of the path in all tiers, with at most ``limits[tier]`` blocks in the tiers that have a limit.
+
+    A limit is never below what the tier already holds of the path.
+    """
     if not limits:
         for node in reversed(path):
             recency.use(node, now)
@@ -61,7 +67,7 @@ def use(
         for position, node in enumerate(path):
             if depth < blocks < depth + node.blocks:
                 upper = split(node, blocks - depth)
-                upper.adopt(node)  # it has left the tree where nobody held it, and is used now
+                upper.adopt(node)  # the split removed it if it had no holder; it is used now
                 path.insert(position, upper)
                 break
             depth += node.blocks

@@ -1,4 +1,4 @@
-"""What one endpoint holds, in the order of last use, with one cut for each tier.
+"""What one endpoint holds, in order of last use, with one cut for each tier.
 
 All tiers of an endpoint see the same requests, so they have one order, and LRU is a stack algorithm: a tier of any
 capacity holds exactly the most recent blocks of it. So there is one list of runs for each endpoint, and a tier is the
@@ -10,11 +10,11 @@ place in it where its capacity ends:
 A use makes the path's first run the newest and the deepest the oldest of the path: what is evicted is always a leaf,
 its last block first, and what is held of a prompt is contiguous from its start.
 
-Every run has the time of its last use, so the order is one of times, too: what was used no later than some moment is at
-the old end, and a tier whose engine tells how far its evictions have come loses just that.
+Every run has the time of its last use, and the order is also the order of these times: what was used no later than some
+moment is at the old end, and a tier whose engine reports how far its evictions have come loses exactly that.
 
-A tier may admit later than another, or lose what another still uses: it is *gated*, and its cut is in an order in which
-it does not hold everything.
+A tier may admit a run later than other tiers do, or lose what another tier still uses. Such a tier is *gated*: it does
+not hold everything on the newer side of its cut.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from scorers.index.tree import STEP, Node
 
 
 class Entry(msgspec.Struct, gc=False, eq=False):
-    """A run's place in an endpoint's order. As little the garbage collector's as its node is."""
+    """A run's place in an endpoint's order. Like its node, it is not tracked by the garbage collector."""
 
     node: Node
     used_s: float = 0.0
@@ -39,11 +39,11 @@ class Entry(msgspec.Struct, gc=False, eq=False):
 
 
 class Cut:
-    """Where a tier ends. Units: blocks.
+    """The place where a tier ends. Units: blocks.
 
-    Invariant: ``used <= capacity`` between calls; all entries newer than ``last`` are held whole, or not at all where
-    the tier is gated, of ``last`` the first ``kept`` blocks (at least 1), and nothing older. With nothing held,
-    ``last`` is the list's end.
+    Invariant: ``used <= capacity`` between calls. All entries newer than ``last`` are held whole (if the tier is gated,
+    whole or not at all); of ``last`` the first ``kept`` blocks are held (at least 1); nothing older is held. If the
+    tier holds nothing, ``last`` is the list's end.
     """
 
     __slots__ = ("bit", "capacity", "kept", "last", "used")
@@ -57,18 +57,18 @@ class Cut:
 class Recency:
     """The runs that one endpoint holds, and how far into them each of its tiers reaches.
 
-    Keeps the endpoint's bits in ``Node.full`` and ``Node.partial`` true, and takes nodes out of the tree that nobody
-    holds any more. O(1) for each run used or evicted. Owner: the index.
+    Keeps the endpoint's bits in ``Node.full`` and ``Node.partial`` true, and removes nodes from the tree when they have
+    no holder left. O(1) for each run used or evicted. Owner: the index.
 
     Invariant: a run has an entry exactly while a tier holds some of it; every run is newer than those below it, and
-    used no earlier than any older one. ``gated`` are the bits of the tiers that admit later.
+    used no earlier than any older one. ``gated`` has the bits of the gated tiers.
     """
 
     __slots__ = ("_end", "_entries", "cuts", "gated", "slot", "whole")
 
     def __init__(self, slot: Slot, tiers: int) -> None:
         self.slot = slot
-        self._end = Entry(Node(None, b""))  # closes the ring: newer than it is the oldest, older the newest
+        self._end = Entry(Node(None, b""))  # closes the ring: its newer is the oldest run, its older the newest
         self._end.newer = self._end.older = self._end
         self._entries: dict[Node, Entry] = {}
         self.cuts: tuple[Cut, ...] = tuple([Cut(1 << (slot * tiers + tier), self._end) for tier in range(tiers)])
@@ -79,7 +79,7 @@ class Recency:
         return len(self._entries)
 
     def __iter__(self) -> Iterator[Node]:
-        """Newest first."""
+        """Iterate over the runs, newest first."""
         entry = self._end.older
         while entry is not self._end:
             yield entry.node
@@ -87,12 +87,12 @@ class Recency:
 
     @property
     def capacity(self) -> int:
-        """Of the largest tier. Units: blocks."""
+        """Capacity of the largest tier. Units: blocks."""
         return max([cut.capacity for cut in self.cuts])
 
     @property
     def used(self) -> int:
-        """In the tier that holds most, and so in any of them. Units: blocks."""
+        """Blocks held by the fullest tier, and so by any tier. Units: blocks."""
         return max([cut.used for cut in self.cuts])
 
     def __contains__(self, node: object) -> bool:
@@ -100,23 +100,26 @@ class Recency:
 
     @property
     def newest_s(self) -> float:
-        """When anything was last used; 0 where nothing is held."""
+        """When anything was last used; 0 if nothing is held."""
         return self._end.older.used_s
 
     def used_s(self, node: Node) -> float:
-        """When ``node``, which is held, was last used."""
+        """Return when ``node``, which must be held, was last used."""
         return self._entries[node].used_s
 
     def held_of(self, node: Node) -> int:
-        """How many blocks of ``node``, which has an entry, some tier holds."""
+        """Return how many blocks of ``node``, which must have an entry, at least one tier holds."""
         if node.full & self.whole:
             return node.blocks
         entry = self._entries[node]
         return max([cut.kept for cut in self.cuts if cut.last is entry and node.partial & cut.bit], default=0)
 
     def use(self, node: Node, now: float = 0.0, but: int = 0) -> None:
-        """Make ``node`` the newest, used ``now``, held whole in all tiers but those of the bits ``but``, which do not
-        hold it; a path is used from its end to its start, then trimmed. ``now`` is not before any earlier use."""
+        """Make ``node`` the newest run, used at ``now``, and held whole in all tiers except those of the bits ``but``.
+
+        The excepted tiers do not hold the run. A path is used from its end to its start, then trimmed. ``now`` must not
+        be before any earlier use.
+        """
         entry = self._entries.get(node)
         if entry is None:
             entry = self._entries[node] = Entry(node)
@@ -136,7 +139,7 @@ class Recency:
             node.partial &= ~self.whole
 
     def forget(self, node: Node) -> None:
-        """Hold nothing of ``node``, which is held and not taken out of the tree, in any tier."""
+        """Drop ``node`` from all tiers; it must be held, and stays in the tree."""
         self._lift(self._entries.pop(node))
         node.full &= ~self.whole
         node.partial &= ~self.whole
@@ -148,8 +151,10 @@ class Recency:
                 self._trim(cut, cut.capacity)
 
     def oldest(self, tier: int) -> tuple[float, int]:
-        """When what was used first of all that ``tier`` holds was used, and how many of its blocks were just then;
-        infinity and 0 where it holds nothing."""
+        """Return the oldest time of last use in ``tier``, and how many of its blocks have exactly that time.
+
+        Returns infinity and 0 if the tier holds nothing.
+        """
         cut = self.cuts[tier]
         entry = cut.last
         if entry is self._end:
@@ -160,17 +165,17 @@ class Recency:
         return used_s, blocks
 
     def evict(self, tier: int, blocks: int) -> None:
-        """Let ``tier`` hold so many blocks less, the oldest."""
+        """Evict the oldest ``blocks`` blocks of ``tier``."""
         cut = self.cuts[tier]
         self._trim(cut, max(0, cut.used - blocks))
 
     def is_older(self, tier: int, until_s: float) -> bool:
-        """Whether ``tier`` holds anything that was last used at ``until_s`` or before."""
+        """Return whether ``tier`` holds anything that was last used at ``until_s`` or before."""
         last = self.cuts[tier].last
         return last is not self._end and last.used_s <= until_s
 
     def evict_unused(self, tier: int, until_s: float) -> None:
-        """Let ``tier`` hold nothing that was last used at ``until_s`` or before."""
+        """Evict from ``tier`` everything that was last used at ``until_s`` or before."""
         cut = self.cuts[tier]
         while (entry := cut.last) is not self._end and entry.used_s <= until_s:
             node = entry.node
@@ -180,7 +185,7 @@ class Recency:
             self._discard_unheld(entry)
 
     def split(self, upper: Node, lower: Node) -> None:
-        """Follow the tree, where ``upper`` was cut off from ``lower``."""
+        """Follow a split in the tree, where ``upper`` was cut off from ``lower``."""
         below = self._entries[lower]
         above = self._entries[upper] = Entry(upper, below.used_s)
         above.newer, above.older = below.newer, below
@@ -202,13 +207,18 @@ class Recency:
         self._discard_unheld(below)
 
     def are_one(self, upper: Node, lower: Node) -> bool:
-        """Whether ``upper`` and ``lower``, right below it, are as old, and next to each other in the order: nothing can
-        be evicted between them."""
+        """Return whether nothing can be evicted between ``upper`` and ``lower``, the run right below it.
+
+        That is so if they were last used at the same time and are next to each other in the order.
+        """
         above, below = self._entries[upper], self._entries[lower]
         return above.older is below and above.used_s == below.used_s
 
     def join(self, upper: Node, lower: Node) -> None:
-        """Follow the tree, where ``upper`` takes in ``lower``; they are one, and the same tiers hold them."""
+        """Follow a join in the tree, where ``upper`` takes in ``lower``.
+
+        The same tiers hold both, and ``are_one`` is true for them.
+        """
         above, below = self._entries[upper], self._entries.pop(lower)
         for cut in self.cuts:
             if cut.last is below:
@@ -217,7 +227,7 @@ class Recency:
         self._unlink(below)
 
     def dissolve(self) -> None:
-        """Hold nothing any more; the last call. Links are cut, since rings would wait for the garbage collector."""
+        """Drop everything; must be the last call. Links are cut, since rings would wait for the garbage collector."""
         entry = self._end.older
         while entry is not self._end:
             node, older = entry.node, entry.older
@@ -232,7 +242,7 @@ class Recency:
         self.cuts = ()
 
     def take_apart(self) -> Iterator[None]:
-        """The same where the tree goes, too; some at each step."""
+        """Do what ``dissolve`` does in steps, for when the whole tree is discarded as well."""
         entry = self._end.older
         self._entries.clear()
         self.cuts = ()
@@ -247,7 +257,7 @@ class Recency:
         del self._end.newer, self._end.older
 
     def _lift(self, entry: Entry) -> None:
-        """Take an entry out of the order and of the tiers' sums."""
+        """Remove an entry from the order and from the tiers' sums."""
         node = entry.node
         for cut in self.cuts:
             if cut.last is entry:
@@ -271,7 +281,7 @@ class Recency:
             self._discard_unheld(entry)
 
     def _retreat(self, cut: Cut) -> None:
-        """Let the tier end before its last entry."""
+        """Move the tier's end to before its last entry."""
         cut.used -= cut.kept
         entry = cut.last.newer
         if self.gated & cut.bit:
@@ -295,7 +305,7 @@ class Recency:
 
 
 def kept_of(endpoints: Mapping[Slot, Recency], tiers: int, node: Node, holders: int) -> Iterator[tuple[int, int]]:  # noqa: ARG001
-    """Of ``holders``, whose tiers all end within ``node``: each one's bit, and how many of its blocks it has."""
+    """Yield each holder's bit, and how many blocks of ``node`` it has; all of ``holders`` end within ``node``."""
     for slot in slots_of(holders, tiers):
         for cut in endpoints[slot].cuts:
             if cut.bit & holders:

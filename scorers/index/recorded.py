@@ -1,5 +1,7 @@
-"""A prompt that was recorded some time ago, found again by the last run that it had then: used once more, or taken
-back. It may have been split, added to, or evicted from its end since."""
+"""Find a prompt that was recorded earlier, by the last run that it had then, and use it again or take it back.
+
+The run may have been split, extended, or evicted from its end since.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,24 @@ Split = Callable[[Node, int], Node]
 
 
 def held_path(recency: Recency, last: Node, blocks: int) -> tuple[list[Node], int]:
-    """What is still held of the ``blocks`` blocks that ended with ``last``, as runs, the deepest first, and the blocks
-    in these: more than ``blocks`` where something was added to the deepest."""
+    """Return the runs of a recorded prompt that are still held, deepest first, and the number of blocks in them.
+
+    The prompt is the ``blocks`` blocks that ended with ``last``. The number exceeds ``blocks`` if the deepest run was
+    extended since.
+    """
     path, node, depth = list[Node](), last, 0
     while node.parent is not None:
         if node in recency:
             path.append(node)
             depth += node.blocks
         node = node.parent
-    while path and depth - path[0].blocks >= blocks:  # what was added behind
+    while path and depth - path[0].blocks >= blocks:  # runs added behind the prompt
         depth -= path.pop(0).blocks
     return path, depth
 
 
 def use_again(recency: Recency, last: Node, blocks: int, now: float, split: Split) -> bool:
-    """Use what is still held, in every tier; in a gated one only what that holds. False where nothing is."""
+    """Use what is still held, in every tier; in a gated tier, only what that holds. False if nothing is held."""
     path, depth = held_path(recency, last, blocks)
     if not path:
         return False
@@ -36,7 +41,7 @@ def use_again(recency: Recency, last: Node, blocks: int, now: float, split: Spli
         path[0] = split(path[0], path[0].blocks - (depth - left))
     path.reverse()
     now = max(now, recency.newest_s)
-    lacking = recency.gated & ~path[-1].full  # who holds the end holds all
+    lacking = recency.gated & ~path[-1].full  # a tier that holds the end holds all
     limits = {tier: depth_in(path, cut) for tier, cut in enumerate(recency.cuts) if cut.bit & lacking}
     use(path, recency, now, limits, split)
     recency.trim()
@@ -44,12 +49,14 @@ def use_again(recency: Recency, last: Node, blocks: int, now: float, split: Spli
 
 
 def take_back(recency: Recency, last: Node, blocks: int, before: int, until_s: float, split: Split) -> bool:
-    """Hold nothing of it behind its first ``before`` blocks, as far as nobody has used that after ``until_s`` and no
-    other prompt goes on from there; whether anything has changed."""
+    """Drop the prompt behind its first ``before`` blocks, and return whether anything has changed.
+
+    What was used after ``until_s``, and what another prompt continues from, is kept.
+    """
     path, depth = held_path(recency, last, blocks)
     changed = False
     if depth > blocks:
-        return False  # another prompt goes on within its last run
+        return False  # another prompt continues within its last run
     for node in path:
         begin = depth - node.blocks
         if depth <= before or recency.used_s(node) > until_s or _is_followed(recency, node):
@@ -65,5 +72,5 @@ def take_back(recency: Recency, last: Node, blocks: int, before: int, until_s: f
 
 
 def _is_followed(recency: Recency, node: Node) -> bool:
-    """Whether anything is held that is below ``node``."""
+    """Return whether the endpoint holds anything below ``node``."""
     return any(child.holders & recency.whole for child in (node.children or {}).values())

@@ -1,8 +1,8 @@
-"""What an index knows as plain data, and an endpoint's part of it put back into an index with the same secret.
+"""An index's contents as plain data, and how to restore an endpoint's part of it into an index with the same secret.
 
-An endpoint's runs are told newest first, with how many blocks of them each tier holds; from that its recency follows.
-Used again from the oldest to the newest they are in the same order, and trimmed to the same size they are held by the
-same tiers. What was learned meanwhile is newer than what is put back.
+An endpoint's runs are saved newest first, with how many blocks of them each tier holds; its recency follows from that.
+Using the runs again from the oldest to the newest gives the same order, and trimming to the same size leaves each tier
+with the same runs. What was learned meanwhile is newer than what is restored.
 """
 
 from __future__ import annotations
@@ -25,44 +25,45 @@ NOBODY = -1
 
 
 class SavedRuns(msgspec.Struct, array_like=True, frozen=True):
-    """What one endpoint holds."""
+    """What one endpoint holds, as saved."""
 
     used: tuple[int, ...]
-    """Blocks in each tier."""
+    """Number of blocks held in each tier."""
     runs: list[int]
-    """Newest first: places in ``Snapshot.digests``."""
+    """The runs, newest first, as positions in ``Snapshot.digests``."""
     flows: list[int] = []
-    """Whose each of them is: places in ``Snapshot.flows``, or ``NOBODY``; empty where flows are not bounded."""
+    """The flow that each run is charged to: positions in ``Snapshot.flows``, or -1 for none; empty if flows are not
+    bounded."""
     ages_s: list[float] = []
-    """How long before the snapshot each of them was last used; empty: not told, and taken for 0."""
+    """How long before the snapshot each run was last used; empty if not saved, which counts as 0."""
     gated: int = 0
-    """The tiers that did not admit everything, a bit for each."""
+    """The gated tiers, one bit for each."""
     held: list[int] = []
-    """Which of those hold each of the runs, or some of it; empty where none is gated."""
+    """For each run, the gated tiers that hold at least some of it; empty if no tier is gated."""
 
 
 class Snapshot(msgspec.Struct, array_like=True, frozen=True):
-    """An index at one moment. Whoever has it can find out whether a prompt was seen: the secret is in it."""
+    """An index at one moment. It contains the secret, so its owner can find out whether a given prompt was seen."""
 
     secret: bytes
     block_tokens: int
     tiers: int
     parents: list[int]
-    """By run: the place of the one before it, always a smaller number, or ``ROOT``."""
+    """By run: the position of the run before it, always a smaller number, or ``ROOT``."""
     digests: list[bytes]
-    """By run: ``Node.digests``."""
+    """By run: the joined digests of its blocks, ``Node.digests``."""
     flows: list[str]
     endpoints: dict[str, SavedRuns]
-    """By address."""
+    """The endpoints' runs by address."""
 
     @property
     def blocks(self) -> int:
-        """(block, endpoint) pairs: what is held in any tier."""
+        """Number of (block, endpoint) pairs: what is held in any tier."""
         return sum([max(saved.used) for saved in self.endpoints.values()])
 
 
 def faults(snapshot: Snapshot) -> Iterator[str]:
-    """Why ``snapshot`` is none that ``taken`` can have made; nothing for one that is safe to restore."""
+    """Yield each reason why ``taken`` cannot have made ``snapshot``; nothing if it is safe to restore."""
     runs = len(snapshot.parents)
     if len(snapshot.secret) != SECRET_BYTES or snapshot.block_tokens < 1 or snapshot.tiers < 1:
         yield "its head makes no sense"
@@ -103,16 +104,17 @@ def _faults_of(saved: SavedRuns, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _faults_of_gated(saved: SavedRuns, snapshot: Snapshot) -> Iterator[str]:
-    """What a tier holds is a prefix there, too."""
+    """Yield a fault if what a gated tier holds is not a prefix."""
     held = dict(zip(saved.runs, saved.held, strict=True)) | {ROOT: saved.gated}
     if any(tiers & ~held[snapshot.parents[place]] for place, tiers in held.items() if place != ROOT):
         yield "a run is held without what comes before it"
 
 
 def restore(index: PrefixIndex, slot: Slot, snapshot: Snapshot, address: str, taken_s: float = 0.0) -> int:
-    """Let ``slot`` hold what the endpoint at ``address`` held, as far as its capacities allow; how many blocks it holds
-    then. ``snapshot`` has no faults, its secret is the index's, and it was taken at ``taken_s``. A tier that is gated
-    and was not, or was and is not, begins empty.
+    """Restore into ``slot`` what the endpoint at ``address`` held, and return how many blocks it then holds.
+
+    What exceeds the slot's capacities is left out. ``snapshot`` must be without faults, and was taken at ``taken_s``. A
+    tier that is gated in only one of snapshot and index begins empty.
 
     Raises: ValueError for another secret, or other tiers or blocks; nothing has changed then.
     """
@@ -127,7 +129,7 @@ def restore(index: PrefixIndex, slot: Slot, snapshot: Snapshot, address: str, ta
     newer = [_Use([node], _flow_of(recency, node), recency.used_s(node), node.holders) for node in recency]
     changed = saved.gated << base ^ recency.gated
     limits = [cut.used + (0 if cut.bit & changed else used) for used, cut in zip(saved.used, recency.cuts, strict=True)]
-    at = -inf  # the order is one of times, whatever the snapshot says
+    at = -inf  # times must not decrease, whatever the snapshot contains
     for use in reversed(uses):
         at = max(at, use.used_s)
         _use_run(recency, use, at, recency.gated & (~(use.holders << base) | changed))
@@ -139,18 +141,18 @@ def restore(index: PrefixIndex, slot: Slot, snapshot: Snapshot, address: str, ta
 
 
 class _Use(NamedTuple):
-    """One saved run, or one that is known."""
+    """One use to repeat: a saved run, or a run that the endpoint already holds."""
 
     path: list[Node]
-    """What it is now: several runs, perhaps."""
+    """The run as it is in the tree now, perhaps split into several."""
     flow: str | None
     used_s: float
     holders: int
-    """The gated tiers that hold it."""
+    """The gated tiers that hold the run."""
 
 
 def _uses(index: PrefixIndex, saved: SavedRuns, snapshot: Snapshot, taken_s: float) -> Iterator[_Use]:
-    """Newest first; all of them are in the tree."""
+    """Yield the saved runs, newest first; all of them are in the tree."""
     ends: dict[int, Node] = {ROOT: index.root}
     for position, place in enumerate(saved.runs):
         path = _planted(index, ends[snapshot.parents[place]], snapshot.digests[place])
@@ -165,7 +167,7 @@ def _uses(index: PrefixIndex, saved: SavedRuns, snapshot: Snapshot, taken_s: flo
 
 
 def _planted(index: PrefixIndex, node: Node, digests: bytes) -> list[Node]:
-    """The runs below ``node`` that are ``digests``, cut and made where they are not."""
+    """Return the runs below ``node`` that make up ``digests``; runs are split and created as needed."""
     path: list[Node] = []
     while digests:
         child = (node.children or {}).get(digests[:DIGEST_BYTES])
@@ -181,10 +183,10 @@ def _planted(index: PrefixIndex, node: Node, digests: bytes) -> list[Node]:
 
 
 def _common_blocks(one: bytes, other: bytes) -> int:
-    """How many digests two runs that begin alike have in common."""
+    """Return how many digests two runs with the same first digest have in common."""
     if one == other:
         return len(one) // DIGEST_BYTES
-    low, high = 1, min(len(one), len(other)) // DIGEST_BYTES  # a digest is of everything before it, too
+    low, high = 1, min(len(one), len(other)) // DIGEST_BYTES  # a digest covers everything before it, too
     while low < high:
         middle = (low + high + 1) // 2
         at = (middle - 1) * DIGEST_BYTES
@@ -200,11 +202,11 @@ def _flow_of(recency: Recency, node: Node) -> str | None:
 
 
 def _use_run(recency: Recency, use: _Use, at: float, but: int) -> None:
-    """In all tiers but those of ``but``, as far as these do not hold it already."""
+    """Use a run in all tiers, except those of ``but`` that do not hold it already."""
     for node in reversed(use.path):
         missing = but & ~node.holders
         if missing == recency.whole:
-            if not node.holders:  # it was planted, and no tier takes it
+            if not node.holders:  # it was created here, and no tier takes it
                 node.remove()
         elif isinstance(recency, FlowRecency):
             recency.use_for(node, use.flow, at, missing)
@@ -213,7 +215,7 @@ def _use_run(recency: Recency, use: _Use, at: float, but: int) -> None:
 
 
 def _trim(recency: Recency, limits: list[int]) -> None:
-    """First to what was held, which may be less than there is room for, then to what there is room for."""
+    """Trim to what was held, which may be less than there is room for, then restore the capacities."""
     capacities = [cut.capacity for cut in recency.cuts]
     for cut, limit in zip(recency.cuts, limits, strict=True):
         cut.capacity = min(cut.capacity, limit)

@@ -1,8 +1,8 @@
-"""An index as plain data, taken a little at a time: what goes on meanwhile does not wait.
+"""Save an index as plain data in small steps, so that requests in between do not have to wait.
 
-Of an endpoint that is what each tier held when its turn began, and still held when the run was looked at. Runs that are
-cut in two or grow behind their end while others are taken are told again as they are then, so that each endpoint's part
-is true in itself.
+For each endpoint, the snapshot has what each tier held when the endpoint's turn began and still held when the run was
+read. Runs that are split or extended in the meantime are saved again as they then are, so that each endpoint's part is
+consistent in itself.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from scorers.index.snapshot import NOBODY, ROOT, SavedRuns, Snapshot
 from scorers.index.tree import Node
 
 MAX_ENDPOINT_BLOCKS = 4_000_000
-"""Of one endpoint, the most recent that are kept: 256 million tokens. A guess, far above any engine's memory."""
+"""The most recent blocks that are kept of one endpoint: 256 million tokens. A guess, far above any engine's memory."""
 
 
 class Taking:
-    """Owner: the event loop."""
+    """A snapshot in the making. Owner: the event loop."""
 
     def __init__(self, index: PrefixIndex, now: float, most_blocks: int = MAX_ENDPOINT_BLOCKS) -> None:
-        """Ages are counted to ``now``; of each endpoint at most its newest ``most_blocks`` are taken."""
+        """Begin a snapshot: ages are relative to ``now``, and only an endpoint's newest ``most_blocks`` are saved."""
         self._index = index
         self._now = now
         self._most_blocks = most_blocks
@@ -36,7 +36,7 @@ class Taking:
         self._endpoints: dict[str, SavedRuns] = {}
 
     def snapshot(self) -> Snapshot:
-        """What was taken."""
+        """Return everything that was saved so far."""
         index = self._index
         return Snapshot(
             index.secret, index.block_tokens, index.tiers, self._parents, self._digests, list(self._flows),
@@ -44,7 +44,10 @@ class Taking:
         )  # fmt: skip
 
     def steps(self, address: str, slot: Slot) -> Iterator[None]:
-        """Take what ``slot`` holds, the endpoint at ``address``; to be iterated. Nothing of one that goes meanwhile."""
+        """Save what ``slot``, the endpoint at ``address``, holds; iterate to proceed.
+
+        If the endpoint is removed meanwhile, nothing of it is saved.
+        """
         index = self._index
         recency = index.recency(slot)
         if recency is None or not recency.used:
@@ -61,7 +64,7 @@ class Taking:
                 lineage.append(above)
             if not all(each in recency for each in lineage) or not self._ends_as_told(above, taken):
                 continue
-            for each in reversed(lineage):  # those above were cut off since
+            for each in reversed(lineage):  # the runs above were split off since
                 if taken.blocks + each.blocks > self._most_blocks:
                     break
                 place = self._place(each, taken)
@@ -73,7 +76,7 @@ class Taking:
             self._endpoints[address] = taken.saved()
 
     def _ends_as_told(self, above: Node | None, taken: _Runs) -> bool:
-        """Whether the run ``above`` has not been joined to the next one since it was taken."""
+        """Return whether the run ``above`` has not been joined to the next one since it was saved."""
         place = None if above is None else taken.places.get(above)
         return place is None or above is None or self._digests[place].endswith(above.digests[-DIGEST_BYTES:])
 
@@ -88,7 +91,7 @@ class Taking:
 
 
 class _Runs:
-    """What was taken of one endpoint so far."""
+    """The runs of one endpoint saved so far."""
 
     def __init__(self, recency: Recency, tiers: int, now: float) -> None:
         self.places: dict[Node, int] = {}
@@ -98,15 +101,15 @@ class _Runs:
         self._now = now
         self._base = recency.slot * tiers
         self._gated = recency.gated >> self._base
-        self._open = recency.whole >> self._base  # the tiers whose end was not seen yet
+        self._open = recency.whole >> self._base  # the tiers whose end was not reached yet
         self._used = [0] * tiers
-        self._holders = {ROOT: self._gated}  # by place: the gated tiers that hold it
+        self._holders = {ROOT: self._gated}  # by position: the gated tiers that hold the run
         self._payers: list[int] = []
         self._ages: list[float] = []
         self._held_by: list[int] = []
 
     def add(self, node: Node, place: int, parent: int, flows: dict[str, int]) -> None:
-        """The next one, which is held, and older than those before it; what enters a tier meanwhile is not told."""
+        """Save the next run, which is held and older than those before it; what enters a tier meanwhile is left out."""
         recency = self._recency
         self.places[node] = place
         self.runs.append(place)
@@ -122,20 +125,20 @@ class _Runs:
         for tier, cut in enumerate(recency.cuts):
             if some >> tier & 1:
                 self._used[tier] += node.blocks if full >> tier & 1 else cut.kept
-        self._open &= full | (self._gated & ~some)  # behind its end a tier holds what it was given since, at most
+        self._open &= full | (self._gated & ~some)  # behind its end a tier holds only what it got since
         if isinstance(recency, FlowRecency):
             flow = recency.flow_of(node)
             self._payers.append(NOBODY if flow is None else flows.setdefault(flow, len(flows)))
 
     def saved(self) -> SavedRuns:
-        """All of it."""
+        """Return everything saved of the endpoint."""
         return SavedRuns(tuple(self._used), self.runs, self._payers, self._ages, self._gated, self._held_by)
 
 
 def taken(
     index: PrefixIndex, slots: Mapping[str, Slot], most_blocks: int = MAX_ENDPOINT_BLOCKS, now: float = 0.0
 ) -> Snapshot:
-    """What ``index`` knows ``now`` of the endpoints in ``slots``, by address, at once."""
+    """Return a snapshot at ``now`` of the endpoints in ``slots`` (by address), in one step."""
     taking = Taking(index, now, most_blocks)
     for address, slot in slots.items():
         for _ in taking.steps(address, slot):

@@ -19,19 +19,20 @@ from xxhash import xxh3_64
 from scorers.index.identity import DIGEST_BYTES
 
 STEP = 200
-"""Runs taken apart at a time."""
+"""Number of runs taken apart in one step."""
 
 
 class Node(msgspec.Struct, gc=False, eq=False):
     """One run of blocks, held by at least one endpoint in at least one tier.
 
     ``digests`` has one digest for each block of the run, joined. ``full`` are the holders (``scorers.index.holders``)
-    of the whole run, ``partial`` those of its first blocks only; how many, their recency knows. The root has no blocks.
+    of the whole run; ``partial`` are the holders of its first blocks only, and their recency has the number of blocks.
+    The root has no blocks.
 
-    Invariant: ``parent.children[digests[:8]] is self``; who holds any of a run holds the whole of its parent's.
+    Invariant: ``parent.children[digests[:8]] is self``; a holder of any block of a run holds the whole parent run.
 
-    The garbage collector knows no node, so it takes no longer for a large index (one pass over a million blocks was 40
-    to 150 ms): a parent that dies must be without children.
+    Nodes are not tracked by the garbage collector, so that it takes no longer for a large index (one pass over a
+    million blocks was 40 to 150 ms). A parent must therefore have no children when it dies.
     """
 
     parent: Node | None
@@ -46,23 +47,23 @@ class Node(msgspec.Struct, gc=False, eq=False):
 
     @property
     def holders(self) -> int:
-        """Who holds any block of the run."""
+        """The holders of any block of the run."""
         return self.full | self.partial
 
     def adopt(self, child: Node) -> None:
-        """Make ``child`` one of the children, in the place of the one that begins alike."""
+        """Make ``child`` one of the children, replacing the one with the same first digest."""
         if self.children is None:
             self.children = {}
         self.children[child.digests[:DIGEST_BYTES]] = child
         child.parent = self
 
     def extend(self, digests: bytes) -> None:
-        """Lengthen the run; for a leaf."""
+        """Append ``digests`` to the run, which must be a leaf."""
         self.digests += digests
         self.blocks = len(self.digests) // DIGEST_BYTES
 
     def split(self, blocks: int) -> Node:
-        """Cut off the first ``blocks`` as a new parent of the rest, and return it; its holders are the caller's job.
+        """Cut off the first ``blocks`` as a new parent of the rest, and return it. The caller sets its holders.
 
         The node itself stays the lower part, so its children need not change.
         """
@@ -76,8 +77,10 @@ class Node(msgspec.Struct, gc=False, eq=False):
         return upper
 
     def join(self, child: Node) -> None:
-        """Take in ``child``, the only one, and have its children; its holders are the caller's job. Who knows the child
-        finds this node as its parent."""
+        """Take in ``child``, the only child, and adopt its children. The caller sets the holders.
+
+        A reference to the child still finds this node, as its parent.
+        """
         self.digests += child.digests
         self.blocks += child.blocks
         self.children, child.children = child.children, None
@@ -85,7 +88,7 @@ class Node(msgspec.Struct, gc=False, eq=False):
             below.parent = self
 
     def remove(self) -> None:
-        """Take a node that nobody holds out of the tree."""
+        """Remove a node that has no holder from the tree."""
         siblings = self.parent.children if self.parent is not None else None
         if siblings is not None and siblings.get(self.digests[:DIGEST_BYTES]) is self:
             del siblings[self.digests[:DIGEST_BYTES]]
@@ -93,7 +96,7 @@ class Node(msgspec.Struct, gc=False, eq=False):
                 self.parent.children = None
 
     def descendants(self) -> Iterator[Node]:
-        """Every node below."""
+        """Yield every node below this one."""
         below = list((self.children or {}).values())
         while below:
             node = below.pop()
@@ -102,8 +105,10 @@ class Node(msgspec.Struct, gc=False, eq=False):
 
 
 def take_apart(root: Node) -> Iterator[None]:
-    """Cut every link below ``root``, which nobody uses any more, some at each step: parents and children hold each
-    other, and the garbage collector does not know them."""
+    """Cut every link below ``root``, which is no longer in use, some at each step.
+
+    Parents and children refer to each other, and the garbage collector does not track them.
+    """
     below = [root]
     while below:
         for _ in range(min(STEP, len(below))):
@@ -120,20 +125,20 @@ class Walk:
     path: list[Node]
     """The runs that the prompt contains whole, from the root down."""
     depth: int
-    """Blocks in all that are known, those of ``inside`` included."""
+    """Number of known blocks in total, including those of ``inside``."""
     inside: Node | None
     """The run within which the prompt ends or leaves the tree."""
     inside_blocks: int
     """How many of its blocks the prompt has: more than 0 and fewer than all."""
     state: xxh3_64
-    """The hash of everything up to ``depth``."""
+    """The hash state after everything up to ``depth``."""
 
 
 def walk(root: Node, state: xxh3_64, data: memoryview, blocks: int, block_bytes: int) -> Walk:
     """Follow the first ``blocks`` of ``data`` from ``root``, as deep as they are known.
 
-    A child is found by the digest of the next block, and its whole run is then compared by one digest more. Where that
-    fails, the place is found by halving: equal digests mean equal bytes, so they are equal exactly up to there.
+    A child is found by the digest of the next block, and its whole run is then compared by one more digest. If that
+    differs, the place is found by bisection: equal digests mean equal bytes, so they are equal exactly up to there.
     """
     path: list[Node] = []
     node, depth = root, 0
@@ -155,11 +160,13 @@ def walk(root: Node, state: xxh3_64, data: memoryview, blocks: int, block_bytes:
 
 
 def _known(child: Node, first: xxh3_64, data: memoryview, blocks: int, block_bytes: int) -> tuple[int, xxh3_64]:
-    """How many ``blocks`` of ``data`` the run begins with, at least 1, and the state after them; ``first`` is after
-    one."""
+    """Return how many of the ``blocks`` of ``data`` the run begins with, at least 1, and the hash state after them.
+
+    ``first`` is the state after one block.
+    """
     low, high, tried = 1, blocks + 1, blocks
     state = first
-    while low < tried:  # first everything that there is, then halves
+    while low < tried:  # first all blocks at once, then bisection
         trial = state.copy()
         trial.update(data[low * block_bytes : tried * block_bytes])
         if trial.digest() == child.digests[(tried - 1) * DIGEST_BYTES : tried * DIGEST_BYTES]:
