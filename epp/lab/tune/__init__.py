@@ -1,1 +1,1 @@
-"""``tierwise tune``: finds weights for a workload in the simulator, and says what to expect of them."""
+"""``tierwise tune``: finds weights for a workload in the simulator, and estimates their gain."""

@@ -1,4 +1,4 @@
-"""How long a search may take, and what there is time for."""
+"""How long a search may take, and how many simulations fit into that time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from epp.lab.tune.simulations import Simulations
 
 FEWEST, MOST_CANDIDATES = 3, 400
 CARE = 0.8
-"""Of the time that is left, the share that is planned: other candidates may take longer than the baseline."""
+"""The share of the remaining time that is planned, since other candidates may take longer than the baseline."""
 
 
 class Budget:
-    """The time of one search, from the moment that this is made. With ``--candidates`` there is no end to it."""
+    """The time limit of one search, which starts when this object is made. ``--candidates`` removes the limit."""
 
     def __init__(
         self, options: TuneOptions, simulated: Simulations, clock: Callable[[], float] = time.monotonic
@@ -32,11 +32,14 @@ class Budget:
 
     @property
     def endless(self) -> bool:
-        """Whether the number of candidates bounds the search, and no time does."""
+        """Whether the number of candidates limits the search, instead of time."""
         return self._options.candidates is not None
 
     def candidates(self) -> int:
-        """How many there is time for. Raises: ConfigError where they are too few, with a budget that is enough."""
+        """Return the number of candidates that the time allows.
+
+        Raises: ConfigError if they are too few; it names a sufficient budget.
+        """
         options, each_s = self._options, self._simulated.each_s
         if options.candidates is not None:
             return options.candidates
@@ -52,18 +55,18 @@ class Budget:
         return count
 
     def room(self) -> float:
-        """Simulations of the search that there is still time for, those on held-out seeds set aside."""
+        """Return how many simulations of the search still fit, with those on held-out seeds set aside."""
         if self.endless:
             return inf
         left_s = self._options.budget_s - self.spent_s
         return left_s * CARE / self._simulated.each_s - 2 * self._options.held_out
 
     def allows_another(self, after: int = 0) -> bool:
-        """Whether another simulation may begin, ``after`` which so many are still to come."""
+        """Return whether another simulation may begin, if ``after`` more are to follow it."""
         return self.endless or self.spent_s + after * self._simulated.each_s / CARE < self._options.budget_s
 
     def in_words(self, found: Found) -> str:
-        """What the search took, why it did not go on, and what repeats it."""
+        """Describe what the search took, why it ended, and which flags repeat it."""
         count = len(found.standings) - 1
         again = f"--candidates={count} --seed={self._options.seed}"
         if found.whole and found.rounds != len(rounds(count)):

@@ -1,7 +1,7 @@
-"""What is tried: weights of the tiered profile, the affinity filter, costs in seconds. Each is a configuration.
+"""The candidates, each a configuration: weights of the tiered profile, the affinity filter, costs in seconds.
 
-The first ones are what people would try by hand; then points of a coarse grid, drawn by seed. Points that differ by a
-common factor of their weights decide alike, and are one.
+The first ones are what people would try by hand; then come points of a coarse grid, drawn by seed. Points whose weights
+differ by a common factor make the same decisions, and count as one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CPU_TIER = """\
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Of the scorers of the tiered profile."""
+    """The weights of the scorers of the tiered profile."""
 
     queue: int
     kv_utilization: int
@@ -45,23 +45,23 @@ class Weights:
 
     @property
     def name(self) -> str:
-        """As people write it, with what is not usual behind it."""
+        """The usual weights as people write them, followed by the others."""
         usual = ":".join(str(w) for w in (self.queue, self.kv_utilization, self.gpu_prefix, self.cpu_prefix))
         more = [f"{name} {w}" for name, w in (("token load", self.token_load), ("no hit", self.no_hit)) if w]
         return ", ".join([usual, *more])
 
     @property
     def all(self) -> tuple[int, ...]:
-        """In the order of the fields."""
+        """The weights in the order of the fields."""
         return (self.queue, self.kv_utilization, self.gpu_prefix, self.cpu_prefix, self.token_load, self.no_hit)
 
     def reduced(self) -> Weights:
-        """The same decisions with the smallest whole weights."""
+        """Return the smallest whole weights that make the same decisions."""
         common = gcd(*self.all) or 1
         return Weights(*(weight // common for weight in self.all))
 
     def policy(self, *, has_cpu_tier: bool = True) -> Policy:
-        """As a configuration; scorers without weight, or of a tier that is not there, are left out."""
+        """Return the configuration; scorers without weight, or of a missing tier, are left out."""
         scorers = (
             ("queue-scorer", "", self.queue),
             ("kv-cache-utilization-scorer", "", self.kv_utilization),
@@ -103,9 +103,9 @@ BY_HAND = (
 
 
 def candidates(count: int, engine: EngineKind, kinds: Collection[str], seed: int) -> list[Policy]:
-    """The baseline and ``count`` others, or as many as there are; equal seeds give equal ones.
+    """Return the baseline and up to ``count`` others; equal seeds give equal ones.
 
-    ``kinds``: types of plugins that there are.
+    ``kinds`` are the types of plugins that exist.
     """
     return [
         USUAL.policy(has_cpu_tier=engine.cpu_tokens > 0),
@@ -156,7 +156,7 @@ def _affinity(threshold: float, penalty_ms: int, peak: int, tiers: str) -> Polic
 
 
 def _costs(engine: EngineKind, kinds: Collection[str], tiers: str) -> Iterator[Policy]:
-    """Seconds instead of weights, where there is such a scorer."""
+    """Yield candidates that use seconds instead of weights, if ``kinds`` has their scorer."""
     if "tier-cost-scorer" not in kinds:
         return
     started = f"{{model: {engine.model}, gpu: {engine.gpu}, gpusPerEndpoint: {engine.ranks}}}"

@@ -1,4 +1,4 @@
-"""``tierwise tune``: weights for a workload, found in the simulator and tried on seeds that the search has not seen."""
+"""The command ``tierwise tune``: finds weights in the simulator and tests them on seeds that the search did not use."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from epp.printing.prose import Prose, console_for, show
 from epp.runtime.logs import counted
 
 HELD_OUT_FROM = 1_000_000
-"""Seeds of the search are below, those that it does not see are from here on."""
+"""Seeds of the search are below this; held-out seeds begin here."""
 NOT_BETTER = 1
-"""The exit code where nothing was found that is better than the baseline."""
+"""The exit status if nothing better than the baseline was found."""
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything about one search, to be repeated with the same ``runs`` and ``seed``."""
+    """The record of one search, which the same ``candidates``, ``rounds`` and ``seed`` repeat."""
 
     workload: str
     engine: str
@@ -48,13 +48,13 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     candidates: int
     seconds: float
     standings: dict[str, dict[str, float]]
-    """By candidate: its ratio to the baseline, and on how many seeds."""
+    """Per candidate: its ratio to the baseline, and on how many seeds."""
     winner: str
     gain: Gain | None
 
 
 def run_tune(options: TuneOptions) -> int:
-    """Run the command; the process's exit status. Raises: ConfigError for what cannot be tuned."""
+    """Run the command and return its exit status. Raises: ConfigError for what cannot be tuned."""
     template = trial_template(options)
     requests = requests_of(template.config, first_seed(options))
     with sigterm_interrupts(), result_folder(options.output):
@@ -111,7 +111,7 @@ def _tune(options: TuneOptions, template: Trial, console: Console, *, earlier: b
 
 
 def trial_template(options: TuneOptions) -> Trial:
-    """What all simulations have in common. Raises: ConfigError naming the flag's value."""
+    """Return what all simulations have in common. Raises: ConfigError that names the flag's value."""
     title = Path(options.workload).stem
     engine = engines.choose(options.engine or engines.of_workload(title).name, options.gpu_tokens, options.cpu_tokens)
     policy = policies.BY_NAME["tiered"]
@@ -125,7 +125,7 @@ def trial_template(options: TuneOptions) -> Trial:
 
 
 def first_look(options: TuneOptions, simulated: Simulations) -> None:
-    """Run the baseline: how long does it take? Raises: ConfigError where the engines cannot serve the workload."""
+    """Run the baseline to measure its time. Raises: ConfigError if the engines cannot serve the workload."""
     first, count = first_seed(options), max(2, options.jobs)
     with Progress("the baseline first", count, "simulations") as progress:
         seeds = range(first, first + count)
@@ -139,12 +139,12 @@ def first_look(options: TuneOptions, simulated: Simulations) -> None:
 
 
 def first_seed(options: TuneOptions) -> int:
-    """Of the search; other searches have other workloads."""
+    """Return the search's first seed; other searches have other workloads."""
     return 1 + options.seed * 1000 % (HELD_OUT_FROM - 1000)
 
 
 def look(options: TuneOptions, simulated: Simulations, tried: Sequence[Policy], budget: Budget) -> Found:
-    """Search among ``tried``, the baseline first, and show how far that is."""
+    """Search among ``tried``, the baseline first, and show the progress."""
     titles = {policy.name: policy.title for policy in tried}
     total = runs_of(len(tried) - 1)
     with Progress(f"{len(tried) - 1} candidates", total, "simulations") as progress:
@@ -171,7 +171,7 @@ def look(options: TuneOptions, simulated: Simulations, tried: Sequence[Policy], 
 
 
 def measure(options: TuneOptions, simulated: Simulations, winner: Policy, budget: Budget) -> Gain:
-    """What ``winner`` gains on held-out seeds, as many as there is time for, but ``FEWEST`` in any case."""
+    """Measure the gain of ``winner`` on held-out seeds: as many as the time allows, but at least ``FEWEST``."""
     begin = HELD_OUT_FROM + options.seed * options.held_out
     seeds = range(begin, begin + options.held_out)
     asked = [(name, seed) for seed in seeds for name in (BASELINE, winner.name)]

@@ -1,4 +1,4 @@
-"""What the winner gains on seeds that the search has not seen."""
+"""The winner's gain on seeds that the search has not seen."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ COLUMNS = {
 
 
 def cost(objective: Objective, figures: Figures) -> float:
-    """What the search makes small, above 0."""
+    """Return the value that the search minimizes, above 0."""
     column = COLUMNS[objective]
     value = max(column.of(figures), 1e-9)
     return value if column.less else 1 / value
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one figure, the winner against the baseline: a share of the baseline's, with its 95 % interval."""
+    """The change of one figure from the baseline to the winner, as a share of the baseline, with its 95 % interval."""
 
     baseline: float
     winner: float
@@ -45,17 +45,17 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
-    """What to expect."""
+    """The winner's gain in every figure."""
 
     seeds: tuple[int, ...]
     changes: dict[str, Change]
-    """By objective."""
+    """Changes by objective."""
     proven: bool
-    """Whether the objective is better beyond its interval."""
+    """Whether the objective is better by more than its margin."""
 
 
 def gain_of(objective: Objective, seeds: Sequence[int], base: Sequence[Figures], winner: Sequence[Figures]) -> Gain:
-    """Runs of one seed are compared with each other; in the order of ``seeds``."""
+    """Return the winner's gain, with runs of equal seeds compared; all arguments have the order of ``seeds``."""
     found: dict[str, Change] = {}
     for each, column in COLUMNS.items():
         interval: Interval = changes(winner, base, column.of)

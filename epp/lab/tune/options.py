@@ -1,4 +1,4 @@
-"""What ``tierwise tune`` is asked, as typed values."""
+"""The options of ``tierwise tune``, as typed values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Objective(Enum):
-    """What is to be better."""
+    """The figure to improve."""
 
     MEAN_TTFT = "mean-ttft"
     P90_TTFT = "p90-ttft"
@@ -21,25 +21,25 @@ class Objective(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneOptions:
-    """A search for weights."""
+    """The options of one search for weights."""
 
     workload: str = "high-cache"
     """A name or a file."""
     engine: str | None = None
-    """None: the one that the workload's tables are about."""
+    """None is the engine of the workload's published tables."""
     endpoints: int | None = None
-    """None: as many as the engine's tables have."""
+    """None is the number of endpoints in the engine's tables."""
     written_for: int | None = None
     """Endpoints that the load of a file is for; None runs a file as it is written."""
     gpu_tokens: int | None = None
     cpu_tokens: int | None = None
-    """What a tier of each engine holds; None leaves it to the engine."""
+    """Capacity of a tier of each engine; None keeps the engine's own."""
     objective: Objective = Objective.MEAN_TTFT
     budget_s: float = 300.0
     candidates: int | None = None
     """How many are tried, whatever time it takes; None tries as many as the budget allows."""
     rounds: int | None = None
-    """Of the search; None has as many as are planned, and where there is time more."""
+    """Rounds of the search; None has as many as planned, and more if there is time."""
     held_out: int = 10
     """Seeds that the search does not see."""
     seed: int = 1
@@ -48,7 +48,7 @@ class TuneOptions:
 
 
 def tune_options(given: Mapping[str, Any]) -> TuneOptions:
-    """The options from the values of flags by name."""
+    """Return the options for the values of flags by name."""
     from epp.lab.tune.flags import TUNE
 
     named = {flag.name: flag.field for flag in TUNE}

@@ -1,8 +1,7 @@
 """Successive halving: all candidates on few seeds, the better third of them on more, until one is left.
 
-Every candidate of a round runs on the same seeds as the baseline and is judged by the ratio to it, seed by seed: what
-a seed makes hard for all is no difference between them. Pure: who runs the simulations, and for how long, is the
-caller's.
+Every candidate of a round runs on the same seeds as the baseline and is judged by its ratio to it, seed by seed, so
+that a seed that is hard for all makes no difference. Pure: the caller runs the simulations, and limits their time.
 
 Source: K. Jamieson, A. Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization" (2016).
 """
@@ -14,47 +13,47 @@ from dataclasses import dataclass, field
 from math import ceil, exp, inf, log
 
 KEPT = 3
-"""One in so many goes on."""
+"""One in this many candidates goes on to the next round."""
 FINALISTS = 3
-"""When so few are left, one more round decides."""
+"""When this few are left, one more round decides."""
 
 Evaluate = Callable[[Sequence[tuple[str, int]]], Mapping[tuple[str, int], float]]
-"""Names and seeds to what is to be small, above 0; fewer answers than asked for when there is no more time."""
+"""Maps (name, seed) pairs to values to minimize, above 0; returns fewer than requested when time runs out."""
 
 
 @dataclass(slots=True)
 class Standing:
-    """What is known of one candidate: the logarithm of its ratio to the baseline, by seed."""
+    """The results of one candidate: the logarithm of its ratio to the baseline, by seed."""
 
     name: str
     ratios: dict[int, float] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float:
-        """The geometric mean over its seeds; 1 where nothing is known."""
+        """The geometric mean over its seeds; 1 without any."""
         return exp(sum(self.ratios.values()) / len(self.ratios)) if self.ratios else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How the search ended. ``standings``: all candidates, the baseline too, the longest in the race first."""
+    """The result of a search. ``standings`` has all candidates and the baseline, the longest in the race first."""
 
     standings: tuple[Standing, ...]
     runs: int
     rounds: int
     whole: bool
-    """Whether there was time for all that was planned."""
+    """Whether there was time for everything that was planned."""
     next_runs: int = 0
-    """Simulations of a further round, which there was no time for; 0 where only the plan ended the search."""
+    """Simulations of a further round, for which there was no time; 0 where only the plan ended the search."""
 
     @property
     def best(self) -> Standing:
-        """The winner."""
+        """The winner of the search."""
         return self.standings[0]
 
 
 def rounds(count: int, seeds: int = 1) -> list[tuple[int, int]]:
-    """Candidates and new seeds of each round, when ``count`` begin with so many seeds."""
+    """Return (candidates, new seeds) of each round, when ``count`` candidates start with ``seeds`` seeds."""
     planned, alive = [], count
     while alive > FINALISTS:
         planned.append((alive, seeds))
@@ -63,12 +62,12 @@ def rounds(count: int, seeds: int = 1) -> list[tuple[int, int]]:
 
 
 def runs_of(count: int, seeds: int = 1) -> int:
-    """Simulations that those rounds take, the baseline's own included."""
+    """Return the simulations that those rounds take, the baseline's own included."""
     return sum((alive + 1) * each for alive, each in rounds(count, seeds))
 
 
 def affordable(runs: int) -> int:
-    """The most candidates that a search with ``runs`` simulations can have; 0 for none."""
+    """Return the most candidates that a search with ``runs`` simulations can have; 0 if there is no room for one."""
     count = 0
     while runs_of(count + 1) <= runs:
         count += 1
@@ -77,13 +76,13 @@ def affordable(runs: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round that has ended."""
+    """The summary of one finished round."""
 
     number: int
-    """From 1."""
+    """Counted from 1."""
     candidates: int
     seeds: int
-    """New ones."""
+    """New seeds of this round."""
     best: Standing
 
 
@@ -95,11 +94,12 @@ def search(
     most_rounds: int | None = None,
     ended: Callable[[Round], None] = lambda _: None,
 ) -> Found:
-    """Find the best of ``names``, of which the first is the baseline.
+    """Find the best of ``names``, the first of which is the baseline.
 
-    ``room``: simulations that there is still time for. Where the rounds that are left take more, fewer go on; where
-    there is room after all of them, the finalists have further rounds, with as many new seeds as in the last one.
-    ``most_rounds`` has so many rounds, whatever room there is. ``ended`` is told of each.
+    ``room`` returns how many simulations there is still time for. If the remaining rounds take more, fewer candidates
+    go on; if there is room after all of them, the finalists have further rounds, with as many new seeds as in the last
+    one.
+    ``most_rounds`` sets the number of rounds, whatever room there is. ``ended`` is called after each round.
     """
     baseline, others, whole = names[0], list(names[1:]), True
     standings = {name: Standing(name) for name in names}
@@ -121,7 +121,7 @@ def search(
         runs, number = runs + len(values), number + 1
         for each in range(seed, seed + new):
             if any((name, each) not in values for name in (baseline, *alive)):
-                continue  # the time ended: what only some have seen says nothing
+                continue  # the time ran out: a seed that not all candidates have run is not comparable
             for name in (baseline, *alive):
                 standings[name].ratios[each] = log(values[name, each] / values[baseline, each])
         seed += new
@@ -137,7 +137,7 @@ def search(
 
 
 def _rounds_without_end(count: int) -> Iterator[tuple[bool, tuple[int, int]]]:
-    """The planned rounds, and then the last one again and again; and whether each is planned."""
+    """Yield the planned rounds and then the last one repeatedly, each with whether it is planned."""
     planned = rounds(count)
     yield from ((True, each) for each in planned)
     while planned:

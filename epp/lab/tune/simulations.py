@@ -1,4 +1,4 @@
-"""Runs simulations, some at a time, until the time is over."""
+"""Runs simulations, several at a time, until the time is over."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from epp.lab.fleet.processes import processes
 from epp.lab.fleet.trial import Trial, run
 
 RECENT = 10
-"""Simulations that say how long the next one takes."""
+"""The number of last simulations that predict the duration of the next one."""
 Asked = tuple[str, int]
 """A candidate's name and a seed."""
 
 
 class Simulations:
-    """One workload and fleet, any policy, any seed.
+    """Simulations of one workload and fleet, with any policy and any seed.
 
-    Owner: one caller. With several ``jobs`` each simulation has a process of its own.
+    Owner: one caller. With several ``jobs`` each simulation runs in another process.
     """
 
     def __init__(self, trial_of: Callable[[str, int], Trial], pool: ProcessPoolExecutor | None, jobs: int) -> None:
         self._trial_of, self._pool, self._jobs = trial_of, pool, jobs
         self.done: dict[Asked, Figures] = {}
         self.seconds: list[float] = []
-        """What each took."""
+        """The duration of each simulation."""
 
     @property
     def each_s(self) -> float:
-        """Wall time of one, of late, with as many at a time as there are jobs."""
+        """Recent wall time per simulation, with as many at a time as there are jobs."""
         lately = self.seconds[-RECENT:]
         return sum(lately) / len(lately) / self._jobs
 
     def run(
         self, asked: Sequence[Asked], may_begin: Callable[[], bool], ended: Callable[[Asked], None] = lambda _: None
     ) -> Mapping[Asked, Figures]:
-        """Run what was ``asked``, in order, and begin none once ``may_begin`` says no."""
+        """Run the simulations in ``asked``, in order; start no more once ``may_begin`` returns False."""
         for one, figures, took_s in self._all(asked, may_begin):
             self.done[one] = figures
             self.seconds.append(took_s)
@@ -69,7 +69,7 @@ class Simulations:
 
 @contextmanager
 def simulations(trial_of: Callable[[str, int], Trial], jobs: int) -> Iterator[Simulations]:
-    """Ready to run; processes end with the context."""
+    """Yield simulations that are ready to run; their processes end with the context."""
     if jobs == 1:
         yield Simulations(trial_of, None, 1)
         return

@@ -1,4 +1,4 @@
-"""What was tried and what it comes to, for people."""
+"""The tables that show people what was tried and the result."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from epp.printing.prose import Prose
 from epp.printing.sheet import Sheet
 
 SHOWN = 12
-"""Candidates in the table; all of them are in the file."""
+"""Candidates in the table; the file has all of them."""
 
 
 def race(found: Found, by_name: Mapping[str, Policy], objective: Objective) -> Iterator[RenderableType]:
-    """The best candidates, the baseline among them, and how to read that."""
+    """Yield the best candidates, the baseline among them, and how to read the table."""
     what = COLUMNS[objective].title.partition(" (")[0]
     table = Sheet(f"What was tried: {what} as a multiple of {BASELINE}'s", "", "×", "runs")
     shown = [s for n, s in enumerate(found.standings) if n < SHOWN or s.name == BASELINE]
@@ -40,7 +40,7 @@ def race(found: Found, by_name: Mapping[str, Policy], objective: Objective) -> I
 
 
 def gains(gain: Gain | None, objective: Objective, *, trace: bool = False) -> Iterator[RenderableType]:
-    """Held-out figures; nothing where there are none. ``trace``: all runs have the same requests."""
+    """Yield the held-out figures, if there are any. ``trace`` means that all runs have the same requests."""
     if gain is None:
         return
     runs = "new runs of the trace" if trace else "new runs, with requests that the search has not seen"
@@ -56,7 +56,7 @@ def gains(gain: Gain | None, objective: Objective, *, trace: bool = False) -> It
 
 
 def sentence(objective: Objective, winner: str, runs: int, gain: Gain | None, *, trace: bool = False) -> str:
-    """What to expect, in a sentence or two."""
+    """Return the expected gain, in a sentence or two."""
     what = COLUMNS[objective].title.partition(" (")[0]
     if gain is None:
         return f"In {runs} simulations nothing had a better {what} than {BASELINE}: keep that."
@@ -74,5 +74,5 @@ def sentence(objective: Objective, winner: str, runs: int, gain: Gain | None, *,
 
 
 def share(change: float, margin: float) -> str:
-    """As percent, with the margin."""
+    """Format a share as percent, with the margin."""
     return f"{change:+.1%} ± {margin:.1%}"

@@ -1,4 +1,4 @@
-"""The files that come of it: the configuration, the same in a chart's values, and all that was tried."""
+"""The files with the result: the configuration, the same as values of a chart, and everything that was tried."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from epp.lab.interruption import uninterrupted
 
 CONFIG, VALUES, OLDER_VALUES, TRIED = "picker.yaml", "values.yaml", "values-inferencepool.yaml", "tuning.json"
 MADE_BY = "Made by tierwise tune"
-"""In the first line of what was written."""
+"""Marks the first line of each written file."""
 _WHAT_CAPACITY = "CPU_BLOCKS"
 
 
 def configuration(policy: Policy, engine: EngineKind, said: str) -> str:
-    """``policy`` as a file to serve with; ``said`` is about where it comes from."""
+    """Return ``policy`` as a file to serve with; ``said`` describes its origin."""
     blocks = max(1, engine.cpu_tokens // CONFIG_BLOCK_TOKENS)
     head = "".join(f"# {line}\n" for line in said.splitlines())
     if _WHAT_CAPACITY in policy.config:
@@ -33,7 +33,7 @@ def configuration(policy: Policy, engine: EngineKind, said: str) -> str:
 
 
 def values(config: str, *, older: bool = False) -> str:
-    """``config`` as the values of the llm-d router's charts; ``older``: of the inferencepool chart before them."""
+    """Return ``config`` as values of the llm-d router's charts; ``older`` is for the previous inferencepool chart."""
     inner = "".join(f"      {line}\n" if line else "\n" for line in config.splitlines())
     if older:
         keys = "inferenceExtension:\n  pluginsConfigFile: tuned.yaml\n  pluginsCustomConfig:\n    tuned.yaml: |\n"
@@ -43,9 +43,9 @@ def values(config: str, *, older: bool = False) -> str:
 
 
 def earlier_in(folder: Path) -> bool:
-    """Whether an earlier result is in ``folder``.
+    """Return whether an earlier result is in ``folder``.
 
-    Raises: ConfigError where it cannot be read, or holds a file of that name which is somebody else's.
+    Raises: ConfigError where it cannot be read, or has a file of that name that is not from this command.
     """
     try:
         there = [path for name in (CONFIG, VALUES, OLDER_VALUES) if (path := folder / name).exists()]
@@ -58,7 +58,7 @@ def earlier_in(folder: Path) -> bool:
 
 
 def write(folder: Path, config: str, tried: object) -> None:
-    """Write all files, into a folder that is there, and let no signal come between them.
+    """Write all files into an existing folder; no signal interrupts their replacement.
 
     Raises: ConfigError where they cannot be written; none of them is replaced then.
     """
