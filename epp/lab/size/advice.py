@@ -1,4 +1,4 @@
-"""The settings that follow: the engine's, the offload engine's, the picker's."""
+"""The recommended settings of the engine, the offload engine and the picker."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from epp.lab.size.report import AdvicePart, TierPart
 from epp.lab.size.workload import Workload
 
 PICKER_BLOCK_TOKENS = 16
-"""What ``lruCapacityPerServer`` counts here unless ``blockSizeTokens`` is written."""
+"""The block size that ``lruCapacityPerServer`` counts in here unless ``blockSizeTokens`` is given."""
 GO_BLOCK_TOKENS = 64
-"""What it counts in the Go picker since v0.9, at the least. Source: llm-d-inference-scheduler#1158."""
+"""The smallest block size that it counts in since v0.9 of the Go picker. Source: llm-d-inference-scheduler#1158."""
 AS_GIVEN = "as given"
 USUAL, MOST_UTILIZATION = 0.9, 0.95
 FOUND_AGAIN = 0.99
-"""Of shared prompts, in a CPU tier that is large enough."""
+"""The share of shared prompts that a large enough CPU tier finds again."""
 
 
 def advice_for(fleet: Fleet, tiers: tuple[TierPart, ...], workload: Workload | None) -> tuple[AdvicePart, ...]:
-    """What to set, where something says so."""
+    """Return the settings for which there is enough information."""
     by_name = {tier.tier: tier for tier in tiers}
     needed_tokens = _needed(fleet, by_name.get("gpu"), workload)
     advice = [*_utilization(fleet, workload), *_offload(fleet, needed_tokens), *_index(by_name, needed_tokens)]
@@ -58,7 +58,7 @@ def _utilization(fleet: Fleet, workload: Workload | None) -> list[AdvicePart]:
 
 
 def _needed(fleet: Fleet, gpu: TierPart | None, workload: Workload | None) -> int | None:
-    """Tokens that the CPU tier of an endpoint should hold for ``workload``; 0 where the GPU has it all."""
+    """Return the tokens that an endpoint's CPU tier should hold for ``workload``; 0 where the GPU holds all of it."""
     if workload is None:
         return None
     if (
@@ -102,7 +102,7 @@ def _offload(fleet: Fleet, needed_tokens: int | None) -> list[AdvicePart]:
             AdvicePart(setting="cpu_bytes_to_use", value=str(size), why=f"vLLM's own offloading, per endpoint: {why}")
         ]
     in_bytes = str(round(rounded * fleet.ranks * GIB))
-    if fleet.gpu is None and fleet.blocks is None and not fleet.ranks_given:  # nobody knows how many workers there are
+    if fleet.gpu is None and fleet.blocks is None and not fleet.ranks_given:  # the number of workers is unknown
         return [AdvicePart(setting="cpu_bytes_to_use", value=in_bytes, why=f"bytes per endpoint: {why}")]
     return [
         AdvicePart(

@@ -1,4 +1,4 @@
-"""What an endpoint would be on each GPU that is known, where nobody has said which one it is."""
+"""An endpoint on each GPU of the catalog, for when the user has not named one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from epp.lab.size.report import ChoicePart
 from epp.lab.size.workload import Workload
 
 MOST_RANKS = 8
-"""GPUs of one endpoint that are tried: as many as most machines have."""
+"""The most GPUs tried for one endpoint: as many as most machines have."""
 PROMPT_TOKENS = 10_000
 
 
 def choices_for(fleet: Fleet, options: SizeOptions, workload: Workload | None) -> tuple[ChoicePart, ...]:
-    """One for each GPU on which the model has room, with as few of them as do; nothing where the GPU is known, or how
-    many blocks there are."""
+    """Return a choice for each GPU on which the model fits, with the fewest GPUs that it fits on.
+
+    Returns nothing if the GPU or the number of blocks is known.
+    """
     model = fleet.model
     if model is None or fleet.gpu is not None or fleet.blocks is not None:
         return ()

@@ -1,4 +1,4 @@
-"""``tierwise size``: prints the report, or the published figures beside ours."""
+"""The command ``tierwise size``: prints the report, or the published figures beside ours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from epp.printing.prose import console_for, show
 
 
 def run_size(options: SizeOptions) -> int:
-    """Run the command; the process's exit status. Raises: ConfigError for what cannot be sized."""
+    """Run the command and return its exit status. Raises: ConfigError for what cannot be sized."""
     if options.seeds:
         found = figures()
         if options.output is Output.JSON:

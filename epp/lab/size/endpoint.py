@@ -1,4 +1,4 @@
-"""What a running endpoint says of itself on its metrics page."""
+"""What a running endpoint reports about itself on its metrics page."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from epp.scrape.reading.samples import labels_of, samples
 ANSWERS_WITHIN_S = 10.0
 MAX_PAGE_BYTES = 16 << 20
 MOST = 1 << 60
-"""More tokens or bytes than this are not believed."""
+"""Larger numbers of tokens or bytes are taken for errors and ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What was said; None for what was not."""
+    """The values that an endpoint reports; None for each that it does not."""
 
     model: str | None = None
     block_tokens: int | None = None
@@ -35,7 +35,7 @@ class Said:
 
 
 def ask(url: str) -> Said:
-    """What the page at ``url`` says. Raises: ConfigError, one sentence."""
+    """Return what the page at ``url`` reports. Raises: ConfigError with one sentence."""
     page = fetch(url)
     try:
         return read_page(page)
@@ -44,7 +44,7 @@ def ask(url: str) -> Said:
 
 
 def fetch(url: str) -> bytes:
-    """The page. Raises: ConfigError, one sentence."""
+    """Fetch the page at ``url``. Raises: ConfigError with one sentence."""
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         port = parts.port
@@ -70,7 +70,7 @@ def fetch(url: str) -> bytes:
 
 
 def read_page(page: bytes) -> Said:
-    """What a metrics page of vLLM says, with kvengine or without. Raises: ScrapeError."""
+    """Return what a metrics page of vLLM reports, with kvengine or without. Raises: ScrapeError."""
     info = [labels_of(sample.labels) for sample in samples(page, b"vllm:cache_config_info")]
     if not info:
         raise ScrapeError("the page has no vllm:cache_config_info")

@@ -1,4 +1,4 @@
-"""A published figure beside ours."""
+"""A published figure, compared to ours."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _ROUNDED, _OFF, _WRONG = 0.011, 0.03, 0.1
 
 
 class Verdict(Enum):
-    """What a published figure is worth."""
+    """How well a published figure agrees with ours."""
 
     RIGHT = "right"
     ROUNDED = "rounded"
-    """Within 3 %: K for 1000 and for 1024 in one product, or a rule of thumb."""
+    """Within 3 %: K for both 1000 and 1024 in one product, or a rule of thumb."""
     OFF = "off"
-    """Within 10 %, and not to be had from what is written beside it."""
+    """Within 10 %, and not derivable from what is written beside it."""
     WRONG = "wrong"
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One of them."""
+    """One published figure and ours."""
 
     guide: str
     what: str
@@ -39,7 +39,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def figure(guide: str, what: str, published: tuple[str, float], ours: tuple[str, float], why: str = "") -> Figure:
-    """Judged by how far they are apart."""
+    """Return the figure, with a verdict by the distance between the two."""
     ratio = published[1] / ours[1]
     away = abs(ratio - 1)
     verdict = (
@@ -55,7 +55,7 @@ def figure(guide: str, what: str, published: tuple[str, float], ours: tuple[str,
 
 
 def shown(found: list[Figure]) -> Iterator[RenderableType]:
-    """As a table, and what it comes to."""
+    """Yield the figures as a table, and a summary of the verdicts."""
     columns = ("what", "guide", "published", "ours", "×", "verdict", "why")
     table = Sheet("Published capacity figures", *columns, sentences="why")
     for figure in found:

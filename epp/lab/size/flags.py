@@ -1,4 +1,4 @@
-"""The flags of ``tierwise size``. What vLLM, kvengine and inference-perf call something is called the same here."""
+"""The flags of ``tierwise size``. Where vLLM, kvengine or inference-perf have a name, the flag has the same."""
 
 from __future__ import annotations
 

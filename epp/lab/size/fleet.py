@@ -1,4 +1,4 @@
-"""The fleet that is sized: what was typed, else what an endpoint says, else what is usual."""
+"""The fleet to size: from flags, else from what an endpoint reports, else from the usual defaults."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from epp.units import written_bytes
 UTILIZATION, BLOCK_TOKENS = 0.9, 16
 """vLLM's own defaults."""
 RAM_SHARE = 0.8
-"""What kvengine takes at most of the memory that is available when it starts (``kvengine/limits.py``)."""
+"""The largest share that kvengine takes of the memory available at its start (``kvengine/limits.py``)."""
 ENGINE_RAM_BYTES = 4 * GIB
 """Host memory of the engine itself, per process: the server, and a worker for each GPU. A guess."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Equal endpoints."""
+    """A fleet of equal endpoints."""
 
     endpoints: int
     ranks: int
@@ -39,21 +39,21 @@ class Fleet:
     block_tokens: int
     utilization: float
     kv_dtype_bytes: int | None
-    """None for the model's own."""
+    """None is the model's own type."""
     layout: Layout | None
     share: GpuShare | None
     """None without a model or a GPU."""
     blocks: Range | None
-    """Per endpoint; None where nothing says how many there are."""
+    """Per endpoint; None if the number is unknown."""
     blocks_source: str
     gpu_keeps: bool = True
-    """Whether GPU memory keeps prefixes for later requests: not without vLLM's prefix caching."""
+    """Whether GPU memory keeps prefixes for later requests, which it does not without vLLM's prefix caching."""
     token_bytes: float | None
     """KV of one token over all ranks."""
     cpu_bytes: int | None
-    """Per endpoint; None where nobody has said."""
+    """Per endpoint; None if unknown."""
     cpu_tokens: int | None
-    """As an endpoint said."""
+    """As the endpoint reports it."""
     cpu_source: str
     ram_bytes: int | None
     chunk_tokens: int
@@ -65,14 +65,14 @@ class Fleet:
 
     @property
     def ram_for_kv_bytes(self) -> int | None:
-        """What the host memory that was given leaves for KV."""
+        """What the given host memory leaves for KV."""
         if self.ram_bytes is None:
             return None
         return max(0, int((self.ram_bytes - (1 + self.ranks) * ENGINE_RAM_BYTES) * RAM_SHARE))
 
 
 def fleet_of(options: SizeOptions, said: Said) -> Fleet:
-    """The fleet. Raises: ConfigError with what was given, what there is, and what to do."""
+    """Return the fleet. Raises: ConfigError with what was given, what there is, and what to do."""
     notes: list[str] = []
     model = model_of(options.model, said, notes)
     gpu = gpu_of(options)
@@ -149,7 +149,7 @@ def fleet_of(options: SizeOptions, said: Said) -> Fleet:
 
 
 def model_of(name: str | None, said: Said, notes: list[str]) -> Model | None:
-    """The model that was named, by the user or by the endpoint. Raises: ConfigError for one that nobody knows."""
+    """Return the model named by the user or the endpoint. Raises: ConfigError for one that is not in the catalog."""
     if name is None:
         model = models.find(said.model) if said.model else None
         if said.model and model is None:
@@ -174,7 +174,7 @@ def model_of(name: str | None, said: Said, notes: list[str]) -> Model | None:
 
 
 def gpu_of(options: SizeOptions) -> Gpu | None:
-    """The GPU that was named. Raises: ConfigError for one that nobody knows."""
+    """Return the GPU named by the user. Raises: ConfigError for one that is not in the catalog."""
     if options.gpu is None:
         if options.gpu_memory_bytes is not None:
             raise ConfigError(
@@ -199,7 +199,7 @@ def gpu_of(options: SizeOptions) -> Gpu | None:
 
 
 def _has_blocks(blocks: int, block_bytes: int, gpu: Gpu, ranks: int, weight_bytes: int) -> None:
-    """Raises: ConfigError where not even all of the GPU's memory has so many blocks beside the weights."""
+    """Check that the blocks and the weights fit into the GPU's whole memory. Raises: ConfigError if not."""
     room = gpu.memory_bytes - weight_bytes
     if blocks * block_bytes > room:
         raise ConfigError(
@@ -211,7 +211,7 @@ def _has_blocks(blocks: int, block_bytes: int, gpu: Gpu, ranks: int, weight_byte
 
 
 def _has_room(model: Model, gpu: Gpu, ranks: int, utilization: float, share: GpuShare) -> None:
-    """Raises: ConfigError where not even the most favourable estimate leaves memory for KV."""
+    """Check that at least the most favourable estimate leaves memory for KV. Raises: ConfigError if not."""
     if share.kv.high:
         return
     needed = share.weight_bytes + share.overhead.best
@@ -238,7 +238,7 @@ def _fits(model: Model, gpu: Gpu, ranks: int, utilization: float, overhead_bytes
 
 
 def _cpu(options: SizeOptions, said: Said, ranks: int) -> tuple[int | None, str]:
-    """Bytes of the CPU tier of one endpoint, and who says so."""
+    """Return the bytes of the CPU tier of one endpoint, and where that number comes from."""
     if options.cpu_bytes is not None:
         return options.cpu_bytes, "--cpu-bytes-to-use"
     if options.local_cpu_gib is not None:

@@ -1,4 +1,4 @@
-"""What ``tierwise size`` is asked, as typed values."""
+"""The options of ``tierwise size``, as typed values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from epp.errors import ConfigError
 
 
 class Output(Enum):
-    """How the answer is printed."""
+    """The output format of the answer."""
 
     TABLE = "table"
     JSON = "json"
@@ -19,7 +19,7 @@ class Output(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadOptions:
-    """A workload by inference-perf's key names; None for what was not said."""
+    """A workload by inference-perf's key names; None for what was not given."""
 
     preset: str | None = None
     written_for: int | None = None
@@ -33,19 +33,19 @@ class WorkloadOptions:
 
     @property
     def asked(self) -> bool:
-        """Whether anything was said."""
+        """Whether any of the options was given."""
         return any(getattr(self, each.name) is not None for each in fields(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeOptions:
-    """``tierwise size``. None for what was not said."""
+    """The options of ``tierwise size``. None for what was not given."""
 
     model: str | None = None
-    """A known name, or a path."""
+    """A name of the catalog, or a path."""
     gpu: str | None = None
     gpu_memory_bytes: int | None = None
-    """Of one GPU; instead of what the table says."""
+    """One GPU, in place of the catalog's value."""
     ranks: int | None = None
     endpoints: int = 1
     utilization: float | None = None
@@ -54,21 +54,21 @@ class SizeOptions:
     max_num_seqs: int | None = None
     gpu_blocks: int | None = None
     overhead_bytes: int | None = None
-    """Of one GPU: what the engine takes beside weights and KV."""
+    """What the engine takes of one GPU beside weights and KV."""
 
     ram_bytes: int | None = None
-    """Of one endpoint."""
+    """Host memory of one endpoint."""
     local_cpu_gib: float | None = None
-    """Per worker."""
+    """The CPU tier per worker."""
     cpu_bytes: int | None = None
-    """Per endpoint."""
+    """The CPU tier per endpoint."""
     chunk_tokens: int = 256
     host_bytes_per_s: float | None = None
-    """Of one GPU, from host memory; instead of what the table says."""
+    """From host memory to one GPU, in place of the catalog's value."""
     storage_bytes: int | None = None
-    """Of the fleet."""
+    """Storage of the whole fleet."""
     storage_bytes_per_s: float | None = None
-    """Of the fleet."""
+    """Storage bandwidth of the whole fleet."""
 
     metrics_url: str | None = None
     workload: WorkloadOptions = field(default_factory=WorkloadOptions)
@@ -77,7 +77,7 @@ class SizeOptions:
 
 
 def size_options(given: Mapping[str, Any]) -> SizeOptions:
-    """The options from the values of flags by name. Raises: ConfigError for flags that exclude each other."""
+    """Return the options for the values of flags by name. Raises: ConfigError for flags that exclude each other."""
     from epp.lab.size.flags import SIZE, WORKLOAD
 
     sizes = [name for name in ("max-local-cpu-size", "cpu-bytes-to-use") if name in given]

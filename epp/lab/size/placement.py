@@ -1,4 +1,4 @@
-"""Where a workload will live."""
+"""Which tier a workload will be served from."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ NOWHERE, UNKNOWN = "nowhere", "unknown"
 
 
 def place(fleet: Fleet, workload: Workload, tiers: tuple[TierPart, ...], times: Roofline | None) -> WorkloadPart:
-    """Where ``workload`` will live."""
+    """Return how much of ``workload`` each tier will serve."""
     homes: list[HomePart] = []
     above = scattered_above = 0.0
     revisits = workload.revisits(fleet.endpoints)
     question = workload.question_len
     known = any(tier.tier == GPU for tier in tiers)
     for tier in tiers if known else ():
-        kept = tier.tier == GPU  # what is generated enters the GPU's cache alone
+        kept = tier.tier == GPU  # generated tokens enter only the GPU's cache
         if tier.tier == STORAGE:
             everything = workload.at_one_of(1, answers_kept=False)
             ours = theirs = everything
@@ -103,7 +103,7 @@ def _sentence(
 
 
 def _crowd(fleet: Fleet, workload: Workload, tiers: tuple[TierPart, ...]) -> str:
-    """A sentence where not all can run that are there at a time."""
+    """Return a sentence if not all concurrent requests can run at once; otherwise an empty string."""
     gpu = next((tier for tier in tiers if tier.tier == GPU), None)
     active, here = workload.active_tokens(fleet.endpoints), ceil(workload.concurrency / fleet.endpoints)
     if gpu is None or active <= gpu.tokens_per_endpoint:

@@ -1,4 +1,4 @@
-"""What having a prefix back from a tier costs, against computing it again."""
+"""The cost of loading a prefix from a tier, compared to computing it again."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from epp.lab.size.tiers import CPU, STORAGE
 
 
 def times_of(fleet: Fleet) -> Roofline | None:
-    """How fast an endpoint computes and loads; None without a model or a GPU."""
+    """Return how fast an endpoint computes and loads; None without a model or a GPU."""
     if fleet.model is None or fleet.gpu is None:
         return None
     return roofline(fleet.model, fleet.gpu, fleet.ranks, fleet.kv_dtype_bytes)
 
 
 def price(fleet: Fleet, times: Roofline | None, tier: TierPart, tokens: int) -> PricePart | None:
-    """Loading a prefix of ``tokens`` tokens from ``tier``; None where nothing says how fast that is."""
+    """Return the cost of loading ``tokens`` tokens from ``tier``; None if its bandwidth is unknown."""
     lane = lane_bytes_per_s(fleet, tier.tier)
     if times is None or lane is None or fleet.token_bytes is None:
         return None
@@ -38,10 +38,10 @@ def price(fleet: Fleet, times: Roofline | None, tier: TierPart, tokens: int) -> 
 
 
 def break_even(times: Roofline, token_s: float) -> int | None:
-    """From how many tokens on loading at ``token_s`` a token is faster than computing; None for never.
+    """Return the length from which loading at ``token_s`` per token is faster than computing; None for never.
 
-    A prefix is had back from its beginning, so what loading saves is the cheap tokens first: it pays from some length
-    on, or at once.
+    A prefix is loaded from its beginning, so loading saves the cheap tokens first: it pays off from some length on, or
+    at once.
     """
     if token_s < times.token_s:
         return 0
@@ -49,7 +49,7 @@ def break_even(times: Roofline, token_s: float) -> int | None:
 
 
 def lane_bytes_per_s(fleet: Fleet, tier: str) -> float | None:
-    """To one endpoint, while it is alone."""
+    """Return the bandwidth to one endpoint that loads alone; None if unknown."""
     if tier == STORAGE:
         lanes = [each for each in (fleet.storage_bytes_per_s, fleet.load_bytes_per_s) if each]
         return min(lanes) if fleet.storage_bytes_per_s else None

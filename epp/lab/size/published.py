@@ -1,4 +1,4 @@
-"""Capacity figures that guides have published, beside what follows from the models' shapes.
+"""Capacity figures from published guides, compared to what follows from the models' shapes.
 
 Sources: llm-d's guides "Offloading Prefix Cache to CPU Memory" (v0.4.0; called *CPU*) and "Offloading Prefix Cache to
 Shared Storage" (*storage*), its benchmark reports and manifests of June 2026 (*reports*), LMCache's example "Offload KV
@@ -25,7 +25,7 @@ _QWEN_BLOCK, _LLAMA_BLOCK = BLOCK_TOKENS * _QWEN_TOKEN, BLOCK_TOKENS * _LLAMA_TO
 
 
 def figures() -> list[Figure]:
-    """All of them, computed now."""
+    """Return all figures, computed on this call."""
     return [*_cpu_guide(), *_storage_guide(), *_reports(), *_lmcache()]
 
 
@@ -50,7 +50,7 @@ def _count(number: float) -> tuple[str, float]:
 
 
 def _blocks(guide: str, model: Model, ranks: int, utilization: float, published: int) -> Figure:
-    """Blocks that an engine on H100 was seen to have, against the estimate."""
+    """Compare the blocks that an engine on H100 was observed to have to the estimate."""
     estimate = blocks_of(model, ranks, utilization)
     inside = estimate.low <= published <= estimate.high
     return Figure(
@@ -65,7 +65,7 @@ def _blocks(guide: str, model: Model, ranks: int, utilization: float, published:
 
 
 def blocks_of(model: Model, ranks: int, utilization: float) -> Range:
-    """Blocks of 16 tokens of ``model`` on ``ranks`` H100, as estimated."""
+    """Return the estimated blocks of 16 tokens of ``model`` on ``ranks`` H100."""
     gpu = GPUS["h100"]
     kv = share_of(gpu.memory_bytes, utilization, model, ranks, overhead_of(model, default_sequences(gpu))).kv
     block_bytes = layout_of(model, BLOCK_TOKENS, ranks).block_bytes
@@ -182,7 +182,7 @@ def _storage_guide() -> Iterator[Figure]:
 
 
 def prompts_tokens(system_prompt_len: int) -> int:
-    """Distinct prompt tokens of 50 groups with 50 questions of 256 tokens each."""
+    """Return the distinct prompt tokens of 50 groups with 50 questions of 256 tokens each."""
     return 50 * (system_prompt_len + 50 * 256)
 
 

@@ -1,4 +1,4 @@
-"""What a reader of the numbers should know about them."""
+"""Remarks that help a reader to interpret the numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from epp.lab.size.report import ChoicePart
 
 
 def remarks_on(fleet: Fleet, choices: Sequence[ChoicePart] = ()) -> list[str]:
-    """One sentence each; ``choices`` stand in the report where no GPU was named."""
+    """Return the remarks, one sentence each; ``choices`` are the report's if no GPU was named."""
     remarks: list[str] = []
     model, layout, blocks = fleet.model, fleet.layout, fleet.blocks
     remarks += _about_gpu(fleet, choices)
@@ -69,7 +69,7 @@ def remarks_on(fleet: Fleet, choices: Sequence[ChoicePart] = ()) -> list[str]:
 
 
 def _about_gpu(fleet: Fleet, choices: Sequence[ChoicePart]) -> list[str]:
-    """What is missing, or cannot be, of the GPU."""
+    """Return what is missing, or implausible, about the GPU."""
     remark = _without_gpu(fleet, choices) if fleet.gpu is None else _unlikely_blocks(fleet)
     return [remark] if remark else []
 

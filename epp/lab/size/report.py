@@ -1,4 +1,4 @@
-"""The answer of ``tierwise size``, as data: what JSON shows and the tables are made of."""
+"""The answer of ``tierwise size`` as data, which JSON and the tables are made from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class ModelPart(msgspec.Struct, frozen=True, kw_only=True):
-    """The model's shape."""
+    """The shape of the model."""
 
     name: str
     layers: int
@@ -33,30 +33,30 @@ class GpuPart(msgspec.Struct, frozen=True, kw_only=True):
     overhead_bytes: int
     kv_bytes: int
     block_bytes: int
-    """Of one block on one GPU."""
+    """One block on one GPU."""
 
 
 class ChoicePart(msgspec.Struct, frozen=True, kw_only=True):
-    """An endpoint on one kind of GPU, where nobody has said which it is."""
+    """An endpoint on one kind of GPU, if the user has not named one."""
 
     gpu: str
     gpus_per_endpoint: int
-    """As few as have room for the model, unless a number was given."""
+    """The fewest on which the model fits, unless a number was given."""
     weight_bytes: int
     """On one GPU."""
     tokens_per_endpoint: int
-    """Of KV in GPU memory, all GPUs of the endpoint together."""
+    """Tokens of KV in GPU memory, over all GPUs of the endpoint."""
     low_tokens_per_endpoint: int
     high_tokens_per_endpoint: int
     prefill_tokens_per_s: float
     load_tokens_per_s: float
     """From CPU memory."""
     hit_share: float | None
-    """Of a workload's shared prompts, what GPU memory alone finds again; None without a workload."""
+    """The share of a workload's shared prompts that GPU memory alone finds again; None without a workload."""
 
 
 class TierPart(msgspec.Struct, frozen=True, kw_only=True):
-    """What one tier holds."""
+    """The capacity of one tier."""
 
     tier: str
     bytes_per_endpoint: int
@@ -64,40 +64,40 @@ class TierPart(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_endpoint: int
     low_tokens_per_endpoint: int
     high_tokens_per_endpoint: int
-    """The range of an estimate; the same three times where it is known."""
+    """The ends of an estimate's range; both equal ``tokens_per_endpoint`` if that is known."""
     blocks_per_endpoint: int
-    """Of the engine's block size."""
+    """Blocks of the engine's block size."""
     fleet_bytes: int
     fleet_tokens: int
     source: str
-    """Who says so."""
+    """Where the capacity comes from: an estimate, a flag, or the endpoint."""
 
 
 class PricePart(msgspec.Struct, frozen=True, kw_only=True):
-    """Having a prefix of ``tokens`` tokens back from one tier, against computing it. Units: seconds."""
+    """The cost of loading a prefix of ``tokens`` tokens from one tier, compared to computing it. Units: seconds."""
 
     tier: str
     tokens: int
     load_s: float
     recompute_s: float
     load: bool
-    """The verdict for a fleet in which nothing else is loaded at the time."""
+    """Whether loading is faster, in a fleet that loads nothing else at the time."""
     break_even_tokens: int | None
-    """From here on loading is faster; None for never."""
+    """The length from which loading is faster; None for never."""
     bytes_per_s: float
-    """Of the lane, for one endpoint alone."""
+    """The lane's bandwidth for one endpoint alone."""
     shared_load_s: float
     """With every endpoint loading at the same time."""
 
 
 class HomePart(msgspec.Struct, frozen=True, kw_only=True):
-    """What share of the shared prompts one tier is expected to serve, the first request of each group aside."""
+    """The share of the shared prompts that one tier is expected to serve, without the first request of each group."""
 
     tier: str
     hit_share: float
-    """With each group at one endpoint: of requests, those served from this tier and none above."""
+    """With each group at one endpoint: the share of requests served from this tier and none above."""
     scattered_hit_share: float
-    """With requests going anywhere."""
+    """The same with requests going to any endpoint."""
     holds_all: bool
     """Whether this tier alone holds everything that an endpoint ever sees."""
     request_s: float
@@ -105,7 +105,7 @@ class HomePart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkloadPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload and where it will live. Units: tokens, but for the last."""
+    """A workload and which tiers will serve it. Units: tokens, where a name has no other."""
 
     name: str
     num_groups: int
@@ -121,19 +121,20 @@ class WorkloadPart(msgspec.Struct, frozen=True, kw_only=True):
     groups_per_endpoint: int
     active_tokens_per_endpoint: int
     homes: tuple[HomePart, ...]
-    """Empty where nothing says what the GPU tier holds."""
+    """Empty if the capacity of the GPU tier is unknown."""
     recomputed_share: float | None
-    """None there, too."""
+    """None if the capacity of the GPU tier is unknown, as is the next field."""
     scattered_recomputed_share: float | None
     recompute_s: float
     lives_in: str
-    """The first tier that, with those above it, serves nine of ten; ``nowhere`` if none does, ``unknown`` where nothing
-    says what the GPU tier holds."""
+    """The first tier that, with those above it, serves nine of ten; ``nowhere`` if none does, ``unknown`` if the
+    capacity of the GPU tier is unknown.
+    """
     sentence: str
 
 
 class AdvicePart(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting, and why."""
+    """A recommended setting, and why."""
 
     setting: str
     value: str
@@ -141,13 +142,13 @@ class AdvicePart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SizeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it."""
+    """The whole answer of the command."""
 
     endpoints: int
     model: ModelPart | None = None
     gpu: GpuPart | None = None
     choices: tuple[ChoicePart, ...] = ()
-    """By GPU, where none was given."""
+    """By GPU, if none was given."""
     tiers: tuple[TierPart, ...] = ()
     prices: tuple[PricePart, ...] = ()
     prefill_tokens_per_s: float | None = None

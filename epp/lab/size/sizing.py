@@ -1,4 +1,4 @@
-"""A fleet and a workload to a report."""
+"""Turns a fleet and a workload into a report."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from epp.lab.size.tiers import GPU, tiers_of
 from epp.lab.size.workload import Workload
 
 PROMPT_TOKENS = 10_000
-"""Of the prefix that is priced where there is no workload."""
+"""The length of the prefix that is priced if there is no workload."""
 
 
 def size(fleet: Fleet, workload: Workload | None = None, options: SizeOptions | None = None) -> SizeReport:
-    """The report. ``options``: what was typed, for what is said of GPUs that nobody has named."""
+    """Return the report. ``options`` are the user's, for the comparison of GPUs if none is named."""
     tiers, times = tiers_of(fleet), times_of(fleet)
     choices = choices_for(fleet, options or SizeOptions(), workload)
     prefix = workload.system_prompt_len if workload and workload.system_prompt_len else PROMPT_TOKENS

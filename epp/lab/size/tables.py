@@ -14,7 +14,7 @@ from epp.printing.sheet import Sheet
 
 
 def of_report(report: SizeReport) -> Iterator[RenderableType]:
-    """The whole report, part by part."""
+    """Yield the whole report, part by part."""
     if report.model is not None:
         yield from (_model(report.model, report.gpu), Prose(""))
     tables = (
@@ -142,7 +142,7 @@ def _prices(prices: tuple[PricePart, ...]) -> Sheet:
 
 
 def verdict(price: PricePart) -> str:
-    """In a few words."""
+    """Return the verdict in a few words."""
     if not price.load:
         return "recompute"
     return "load" if price.shared_load_s <= price.recompute_s else "load, unless all do"
@@ -192,7 +192,7 @@ def _advice(report: SizeReport) -> Sheet:
 
 
 def binary(size_bytes: float) -> str:
-    """``size_bytes`` in GiB, or in the smaller unit in which it is at least 1."""
+    """Format ``size_bytes`` in GiB, or in the smaller unit in which it is at least 1."""
     for unit, name in ((GIB, "GiB"), (2**20, "MiB")):
         if size_bytes >= unit:
             return f"{size_bytes / unit:,.1f} {name}" if unit == GIB else f"{size_bytes / unit:,.4g} {name}"
@@ -200,12 +200,12 @@ def binary(size_bytes: float) -> str:
 
 
 def parameters(count: int) -> str:
-    """``count`` in billions, or in millions where there are fewer than that."""
+    """Format ``count`` in billions, or in millions below one billion."""
     return f"{count / 1e9:,.1f} B" if count >= 1e9 else f"{count / 1e6:,.1f} M"
 
 
 def seconds(value: float) -> str:
-    """``value`` in the unit that reads best; empty for 0, which stands for unknown."""
+    """Format ``value`` in the unit that reads best; empty for 0, which stands for unknown."""
     if value >= 1:
         return f"{value:.2f} s"
     return f"{value * 1000:.3g} ms" if value else ""

@@ -1,4 +1,4 @@
-"""What each tier of a fleet holds."""
+"""The capacity of each tier of a fleet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GPU, CPU, STORAGE = "gpu", "cpu", "storage"
 
 
 def tiers_of(fleet: Fleet) -> tuple[TierPart, ...]:
-    """Those of which something is known, the fastest first."""
+    """Return the tiers whose capacity is known, the fastest first."""
     return tuple(tier for tier in (_gpu_tier(fleet), _cpu_tier(fleet), _storage_tier(fleet)) if tier is not None)
 
 

@@ -1,4 +1,4 @@
-"""A workload as far as caches see it."""
+"""A workload, reduced to what matters for caches."""
 
 from __future__ import annotations
 
@@ -27,42 +27,44 @@ class Workload:
 
     @property
     def prompt_tokens(self) -> int:
-        """Of one prompt."""
+        """Tokens of one prompt."""
         return self.system_prompt_len + self.question_len
 
     @property
     def requests(self) -> int:
-        """In all."""
+        """The number of all requests."""
         return self.num_groups * self.num_prompts_per_group
 
     @property
     def shared_tokens(self) -> int:
-        """The system prompts of all groups."""
+        """Tokens of the system prompts of all groups."""
         return self.num_groups * self.system_prompt_len
 
     @property
     def own_tokens(self) -> int:
-        """Questions and answers of all requests."""
+        """Tokens of the questions and answers of all requests."""
         return self.requests * (self.question_len + self.output_len)
 
     @property
     def working_set_tokens(self) -> int:
-        """Everything, each token once."""
+        """All distinct tokens, each counted once."""
         return self.shared_tokens + self.own_tokens
 
     def at_one_of(self, endpoints: int, *, answers_kept: bool = True) -> Reuse:
-        """What one of ``endpoints`` sees when each group stays at one of them; at the fullest, where they are uneven.
+        """Return the load of the fullest of ``endpoints`` when each group stays at one of them.
 
         ``answers_kept``: whether generated tokens enter the cache, as they do on the GPU.
         """
         return self._reuse(ceil(self.num_groups / endpoints), answers_kept)
 
     def scattered_over(self, endpoints: int, *, answers_kept: bool = True) -> Reuse:
-        """What one of ``endpoints`` sees when requests go anywhere."""
+        """Return the load of one of ``endpoints`` when requests go to any of them."""
         return self._reuse(self.num_groups, answers_kept, 1 / endpoints)
 
     def revisits(self, endpoints: int) -> float:
-        """Of all requests but each group's first, those that come where their group was before, if they go anywhere."""
+        """Return the share of requests after each group's first that revisit an endpoint of their group, if spread
+        freely.
+        """
         later = self.requests - self.num_groups
         return min(1.0, endpoints * self.scattered_over(endpoints).most / later) if later else 1.0
 
@@ -74,14 +76,14 @@ class Workload:
         )  # fmt: skip
 
     def active_tokens(self, endpoints: int) -> int:
-        """In use at a time on one of ``endpoints``; a shared prompt once."""
+        """Return the tokens in use at a time on one of ``endpoints``, with a shared prompt counted once."""
         here = ceil(self.concurrency / endpoints)
         groups = min(here, ceil(self.num_groups / endpoints))
         return groups * self.system_prompt_len + here * (self.question_len + self.output_len)
 
 
 def workload_of(asked: WorkloadOptions, endpoints: int) -> Workload | None:
-    """The workload that was asked for; None if nothing was. Raises: ConfigError naming what is missing."""
+    """Return the requested workload; None if there is none. Raises: ConfigError that names what is missing."""
     if not asked.asked:
         return None
     said = _preset(asked.preset, endpoints, asked.written_for) if asked.preset is not None else {}
@@ -95,8 +97,10 @@ def workload_of(asked: WorkloadOptions, endpoints: int) -> Workload | None:
 
 
 def _preset(name: str, endpoints: int, written_for: int | None) -> dict[str, int]:
-    """What a workload of the simulator puts on ``endpoints``, by inference-perf's key names; drawn lengths by their
-    mean."""
+    """Return the load of a simulator workload on ``endpoints``, by inference-perf's key names.
+
+    Lengths that are drawn are represented by their mean.
+    """
     config = load_for(name, endpoints, written_for).config
     shared = config.data.shared_prefix
     if shared is None:
