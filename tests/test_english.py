@@ -16,14 +16,15 @@ DONE: tuple[str, ...] = (
     "epp/kvevents/follower",
     "epp/lab/engine",
     "epp/lab/fleet",
+    "epp/lab/size",
+    "epp/lab/tune",
     "epp/printing",
     "epp/tokens",
     "kvengine",
+    "kvengine/connector",
     "kvengine/policies",
     "scorers",
     "scorers/index",
-    "epp/lab/tune",
-    "epp/lab/size",
 )
 """The rooms whose docstrings have been rewritten. The others follow, until this is the list of all rooms."""
 

@@ -1,7 +1,8 @@
 """``KVEngineConnector``: the offload engine as a KV connector of vLLM 0.32.
 
-vLLM calls it in the middle of its steps, where an exception ends the engine. So this is where errors of ours stop: on
-the scheduler's side every call that could raise is guarded here; in a worker, every job is (``worker.py``).
+vLLM calls the connector in the middle of its steps, where an exception ends the engine. So this engine's own errors
+must not leave this module: on the scheduler's side, every call that could raise is guarded here; in a worker, every job
+is (``worker.py``).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ Answer = TypeVar("Answer")
 
 
 class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
-    """One object on the scheduler's side, and one in every worker. Each forwards to its half."""
+    """One object on the scheduler's side, and one in every worker. Each forwards vLLM's calls to its half."""
 
     _cache_hit_source = CacheHitSource.HOST
     scheduler_type = Scheduler
@@ -75,9 +76,9 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
     @property
     @override
     def requires_kv_delivery(self) -> bool:
-        return False  # a cache: nobody waits for what it stores
+        return False  # a cache: no receiver waits for what it stores
 
-    # The scheduler's side.
+    # Called on the scheduler's side.
 
     @override
     def bind_kv_cache_manager(self, kv_cache_manager: KVCacheManager) -> None:
@@ -97,7 +98,7 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
 
     @override
     def update_state_after_alloc(self, request: Request, blocks: KVCacheBlocks, num_external_tokens: int) -> None:
-        def refused() -> None:  # what was promised is not ordered: it is computed
+        def refused() -> None:  # the promised load was not ordered: the request computes
             if num_external_tokens:
                 self._of_scheduler.refuse(request.request_id)
 
@@ -157,7 +158,7 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
     def reset_cache(self) -> bool | None:
         return self._guarded(self._of_scheduler.reset, False)
 
-    # A worker's side.
+    # Called in a worker.
 
     @override
     def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
@@ -169,15 +170,15 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
 
     @override
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
-        """Loads began at the start of the step."""
+        """Do nothing: the loads began at the start of the step."""
 
     @override
     def wait_for_layer_load(self, layer_name: str) -> None:
-        """No request is scheduled before its load has ended."""
+        """Do nothing: no request is scheduled before its load has ended."""
 
     @override
     def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
-        """Blocks are stored when all of their layers are computed."""
+        """Do nothing: blocks are stored once all of their layers are computed."""
 
     @override
     def wait_for_save(self) -> None:
@@ -192,7 +193,7 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
     def build_connector_worker_meta(self) -> Reports:
         return self._of_worker.reports()
 
-    # Either side's.
+    # Called on both sides.
 
     @override
     def shutdown(self) -> None:
@@ -202,7 +203,7 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
             self._scheduler.stop()
 
     def clear(self) -> None:
-        """Forget all KV that is kept. The scheduler's side decides; a worker's does nothing."""
+        """Forget all KV that is stored. Only the scheduler's side acts on it; in a worker this does nothing."""
         if self._scheduler is not None:
             self.reset_cache()
 
@@ -214,12 +215,15 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
         *,
         costs: str | None = None,
     ) -> Answer:
-        """What ``call`` returns, or after an error ``otherwise``. It ``costs`` a request what is kept for it; without
-        one, it ends offloading."""
+        """Return what ``call`` returns, or ``otherwise`` after an error.
+
+        ``mend`` runs after an error. ``costs``: the request that an error affects, which then neither loads nor stores;
+        without it, an error ends offloading.
+        """
         try:
             return call()
         except Exception:
-            if not self._of_scheduler.stopped:  # one that comes again and again is counted
+            if not self._of_scheduler.stopped:  # afterwards, repeated errors are only counted
                 log.exception("an error of the offload engine's own; please report it")
             self._of_scheduler.failed(costs)
             if mend is not None:
@@ -228,7 +232,7 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
 
     @property
     def _of_scheduler(self) -> Scheduler:
-        assert self._scheduler is not None  # noqa: S101 - vLLM calls each half's methods on that half only
+        assert self._scheduler is not None  # noqa: S101 - vLLM calls a half's methods on that half only
         return self._scheduler
 
     @property
@@ -238,5 +242,5 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
 
     @staticmethod
     def _orders(metadata: KVConnectorMetadata) -> Orders:
-        assert isinstance(metadata, Orders)  # noqa: S101 - what build_connector_meta made
+        assert isinstance(metadata, Orders)  # noqa: S101 - made by build_connector_meta
         return metadata

@@ -1,4 +1,4 @@
-"""Blocks of the device that a copy reads or writes, kept from everybody else until it has ended."""
+"""Blocks of the device that a copy reads or writes, kept from other use until the copy has ended."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class Borrowed:
-    """By job. vLLM counts who uses a block: one that is borrowed is not free, whatever becomes of its request.
+    """The borrowed blocks, by job. Owner: the scheduler's side.
 
-    Owner: the scheduler's side.
+    vLLM counts the users of each block: a borrowed block is not free, whatever happens to its request.
     """
 
     def __init__(self, pool: BlockPool) -> None:
@@ -24,18 +24,18 @@ class Borrowed:
         self._count = 0
 
     def keep(self, job: JobId, blocks: Sequence[int]) -> None:
-        """Until ``give_back``. They are in use now."""
+        """Borrow ``blocks``, which are in use now, for the job until ``give_back``."""
         mine = [self._pool.blocks[block] for block in blocks]
         self._pool.touch(mine)
         self._blocks[job] = mine
         self._count += len(mine)
 
     def give_back(self, job: JobId) -> None:
-        """Its copy has ended; does nothing for one that has kept nothing."""
+        """Return the job's blocks after its copy has ended; does nothing for a job that borrowed none."""
         mine = self._blocks.pop(job, [])
         self._count -= len(mine)
         self._pool.free_blocks(reversed(mine))
 
     def __len__(self) -> int:
-        """How many blocks, one that two jobs keep counted twice."""
+        """Return the number of borrowed blocks; a block that two jobs have borrowed counts twice."""
         return self._count

@@ -1,4 +1,4 @@
-"""Which device this worker's tensors are on, and a copier for it that has been seen to work."""
+"""The device that this worker's tensors are on, and a copier for it that has passed a check."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ from kvengine.errors import NoMemory, Unsupported
 log = logging.getLogger(__name__)
 
 FIRST_PIECE_S = 60.0
-"""How long a start waits for memory to copy through. A guess: it takes some 50 ms where nothing is wrong."""
+"""How long the start waits for the first piece of host memory. A guess: about 50 ms are usual."""
 SCRATCH_BYTES = 1 << 20
+"""Most bytes that are copied to check a ``HostCopier``."""
 
 
 def driver_of(tensor: torch.Tensor) -> Driver | None:
-    """None for the processor itself. Raises: Unsupported naming the device; DeviceError."""
+    """Return the driver of the tensor's device; None for the CPU.
+
+    Raises: Unsupported naming the device; DeviceError.
+    """
     kind = tensor.device.type
     if kind == "cpu":
         return None
@@ -33,16 +37,16 @@ def driver_of(tensor: torch.Tensor) -> Driver | None:
 
 
 def copier_for(driver: Driver | None, tensor: torch.Tensor, arena: Arena) -> Copier:
-    """For the device of ``tensor``, which ``driver`` drives. The arena has been started, and nothing is in it yet.
+    """Return a copier for the device of ``tensor``, which ``driver`` drives. The arena is started and still empty.
 
-    Raises: NoMemory when no part of the arena becomes ready; DeviceError when copies are refused, or not right.
+    Raises: NoMemory when no part of the arena becomes ready; DeviceError when copies are refused or incorrect.
     """
     ready = arena.wait_for_first(FIRST_PIECE_S)
     if not ready:
         raise NoMemory(f"none of {arena.slots:,} slots of host memory could be made ready")
     if driver is not None:
         device = tensor.device
-        # The stream on which vLLM computes; it may be another one at another time.
+        # vLLM's compute stream, which may change from call to call.
         compute = lambda: Stream(torch.cuda.current_stream(device).cuda_stream)  # noqa: E731
         return choice.opened(driver, compute, HostPieces(arena.address, PIECE_BYTES), ready)
     copier = HostCopier()

@@ -1,8 +1,8 @@
-"""KV events of the CPU tier, in vLLM's format: what can be loaded, and what cannot any more.
+"""KV events of the CPU tier, in vLLM's format: chunks that can be loaded, and chunks that no longer can.
 
-A chunk is loaded as a whole, so it is announced as one block of the chunk's size, named by the hash of its last block
-and built upon that of the chunk before. One whose predecessors are not announced could not be used, and is announced
-when they are; what builds upon a chunk that is gone is taken back with it.
+A chunk is loaded as a whole. So it is announced as one block of the chunk's size, named by the hash of its last block,
+with the chunk before it as its parent. A chunk is useless without those before it, so it is announced only once they
+are. When a chunk is evicted, the removal of all chunks after it is announced, too.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ MEDIUM = "CPU"
 
 @dataclass(slots=True)
 class Told:
-    """What an event says of a chunk."""
+    """What an event reports about a chunk."""
 
     parent: ChunkKey | None
+    """The chunk before it; None for a prompt's first chunk."""
     token_ids: list[int]
     extra_keys: tuple[Any, ...] | None
     lora_id: int | None
@@ -39,7 +40,10 @@ class Told:
 
 
 class Events:
-    """Invariant: a chunk is announced exactly while it is stored and all chunks before it are. Owner: the scheduler."""
+    """The chunks that are being stored, stored or announced, and the events that are waiting to be published.
+
+    Invariant: a chunk is announced exactly while it and all chunks before it are stored. Owner: the scheduler.
+    """
 
     def __init__(self, *, chunk_tokens: int, salt_bytes: int) -> None:
         self._chunk_tokens = chunk_tokens
@@ -51,7 +55,7 @@ class Events:
         self._events: list[KVCacheEvent] = []
 
     def storing(self, request: Request, chain: Sequence[ChunkKey], keys: Iterable[ChunkKey]) -> None:
-        """``keys``, some of ``chain``, which is the request's chunks, are being stored."""
+        """Note that ``keys`` are being stored. ``chain``: all of the request's chunks in order, including ``keys``."""
         position = {key: number for number, key in enumerate(chain)}
         lora = request.lora_request
         for key in keys:
@@ -66,7 +70,10 @@ class Events:
             )
 
     def stored(self, keys: Iterable[ChunkKey], kept: Collection[ChunkKey]) -> None:
-        """The store of ``keys`` has ended, and ``kept`` can be found."""
+        """Announce the chunks in ``kept``, after the store of ``keys`` has ended.
+
+        ``kept``: the keys among ``keys`` that a lookup can find.
+        """
         for key in keys:
             told = self._pending.pop(key, None)
             if told is None or key not in kept:
@@ -77,7 +84,7 @@ class Events:
             self._announce(key)
 
     def gone(self, keys: Iterable[ChunkKey]) -> None:
-        """They are not stored any more."""
+        """Announce that ``keys`` are no longer stored."""
         taken_back: list[ChunkKey] = []
         for key in keys:
             told = self._stored.pop(key, None)
@@ -94,12 +101,12 @@ class Events:
             self._events.append(BlockRemoved(block_hashes=hashes, medium=MEDIUM))
 
     def take(self) -> list[KVCacheEvent]:
-        """The events since the last call, in order."""
+        """Return the events since the last call, in order."""
         events, self._events = self._events, []
         return events
 
     def _announce(self, key: ChunkKey) -> None:
-        """``key``, if what it builds upon is announced, and what waited for it."""
+        """Announce ``key`` if its parent is announced, and then the stored chunks that waited for it."""
         waiting = [key]
         while waiting:
             each = waiting.pop()
@@ -126,7 +133,10 @@ class Events:
             waiting.extend(self._children.get(each, ()))
 
     def _take_back(self, key: ChunkKey) -> list[ChunkKey]:
-        """``key`` and what builds upon it, that first: no moment shows a block without what it builds upon."""
+        """Withdraw ``key`` and all announced chunks after it; return them, the last ones first.
+
+        In this order, no subscriber ever sees a block without its parent.
+        """
         taken_back: list[ChunkKey] = []
         waiting = [key]
         while waiting:
@@ -142,6 +152,6 @@ class Events:
 
 
 def untagged(extra_keys: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-    """As vLLM publishes them: each value without the name of its kind."""
+    """Return the keys as vLLM publishes them: each value without the name of its kind."""
     published: list[tuple[Any, ...] | None] = to_event_extra_keys([extra_keys]) or [None]
     return published[0]

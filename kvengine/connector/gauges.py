@@ -1,4 +1,4 @@
-"""The state of both tiers, as numbers for whoever routes requests."""
+"""The state of both tiers as numbers, for routers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kvengine.settings import Settings
 def tier_gauges(
     shape: Geometry, settings: Settings, watch: DeviceWatch, index: ChunkIndex, capacity_slots: int
 ) -> dict[str, dict[str, float]]:
-    """By name and tier; ``statistics.TIER_GAUGES`` says what each of them means."""
+    """Return each gauge's value by name and tier; ``statistics.TIER_GAUGES`` documents the names."""
     chunk_tokens = shape.chunk_tokens
     token_bytes = shape.block_bytes * shape.workers / shape.block_tokens
     stores = shape.stores and settings.local_cpu
@@ -23,7 +23,7 @@ def tier_gauges(
         "resident": (watch.resident * shape.block_tokens, index.ready * chunk_tokens),
         "pinned": (watch.pinned * shape.block_tokens, index.pinned * chunk_tokens),
     }
-    if not shape.prefix_caching:  # nothing on the device is found again
+    if not shape.prefix_caching:  # lookups find nothing on the device
         tokens["capacity"], tokens["resident"] = (0, tokens["capacity"][1]), (0, tokens["resident"][1])
     gauges: dict[str, tuple[float, float]] = {}
     for name, (gpu, cpu) in tokens.items():
@@ -38,7 +38,7 @@ def tier_gauges(
 
 
 def arena_gauges(readiness: Readiness) -> dict[str, float]:
-    """By name; ``statistics.ARENA_GAUGES`` says what each of them means."""
+    """Return each gauge's value by name; ``statistics.ARENA_GAUGES`` documents the names."""
     return {
         "first_ready_seconds": readiness.first_ready_s,
         "ready_seconds": readiness.ready_s,
@@ -48,7 +48,7 @@ def arena_gauges(readiness: Readiness) -> dict[str, float]:
 
 
 def state_of(watch: DeviceWatch, planner: Planner, capacity_slots: int) -> tuple[float, ...]:
-    """All that gauges are made of and that changes: cheaper to compare than they are to make."""
+    """Return everything variable that the gauges are computed from: comparing it is cheaper than computing them."""
     index = planner.index
     return (
         watch.resident, watch.pinned, watch.horizon_s, watch.evicted,

@@ -1,4 +1,7 @@
-"""What vLLM's configuration says of the KV that is to be kept; what cannot be kept is refused at start, by name."""
+"""The shape of the KV to store, according to vLLM's configuration.
+
+KV that cannot be stored is refused at the start, by name.
+"""
 
 from __future__ import annotations
 
@@ -20,39 +23,41 @@ SALT_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Equal on the scheduler's side and in every worker."""
+    """The shape of the KV and its chunks; equal on the scheduler's side and in every worker."""
 
     block_tokens: int
     block_bytes: int
-    """Of one worker."""
+    """Bytes of one block in one worker."""
     chunk_blocks: int
     slots: int
-    """As asked for, in each worker."""
+    """The number of slots in each worker that the settings ask for."""
     workers: int
+    """The number of workers of this instance."""
     workers_here: int
-    """On one machine, at most."""
+    """The largest number of workers that can share this machine."""
     prefix_caching: bool
     loads: bool
-    """Whether this instance takes KV from host memory, and below, whether it gives it: by ``kv_role``."""
+    """Whether ``kv_role`` lets this instance load KV from host memory."""
     stores: bool
+    """Whether ``kv_role`` lets this instance store KV in host memory."""
     events: bool
     """Whether KV events are published."""
     salt: bytes
-    """Of everything that makes equal tokens different bytes, beside the hash of the tokens themselves."""
+    """A digest of everything that determines a block's bytes and is not covered by the hash of its tokens."""
 
     @property
     def chunk_tokens(self) -> int:
-        """Tokens that are moved together."""
+        """Tokens of one chunk, which are moved together."""
         return self.block_tokens * self.chunk_blocks
 
     @property
     def slot_bytes(self) -> int:
-        """Of one worker."""
+        """Bytes of one slot in one worker."""
         return self.block_bytes * self.chunk_blocks
 
 
 def geometry(vllm_config: VllmConfig, kv_cache_config: KVCacheConfig, settings: Settings) -> Geometry:
-    """Raises: Unsupported naming what cannot be kept; SettingsError."""
+    """Return the geometry of this configuration. Raises: Unsupported naming what cannot be stored; SettingsError."""
     refuse(vllm_config, kv_cache_config)
     (group,) = kv_cache_config.kv_cache_groups
     spec = group.kv_cache_spec
@@ -77,7 +82,10 @@ def geometry(vllm_config: VllmConfig, kv_cache_config: KVCacheConfig, settings: 
 
 
 def refuse(vllm_config: VllmConfig, kv_cache_config: KVCacheConfig) -> None:
-    """Raises: Unsupported naming the first thing that cannot be kept, and what to do."""
+    """Refuse a configuration whose KV cannot be stored.
+
+    Raises: Unsupported naming the first such feature and what to do.
+    """
     groups = kv_cache_config.kv_cache_groups
     if len(groups) != 1:
         kinds = ", ".join(sorted({type(group.kv_cache_spec).__name__ for group in groups})) or "none"
@@ -92,7 +100,7 @@ def refuse(vllm_config: VllmConfig, kv_cache_config: KVCacheConfig) -> None:
         if getattr(spec, what, None):
             raise Unsupported(f"{what} {getattr(spec, what)}: only full attention is kept yet; start without kvengine")
     hashed = vllm_config.cache_config.block_size
-    if hashed != spec.block_size:  # a key would not stand for all tokens of its chunk
+    if hashed != spec.block_size:  # a key would not identify all tokens of its chunk
         raise Unsupported(f"blocks of {spec.block_size} tokens whose hashes stand for {hashed}; start without kvengine")
     if vllm_config.speculative_config is not None:
         raise Unsupported("speculative decoding: drafts are not kept yet; start without one of the two")
@@ -103,8 +111,10 @@ def refuse(vllm_config: VllmConfig, kv_cache_config: KVCacheConfig) -> None:
 
 
 def salt(vllm_config: VllmConfig, spec: FullAttentionSpec, layers: int) -> bytes:
-    """A digest of the model, its precision and the shape of its cache: what a key must say beside the tokens' hash
-    (which has LoRA, images and the cache salt in it)."""
+    """Return a digest of the model, its precision and the shape of its cache.
+
+    A chunk's key consists of this salt and the hash of its tokens, which covers LoRA, images and the cache salt.
+    """
     model, cache = vllm_config.model_config, vllm_config.cache_config
     parts = (
         model.model,

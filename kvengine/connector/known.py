@@ -13,29 +13,33 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Known:
-    """One request. Owner: the scheduler's side."""
+    """The state of one request. Owner: the scheduler's side."""
 
     request: Request
     keys: list[ChunkKey] = field(default_factory=list)
-    """Of its chunks, as far as anybody asked."""
+    """Keys of its chunks, as far as they were needed."""
     device_tokens: int = 0
-    """Found on the device when it was last matched."""
+    """Tokens that the last match found on the device."""
     loaded_tokens: int = 0
+    """Tokens that are being or have been loaded from host memory; 0 after a failed load."""
     computes: bool = False
-    """A load of its own took too long: no other one is tried."""
+    """One of its loads took too long, so no other is tried."""
     admitted: bool = False
+    """vLLM has allocated its first blocks."""
     considered: int = 0
-    """Chunks that need no further look."""
+    """Leading chunks that need not be offered to the planner again."""
 
     def chunks(self, count: int, *, blocks: int, salt: bytes) -> list[ChunkKey]:
-        """The keys of the first ``count`` chunks of ``blocks`` blocks. A chunk's is its last block's hash, which stands
-        for all before."""
+        """Return the keys of the first ``count`` chunks of ``blocks`` blocks.
+
+        A chunk's key is the salt and the hash of its last block, which covers all tokens before it.
+        """
         keys, hashes = self.keys, self.request.block_hashes
 
         def key(number: int) -> ChunkKey:
             return ChunkKey(salt + hashes[(number + 1) * blocks - 1])
 
-        # vLLM takes the last token of a streaming session back when more input comes: others follow in its place.
+        # vLLM removes a streaming session's last token when more input comes, and appends others in its place.
         while keys and (len(keys) * blocks > len(hashes) or keys[-1] != key(len(keys) - 1)):
             keys.pop()
         keys += [key(number) for number in range(len(keys), count)]

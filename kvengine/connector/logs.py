@@ -1,4 +1,4 @@
-"""Our lines where vLLM's are."""
+"""Writes this package's log lines where vLLM's go."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing_extensions import override
 
 
 class Forwarding(logging.Handler):
-    """Has the handlers of another logger write our lines, each with our name in front: vLLM's format names no logger,
-    and a file of ours may be called as one of vLLM's is."""
+    """Forwards log records to the handlers of another logger, with the package's name in front of each message.
+
+    vLLM's format does not include the logger's name, and a file of this package may have the same name as one of
+    vLLM's.
+    """
 
     def __init__(self, to: logging.Logger) -> None:
         super().__init__()
@@ -26,9 +29,10 @@ class Forwarding(logging.Handler):
 
 
 def join_vllm() -> None:
-    """Have vLLM's handlers write our lines, too, from vLLM's level on, unless somebody has given us handlers.
+    """Let vLLM's handlers write this package's log lines, from vLLM's level on.
 
-    vLLM sets up its own logger only, and leaves the root logger as it is: without this nobody writes our INFO lines.
+    Does nothing if this package's logger has handlers already. vLLM sets up its own logger only and leaves the root
+    logger as it is: without this, INFO lines of this package would not be written.
     """
     ours, theirs = logging.getLogger("kvengine"), logging.getLogger("vllm")
     if ours.handlers or not theirs.handlers:
@@ -36,4 +40,4 @@ def join_vllm() -> None:
     ours.addHandler(Forwarding(theirs))
     if ours.level == logging.NOTSET:
         ours.setLevel(theirs.level)
-    ours.propagate = False  # as theirs: no line is written twice
+    ours.propagate = False  # like vLLM's logger, so that no line is written twice

@@ -1,4 +1,4 @@
-"""What vLLM's ``/metrics`` is told, when anything has changed."""
+"""Builds the statistics for vLLM's ``/metrics`` whenever anything has changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kvengine.settings import Settings
 
 
 class Page:
-    """Owner: the scheduler's side."""
+    """The values that the next statistics are built from. Owner: the scheduler's side."""
 
     def __init__(self, shape: Geometry, settings: Settings) -> None:
         self.tally = Tally()
@@ -28,12 +28,12 @@ class Page:
         self._told: tuple[float, ...] = ()
 
     def memory(self, reports: Reports) -> None:
-        """How much of it the workers have, and since when."""
+        """Record how much memory the workers have, and how long it took to become ready."""
         self.capacity_slots = min(reports.capacity_slots, self._shape.slots)
         self._readiness = self._readiness.or_slower(reports.readiness)
 
     def changes(self, planner: Planner, watch: DeviceWatch) -> Statistics:
-        """Since the last call."""
+        """Return the statistics if anything has changed since the last call, else empty ones."""
         shape, index = self._shape, planner.index
         self.tally.planned(planner, shape.chunk_tokens)
         told = self.tally.take()

@@ -1,4 +1,4 @@
-"""The scheduler's side: vLLM's requests and blocks, as the planner's chunks and jobs."""
+"""The scheduler's side: translates vLLM's requests and blocks into the planner's chunks and jobs."""
 
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REPORT = "kvengine_report"
-"""In a request's ``kv_transfer_params``: true asks for the prompt's tokens by tier in the response's."""
+"""A key in a request's ``kv_transfer_params``: if true, the response's ``kv_transfer_params`` report how many of the
+prompt's tokens came from which tier."""
 
 
 class Scheduler:
-    """Owner: the engine's thread.
+    """The scheduler's half of the connector. Owner: the engine's thread.
 
-    An error of ours must not take vLLM's engine down. One in ``match``, which changes nothing, costs its request what
-    is kept. After any other one nobody knows what is true: ``stop`` ends offloading, and the engine serves on.
+    An error in this half must not take vLLM's engine down. An error in ``match``, which changes nothing, only costs its
+    request the use of host memory. After any other error the state is unknown: ``stop`` ends offloading, and the engine
+    continues without it.
     """
 
     def __init__(self, shape: Geometry, settings: Settings) -> None:
@@ -52,33 +54,36 @@ class Scheduler:
             self.index, chunk_blocks=shape.chunk_blocks, workers=shape.workers, shares_loads=shape.prefix_caching,
             clock=time.monotonic, admission=Admission(settings.store_after),
         )  # fmt: skip
-        self.planner.growing = True  # until a worker's report says what it has
+        self.planner.growing = True  # until the workers report how much memory they have
         self.late_s = LATE_S
         self._events = Events(chunk_tokens=self._chunk_tokens, salt_bytes=SALT_BYTES) if shape.events else None
         self._page = Page(shape, settings)
         self._tally = self._page.tally
         self._requests: dict[str, Known] = {}
         self._storing: dict[str, Known] = {}
-        """Those with chunks that are not considered yet: a step costs nothing for the others."""
+        """Requests with chunks that the planner has not considered yet. A step costs nothing for the other requests."""
         self._orders = Orders()
         self.stopped = False
-        """Nothing is loaded or stored any more."""
+        """Whether offloading has ended: nothing is loaded or stored any more."""
         self._manager: KVCacheManager
         self._watch: DeviceWatch
         self._borrowed: Borrowed
 
     def bind(self, manager: KVCacheManager) -> None:
-        """Whose blocks they are; called once, before the first request."""
+        """Connect to vLLM's KV cache manager, which owns the blocks. Called once, before the first request."""
         self._manager = manager
         self._watch = DeviceWatch(manager.block_pool)
         self._borrowed = Borrowed(manager.block_pool)
 
     def added(self, request: Request) -> None:
-        """A request has come."""
+        """Remember a new request."""
         self._requests[request.request_id] = Known(request)
 
     def match(self, request: Request, computed_tokens: int) -> tuple[int | None, bool]:
-        """How many tokens beyond ``computed_tokens`` can be loaded; None to be asked again."""
+        """Return how many tokens beyond ``computed_tokens`` can be loaded, and whether the load is asynchronous.
+
+        The number is None if vLLM should ask again in a later step.
+        """
         known = self._requests.get(request.request_id)
         if known is None or self.stopped:
             return 0, False
@@ -86,7 +91,7 @@ class Scheduler:
         loads = self._keeps and self._shape.loads and not known.computes
         if not loads or request.skip_reading_prefix_cache or self.planner.jobs.stuck:
             return 0, False
-        # One token is left to compute, or there would be nothing to sample from.
+        # One token must be left to compute, or there would be nothing to sample from.
         usable = (request.num_tokens - 1) // self._block_tokens
         keys = self._chunks(known, usable // self._chunk_blocks)
         chunks = self.planner.match(request.request_id, keys, computed_tokens // self._block_tokens)
@@ -96,7 +101,7 @@ class Scheduler:
         return (tokens, True) if tokens > 0 else (0, False)
 
     def allocated(self, request: Request, blocks: KVCacheBlocks, external_tokens: int) -> None:
-        """vLLM has given the request its blocks; load what was promised."""
+        """Order the promised load into the blocks that vLLM has allocated to the request."""
         known = self._requests.get(request.request_id)
         if self.stopped or known is None:
             if external_tokens:
@@ -116,12 +121,12 @@ class Scheduler:
         self._orders.loads.append(self.planner.load(request.request_id, keys, first, ids[first:end]))
 
     def refuse(self, request_id: str) -> None:
-        """The load that the request waits for is not ordered: it computes."""
+        """Report the load that the request waits for as failed, unless it is ordered: the request computes instead."""
         if not any(job.request_id == request_id for job in self._orders.loads):
             self._orders.refused.append(request_id)
 
     def orders(self, output: SchedulerOutput) -> Orders:
-        """The jobs of this step."""
+        """Return the jobs of this step."""
         self._give_up_late()
         for request_id in output.preempted_req_ids or ():
             self.planner.restarted(request_id)
@@ -135,27 +140,27 @@ class Scheduler:
         return self.queued()
 
     def queued(self) -> Orders:
-        """What is ordered and not yet sent."""
+        """Return the orders that have not been sent yet."""
         orders, self._orders = self._orders, Orders()
         return orders
 
     def reported(self, reports: Reports) -> None:
-        """What the workers have finished."""
+        """Process the workers' reports: memory that became ready, and jobs that ended."""
         if not self.stopped:
             self._page.memory(reports)
             self.index.grow(min(reports.ready_slots, self._shape.slots))
             self.planner.growing = self.index.slots < self._page.capacity_slots
         self._tally.reported(reports)
         self.planner.jobs.heard()
-        with ExitStack() as every:  # an error in one, raised at the end, costs no other its blocks of the device
+        with ExitStack() as every:  # an error is raised at the end, after every job has freed its blocks
             for job, ok in reversed(reports.ended()):
                 every.callback(self._finished, job, ok=ok)
 
     def ended(self, request: Request) -> dict[str, Any] | None:
-        """The request has ended; its jobs go on. What its response says of it, where that was asked for."""
+        """Forget a request that has ended, but not its open jobs. Returns the report for its response, if requested."""
         known = self._requests.pop(request.request_id, None)
         if (waiting := self._storing.pop(request.request_id, None)) is not None:
-            computed = request.num_computed_tokens - request.num_output_placeholders  # the last one may be in flight
+            computed = request.num_computed_tokens - request.num_output_placeholders  # tokens in flight do not count
             keys = self._chunks(waiting, self._storable(request, computed))[waiting.considered :]
             self._tally.add("missed_tokens", sum(key not in self.index for key in keys) * self._chunk_tokens)
         self.planner.ended(request.request_id, self._used(known))
@@ -166,17 +171,17 @@ class Scheduler:
 
     @property
     def busy(self) -> bool:
-        """Whether a job is under way."""
+        """Whether any job is under way."""
         return bool(self._borrowed if self.stopped else self.planner.jobs)
 
     def reset(self) -> bool:
-        """Forget all that is kept; what is being copied now is forgotten when that has ended."""
+        """Forget all that is stored; chunks that are being copied are forgotten when their copies end."""
         self.planner.clear()
         self._forget_gone()
         return True
 
     def failed(self, request_id: str | None = None) -> None:
-        """An error was caught: forget the request, or without one stop. Never raises."""
+        """Handle an error that was caught: forget its request, or end offloading if there is none. Never raises."""
         self._tally.add("internal_errors", 1)
         if request_id is None:
             if not self.stopped:
@@ -187,7 +192,10 @@ class Scheduler:
             self._storing.pop(request_id, None)
 
     def stop(self) -> None:
-        """Load and store nothing any more. What is under way ends, and its blocks are given back. Never raises."""
+        """End offloading: order no more loads or stores. Never raises.
+
+        Copies under way run to their end, and their blocks are freed then.
+        """
         if self.stopped:
             return
         self.stopped = True
@@ -199,19 +207,21 @@ class Scheduler:
             log.exception("what was kept could not be forgotten, and is not looked up any more")
 
     def events(self) -> list[KVCacheEvent]:
-        """What became of chunks since the last call."""
+        """Return the KV events since the last call."""
         return self._events.take() if self._events is not None else []
 
     def statistics(self) -> Statistics:
-        """What has changed since the last call."""
+        """Return what has changed since the last call, for vLLM's metrics."""
         return self._page.changes(self.planner, self._watch)
 
-    def _may_store(self) -> bool:  # what does not end soon must not take all blocks of the device from requests
+    def _may_store(self) -> bool:  # slow stores must not use up the device's blocks
         return not self.planner.jobs.stuck and len(self._borrowed) <= self._watch.capacity // 2
 
     def _give_up_late(self) -> None:
-        """Requests compute what takes too long to load, in other blocks: where it is loaded to stays held, as what is
-        stored does, until the copy has ended."""
+        """Let requests compute what takes too long to load, in other blocks.
+
+        The blocks that a late load writes to stay borrowed until the copy has ended, as the blocks of a store do.
+        """
         stuck = self.planner.jobs.stuck
         for job in self.planner.jobs.grown_late(self.late_s):
             self._tally.late(job)
@@ -225,7 +235,7 @@ class Scheduler:
                     known.loaded_tokens, known.computes = 0, True
 
     def _used(self, known: Known | None) -> list[ChunkKey]:
-        """The chunks of its prompt that a request that ends has used: none before it was admitted."""
+        """Return the prompt's chunks that an ended request has used; none if it was never admitted."""
         if known is None or not known.admitted or self.stopped:
             return []
         blocks = min(known.request.num_prompt_tokens // self._block_tokens, len(known.request.block_hashes))
@@ -243,7 +253,7 @@ class Scheduler:
         )  # fmt: skip
 
     def _storable(self, request: Request, computed_tokens: int) -> int:
-        """How many chunks of what is computed are to be stored."""
+        """Return how many of the request's leading chunks are computed and may be stored."""
         end = computed_tokens if self._decoded else min(computed_tokens, request.num_prompt_tokens)
         return min(end // self._block_tokens, len(request.block_hashes)) // self._chunk_blocks
 
@@ -276,7 +286,7 @@ class Scheduler:
     def _finished(self, job: JobId, *, ok: bool) -> None:
         try:
             ended = self.planner.finished(job, ok=ok)
-        except BaseException:  # should anybody write them while they are stored: nothing is loaded after this
+        except BaseException:  # a store may still read them, but offloading ends: nothing is loaded any more
             self._borrowed.give_back(job)
             raise
         if ended is None:

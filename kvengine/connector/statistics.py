@@ -1,7 +1,7 @@
-"""What the connector counts, on its way from the scheduler to vLLM's ``/metrics``.
+"""The connector's metrics, on their way from the scheduler to vLLM's ``/metrics``.
 
-vLLM asks the scheduler's side after each step, hands the answer to the process that serves HTTP, and has it observed
-there. Gauges travel as they are and the latest counts; counters travel as what was added since.
+After each step, vLLM collects them on the scheduler's side, sends them to the process that serves HTTP, and has them
+observed there. Gauges are sent as current values, of which the latest counts; counters are sent as increments.
 """
 
 from __future__ import annotations
@@ -70,12 +70,15 @@ JOB_COUNTERS = {
     "copy_seconds": "Seconds from a copy's submission in a worker to its end, of all workers.",
 }
 JOB_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-"""Seconds."""
+"""Histogram bucket bounds. Units: seconds."""
 
 
 class Statistics(KVConnectorStats):
-    """``data``: ``gauges`` by name and tier, ``counters`` by name, ``jobs`` by name and direction, ``job_seconds`` and
-    ``open_jobs`` by direction, ``arena`` by name, and ``start_s``. Plain data: it is sent from process to process."""
+    """One step's metrics as plain data, since they are sent from process to process.
+
+    ``data`` holds ``gauges`` by name and tier, ``counters`` by name, ``jobs`` by name and direction, ``job_seconds``
+    and ``open_jobs`` by direction, ``arena`` by name, and ``start_s``.
+    """
 
     data: dict[str, Any]
 
@@ -125,19 +128,19 @@ class Statistics(KVConnectorStats):
 
 
 def forget_earlier() -> None:
-    """Take the metrics of an engine that this process had before out of the registry, as vLLM does with its own."""
+    """Remove the metrics of an earlier engine in this process from the registry, as vLLM does with its own."""
     for collector in list(REGISTRY._collector_to_names):
         if getattr(collector, "_name", "").startswith(PREFIX):
             REGISTRY.unregister(collector)
 
 
 def added(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
-    """The sum of two, key by key."""
+    """Return the sum of two dictionaries, key by key."""
     return {key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}}
 
 
 class Exposition(KVConnectorPromMetrics):
-    """The metrics, in the process that serves HTTP. Every series exists from the start, at 0."""
+    """The Prometheus metrics in the process that serves HTTP. Every series exists from the start, at 0."""
 
     def __init__(
         self,
@@ -183,7 +186,7 @@ class Exposition(KVConnectorPromMetrics):
             documentation="Seconds from a copy's order by the scheduler to the last worker's report.",
             labelnames=by_way, buckets=JOB_BUCKETS,
         )  # fmt: skip
-        self._gauge = {  # found once: they are set in every step
+        self._gauge = {  # looked up once, since they are set in every step
             (engine, name, tier): metric.labels(*values, tier)
             for engine, values in per_engine_labelvalues.items()
             for name, metric in self._tiers.items()
@@ -194,7 +197,7 @@ class Exposition(KVConnectorPromMetrics):
             for engine, values in per_engine_labelvalues.items()
         }
         for clock in self._clocks.values():
-            if hasattr(clock, "set_function"):  # else it is as old as the last step, as it is with several front ends
+            if hasattr(clock, "set_function"):  # otherwise (several front ends) it is as old as the last step
                 clock.set_function(time.time)
         for values in per_engine_labelvalues.values():
             self._moments["start_timestamp_seconds"].labels(*values)

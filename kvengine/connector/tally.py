@@ -1,4 +1,4 @@
-"""What the scheduler's side has done since the start, and what of it vLLM has not been told yet."""
+"""Counts what the scheduler's side and the workers have done since vLLM last collected statistics."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from kvengine.plan import Ended, Planner
 
 @dataclass(slots=True)
 class Tally:
-    """Sums since the last ``take``; counters that others keep since the start are told as differences."""
+    """Sums since the last ``take``. Counters that other objects keep since the start are recorded as differences."""
 
     counters: dict[str, float] = field(default_factory=dict)
     jobs: dict[str, dict[str, float]] = field(default_factory=lambda: {name: {} for name in JOB_COUNTERS})
     job_seconds: dict[str, list[float]] = field(default_factory=lambda: {way: [] for way in DIRECTIONS})
     before: dict[str, float] = field(default_factory=dict)
+    """The latest total of each counter that is kept since the start."""
 
     def add(self, name: str, value: float) -> None:
-        """More of a counter."""
+        """Add ``value`` to a counter."""
         self.counters[name] = self.counters.get(name, 0) + value
 
     def upto(self, name: str, total: float) -> None:
-        """A counter is ``total`` since the start."""
+        """Record that a counter's total since the start is now ``total``."""
         self.add(name, total - self.before.get(name, 0))
         self.before[name] = total
 
     def planned(self, planner: Planner, chunk_tokens: int) -> None:
-        """What the planner has counted."""
+        """Record the planner's counts."""
         counts = planner.counts
         self.upto("stored_tokens", counts.stored * chunk_tokens)
         self.upto("loaded_tokens", counts.loaded * chunk_tokens)
@@ -42,7 +43,7 @@ class Tally:
         self.upto("waits_given_up", counts.gave_up_waiting)
 
     def ended(self, ended: Ended) -> None:
-        """A job is over."""
+        """Count a job that has ended."""
         way = ended.job.direction.value
         self._job("jobs", way, 1)
         if not ended.ok:
@@ -50,11 +51,11 @@ class Tally:
         self.job_seconds[way].append(ended.seconds)
 
     def late(self, job: Job) -> None:
-        """A job takes too long."""
+        """Count a job that takes too long."""
         self._job("late_jobs", job.direction.value, 1)
 
     def reported(self, reports: Reports) -> None:
-        """What the workers have copied."""
+        """Record what the workers have copied."""
         for direction in Direction:
             way = direction.value
             if moved := reports.copied_bytes.get(way):
@@ -62,7 +63,7 @@ class Tally:
                 self._job("copy_seconds", way, reports.copy_seconds.get(way, 0.0))
 
     def take(self) -> dict[str, Any]:
-        """Everything that is not zero, and begin anew."""
+        """Return everything that is not zero, and start again from zero."""
         told: dict[str, Any] = {
             "counters": {name: value for name, value in self.counters.items() if value},
             "jobs": {name: by_way for name, by_way in self.jobs.items() if by_way},

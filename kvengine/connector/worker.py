@@ -1,4 +1,4 @@
-"""One worker's side: its arena, its copier, and the jobs between them."""
+"""One worker's side: its arena, its copier, and the jobs that use them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ log = logging.getLogger(__name__)
 
 
 class Worker:
-    """Owner: the worker's main thread."""
+    """One worker's half of the connector. Owner: the worker's main thread."""
 
     def __init__(self, shape: Geometry, *, verify: bool = False, speaks: bool = True) -> None:
-        """``verify``: with checksums; ``speaks``: it is the one that says how much memory there is."""
+        """``verify``: check loads against checksums; ``speaks``: this worker logs how much host memory there is."""
         self._shape = shape
         self._verify = verify
         self._speaks = speaks
@@ -37,18 +37,18 @@ class Worker:
         self._open: set[JobId] = set()
         self._loads: dict[JobId, str] = {}
         self._refused: set[str] = set()
-        """Requests to be told that their loads have failed."""
+        """Requests whose loads will be reported as failed."""
         self._reports = Reports()
         self._all_ready = False
-        """And the scheduler was told so."""
+        """Whether the scheduler has received the final readiness."""
 
     def register(self, caches: dict[str, torch.Tensor]) -> None:
-        """Take the KV cache that vLLM has allocated. Raises: Unsupported when its blocks are not where they should be.
+        """Take over the KV cache that vLLM has allocated. Raises: Unsupported when its layout is unknown.
 
-        Host memory that cannot be had is no reason not to serve: nothing is kept then, and the log says so.
+        Missing host memory must not keep the engine from serving: nothing is stored then, and an error is logged.
         """
         shape = self._shape
-        self._caches = list(caches.values())  # their memory is ours to read as long as we are
+        self._caches = list(caches.values())  # keeps the tensors' memory allocated as long as this worker exists
         pages = [page_of(name, tensor) for name, tensor in caches.items()]
         layout = Layout(pages, self._caches[0].shape[0], shape.chunk_blocks)
         if layout.block_bytes != shape.block_bytes:
@@ -76,8 +76,8 @@ class Worker:
         except Unsupported:
             raise
         except KVEngineError as error:
-            log.error("nothing is kept in host memory: %s", error)  # noqa: TRY400 - it says it all
-        except Exception:  # a driver's surprise is no reason not to serve
+            log.error("nothing is kept in host memory: %s", error)  # noqa: TRY400 - the message is complete
+        except Exception:  # an unexpected driver error must not keep the engine from serving
             log.exception("nothing is kept in host memory")
         if self._copier is None:
             self.close()
@@ -85,7 +85,10 @@ class Worker:
         self._layout = layout
 
     def make_copier(self, driver: Driver | None, arena: Arena) -> Copier:
-        """For this worker's tensors. Raises: KVEngineError when their device's copies are not right."""
+        """Return a copier for this worker's tensors.
+
+        Raises: KVEngineError when their device does not copy correctly.
+        """
         return copier_for(driver, self._caches[0], arena)
 
     def load(self, orders: Orders) -> None:
@@ -97,12 +100,12 @@ class Worker:
             self._submit(job)
 
     def store(self, orders: Orders) -> None:
-        """Begin this step's stores: what they read has been launched."""
+        """Begin this step's stores, after the kernels that compute their blocks have been launched."""
         for job in orders.stores:
             self._submit(job)
 
     def finished(self) -> tuple[set[str], set[str]]:
-        """The requests whose loads have ended since the last call, and those of them whose loads failed."""
+        """Return the requests whose loads have ended since the last call, and those among them whose loads failed."""
         failed, self._refused = self._refused, set()
         ended = set(failed)
         if self._copier is not None:
@@ -119,7 +122,7 @@ class Worker:
         return ended, failed
 
     def reports(self) -> Reports:
-        """What to tell the scheduler."""
+        """Return the reports for the scheduler, and begin new ones."""
         reports, self._reports = self._reports, Reports()
         if self._arena is not None:
             reports.ready_slots, reports.capacity_slots = self._arena.ready_slots, self._arena.attainable_slots
@@ -132,7 +135,7 @@ class Worker:
         return reports
 
     def close(self) -> None:
-        """Give everything back; jobs that have not ended fail. Never raises. The second call does nothing."""
+        """Release everything; jobs that have not ended fail. Never raises. The second call does nothing."""
         copier, arena, self._copier, self._arena = self._copier, self._arena, None, None
         try:
             if copier is not None:
@@ -140,7 +143,7 @@ class Worker:
                 self._take(copier)
             for job in list(self._open):
                 self._report(job, ok=False)
-        except Exception:  # what may still run is not said to have ended
+        except Exception:  # jobs that may still run are not reported as ended
             log.exception("what the copier did at its end is not known")
         if arena is not None:
             arena.close()
@@ -157,12 +160,12 @@ class Worker:
         try:
             fragments = layout.fragments(job.blocks, job.slots, job.first, arena.address)
             copier.submit(job.id, job.direction, fragments)
-        except Exception:  # whatever it is, somebody waits for this job
+        except Exception:  # whatever the error is, the scheduler waits for this job
             log.exception("%s %d cannot be done", job.direction.value, job.id)
             self._report(job.id, ok=False)
 
     def _take(self, copier: Copier) -> None:
-        """What has ended."""
+        """Collect the jobs that have ended."""
         for done in copier.poll():
             self._report(done.job, ok=done.ok)
             way, reports = done.direction.value, self._reports
@@ -170,7 +173,7 @@ class Worker:
             reports.copy_seconds[way] = reports.copy_seconds.get(way, 0.0) + done.seconds
 
     def _report(self, job: JobId, *, ok: bool) -> None:
-        """Once for each job: a second report would be taken for another worker's, which may still copy."""
+        """Report a job once: the scheduler would attribute a second report to another worker, which may still copy."""
         if job not in self._open:
             return
         self._open.remove(job)
@@ -179,7 +182,7 @@ class Worker:
 
 
 def said(shape: Geometry, slots: int) -> str:
-    """How much host memory there is, in every unit in which it can be asked for."""
+    """Return how much host memory there is, in every unit that a setting for it can have."""
     blocks = slots * shape.chunk_blocks
     each = slots * shape.slot_bytes
     return (
@@ -191,9 +194,9 @@ def said(shape: Geometry, slots: int) -> str:
 
 
 def page_of(name: str, tensor: torch.Tensor) -> Page:
-    """Where a layer's blocks lie. Shapes: [blocks, heads, tokens, content], strided.
+    """Return where a layer's blocks lie. Shapes: [blocks, heads, tokens, content], strided.
 
-    Raises: Unsupported when a block is not one piece of memory.
+    Raises: Unsupported when a block is not one contiguous piece of memory.
     """
     item = tensor.element_size()
     extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape[1:], tensor.stride()[1:], strict=True))
