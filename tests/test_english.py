@@ -20,6 +20,7 @@ DONE: tuple[str, ...] = (
     "epp/lab/tune",
     "epp/printing",
     "epp/tokens",
+    "epp/tokens/model",
     "kvengine",
     "kvengine/connector",
     "kvengine/policies",

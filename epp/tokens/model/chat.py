@@ -1,7 +1,7 @@
-"""The messages of a chat as vLLM hands them to a chat template, and what else it hands over.
+"""A chat request's messages and arguments, in the form in which vLLM passes them to a chat template.
 
 Source: vLLM 0.32 and transformers 5.19, by reading and by comparison (``tests/vllm/test_rendered.py``): contents become
-texts or lists of parts, arguments of tool calls become objects, tools get all their fields in one order.
+texts or lists of parts, arguments of tool calls become objects, and tools get all their fields in one order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Message: TypeAlias = dict[str, Any]
 TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal", "thinking": "thinking"}
 """The field that holds the text of a part, by the part's type."""
 CALL, FUNCTION = ("id", "function", "type"), ("arguments", "name")
-"""The order of a tool call's keys; others come behind."""
+"""The order of a tool call's keys; other keys come last."""
 MAY_BE_NULL = ("text", "refusal")
 OF_PARTS = frozenset(
     [
@@ -27,23 +27,23 @@ OF_PARTS = frozenset(
         "name", "prompt_cache_breakpoint", "refusal", "text", "thinking", "type", "uuid", "video_embeds", "video_url",
     ]
 )  # fmt: skip
-"""Fields of parts that vLLM knows; of a text part a template sees only those that it does not."""
+"""The fields of parts that vLLM knows. Of a text part, a template sees only the fields that are not in this set."""
 MEDIA = ("image", "audio", "video", "prompt_embeds", "file")
 BILLING = "x-anthropic-billing-header"
-"""Begins a line that some agents put in front, new with each request; vLLM takes it out."""
+"""The start of a line that some agents put first, with a new value in each request. vLLM removes it."""
 NOT_FOR_TEMPLATES = frozenset(
     [
         "chat_template", "tokenize", "tools", "messages", "conversation", "padding", "truncation", "max_length",
         "return_tensors", "return_dict", "return_assistant_tokens_mask", "tokenizer_kwargs",
     ]
 )  # fmt: skip
-"""Keys of ``chat_template_kwargs`` that mean something else to those who read them on the way."""
+"""Keys of ``chat_template_kwargs`` that have another meaning for the functions they pass through."""
 CONTINUE = "CONTINUE_FINAL_MESSAGE_TAG "
-"""Stands where a last message is to be continued, while it is written."""
+"""A mark that is rendered at the place where the last message is to be continued."""
 
 
 class Unrendered(Exception):
-    """A request that is not written down here."""
+    """Raised for a request that cannot be rendered here."""
 
     def __init__(self, why: Untold) -> None:
         super().__init__(why.value)
@@ -51,7 +51,7 @@ class Unrendered(Exception):
 
 
 class Chat(msgspec.Struct):
-    """What the prompt of a chat request depends on."""
+    """The fields that determine the prompt of a chat request."""
 
     messages: list[Message]
     tools: list[dict[str, Any]] | None = None
@@ -66,9 +66,9 @@ class Chat(msgspec.Struct):
     kv_transfer_params: dict[str, Any] | None = None
 
     def arguments(self, defaults: Mapping[str, Any]) -> dict[str, Any]:
-        """What the template is given besides messages and tools; ``defaults`` are the engine's.
+        """Return the template's arguments besides messages and tools; ``defaults`` are the engine's.
 
-        Raises: Unrendered when vLLM refuses them, or goes by them in ways of its own.
+        Raises: Unrendered if vLLM refuses them, or treats them in a way that is not reproduced here.
         """
         given = self.chat_template_kwargs or {}
         if self.chat_template is not None or self.truncate_prompt_tokens is not None:
@@ -90,7 +90,7 @@ class Chat(msgspec.Struct):
 
 
 def described(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Tools as a template sees them. Raises: Unrendered when one is none."""
+    """Return the tools as a template sees them. Raises: Unrendered if one is invalid."""
     found = []
     for tool in tools:
         function = tool.get("function")
@@ -111,9 +111,9 @@ def described(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def conversation(messages: Sequence[Message], *, in_parts: bool) -> list[Message]:
-    """What a template loops over; ``in_parts``: it takes contents as lists of parts, else as texts.
+    """Return the messages that a template loops over.
 
-    Raises: Unrendered.
+    ``in_parts``: the template takes contents as lists of parts, else as texts. Raises: Unrendered.
     """
     return [_message(message, in_parts=in_parts) for message in messages]
 
@@ -167,7 +167,7 @@ def _listed(content: object) -> list[Any]:
 
 
 def _part(part: object) -> dict[str, Any] | None:
-    """A part that is text; None for one that is left out."""
+    """Return the part as a text part; None if it is left out. Raises: Unrendered."""
     if not isinstance(part, dict):
         raise Unrendered(Untold.REFUSED)
     kind = part.get("type")
@@ -211,12 +211,15 @@ def _call(call: object) -> dict[str, Any]:
 
 
 def _ordered(given: dict[str, Any], first: Sequence[str]) -> dict[str, Any]:
-    """The same with the keys ``first`` in front, in that order."""
+    """Return the same keys and values, with the keys ``first`` in front, in that order."""
     return {**{key: given[key] for key in first if key in given}, **given}
 
 
 def without_developers(messages: Sequence[Message]) -> list[Message]:
-    """For templates that do not know the role ``developer``: a system message, and all of those as one, in front."""
+    """Return the messages for a template that does not know the role ``developer``.
+
+    Such messages become system messages, and all system messages are merged into one in front.
+    """
     named = [
         {key: value for key, value in message.items() if key != "tools"} | {"role": "system"}
         if message["role"] == "developer"
@@ -236,7 +239,7 @@ def _as_text(content: str | list[dict[str, Any]]) -> str:
 
 
 def to_be_continued(messages: Sequence[Message]) -> tuple[list[Message], str]:
-    """The same with a mark at the end of the last content, and that content. Raises: Unrendered."""
+    """Return the messages with a mark at the end of the last content, and that content. Raises: Unrendered."""
     last = dict(messages[-1])
     content = last["content"]
     if isinstance(content, str):
@@ -250,7 +253,7 @@ def to_be_continued(messages: Sequence[Message]) -> tuple[list[Message], str]:
 
 
 def cut_at_mark(written: str, content: str) -> str:
-    """``written`` up to the mark. Raises: Unrendered when the template has not kept the content."""
+    """Return ``written`` up to the mark. Raises: Unrendered if the template has not kept the content."""
     bare = CONTINUE.strip()
     at = written.rfind(bare)
     if at < 0 or content.strip() not in written:

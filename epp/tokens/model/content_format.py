@@ -1,10 +1,10 @@
-"""Whether a chat template takes a message's content as a list of parts, or as one text.
+"""Detects whether a chat template takes a message's content as a list of parts, or as one text.
 
-vLLM looks for a loop over the content, and so does this. Followed are: names that stand for all messages, loops over
-those, names and macros that are given a message's content, and loops over any of it.
+vLLM looks for a loop over the content, and so does this module. It follows names that stand for all messages, loops
+over these, names and macros that receive a message's content, and loops over any of it.
 
-Source: what vLLM 0.32 takes for such a loop, by reading; ``--chat-template-content-format`` overrides it there, and
-``contentFormat`` here.
+Source: the loops that vLLM 0.32 recognizes, by reading. ``--chat-template-content-format`` overrides the result there,
+and ``contentFormat`` overrides it here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jinja2 import nodes
 
 
 def takes_parts(tree: nodes.Template) -> bool:
-    """Whether any loop in ``tree`` runs over a message's content."""
+    """Return whether any loop in ``tree`` runs over a message's content."""
     everyone = _aliases(tree, "messages")
     each = {
         loop.target.name
@@ -42,7 +42,7 @@ def takes_parts(tree: nodes.Template) -> bool:
 
 
 def _aliases(tree: nodes.Template, name: str) -> set[str]:
-    """The names that stand for ``name``, or for some of it."""
+    """Return the names that stand for the variable ``name`` or for a part of it."""
     found, new = {name}, [name]
     while new:
         known = new.pop()
@@ -55,7 +55,7 @@ def _aliases(tree: nodes.Template, name: str) -> set[str]:
 
 
 def _given_content(tree: nodes.Template, macro: nodes.Macro, each: set[str]) -> set[str]:
-    """The parameters of ``macro`` that some call gives a message's content."""
+    """Return the parameters of ``macro`` that receive a message's content in at least one call."""
     parameters = [argument.name for argument in macro.args]
     found = set()
     for call in _calls(tree, macro.name):
@@ -73,7 +73,7 @@ def _calls(tree: nodes.Template, name: str) -> Iterator[nodes.Call]:
 
 
 def _is_of(node: nodes.Node | None, name: str, field: str | None = None) -> bool:
-    """Whether ``node`` is the variable ``name``, or its ``field``, filtered, tested or sliced."""
+    """Return whether ``node`` is the variable ``name`` or its ``field``, possibly filtered, tested or sliced."""
     while True:
         if isinstance(node, nodes.Filter | nodes.Test) or (
             isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)

@@ -1,14 +1,17 @@
 """Where a text may be cut so that its pieces, tokenized one by one, give the tokens of the whole.
 
-1. Before a token that is looked for in the text itself, ahead of everything else (``<|im_start|>``), provided that no
-   other such token can reach into it and it takes no whitespace before it.
-2. Between an ASCII letter and a space with a letter behind it, where the pre-tokenizer always cuts, too, each side
-   without regard to the other, and no normalizer and no added token sees beyond it.
+1. Before a token that is searched for in the text itself, ahead of everything else (``<|im_start|>``), provided that no
+   other such token can reach into it and that it takes no whitespace before it.
+2. Between an ASCII letter and a space with a letter behind it, provided that the pre-tokenizer always splits there,
+   too, that it treats each side without regard to the other, and that no normalizer and no added token sees across the
+   cut.
 
-The second is not every tokenizer's; what a tokenizer does not allow is left out, and it is exact all the same.
+Not every tokenizer allows the second kind. Cuts that a tokenizer does not allow are not made, so the result is exact in
+any case.
 
-Source: how the tokenizers library works, as of 0.23: added tokens are taken out first, the leftmost and of these the
-longest; what lies between them is normalized, pre-tokenized and encoded piece by piece.
+Source: the way the tokenizers library works, as of 0.23: added tokens are extracted first, the leftmost first, and the
+longest of those that begin at the same place. The text between them is normalized, pre-tokenized and encoded piece by
+piece.
 """
 
 from __future__ import annotations
@@ -22,22 +25,24 @@ import msgspec
 from epp.tokens.model.patterns import keeps_apart, takes_every_blank
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-"""What ``ByteLevel`` splits by, with ``use_regex``."""
+"""The expression by which ``ByteLevel`` splits, with ``use_regex``."""
 CHARACTER_WISE = frozenset(("NFC", "NFD", "NFKC", "NFKD", "Lowercase"))
-"""Normalizers that do the same to an ASCII letter and a space, whatever stands before or behind both."""
+"""Normalizers that treat an ASCII letter and a space the same way, whatever stands before or after them."""
 NO_WORD = frozenset(punctuation) - {"_"}
-"""Characters that are in no word, whoever looks."""
+"""Characters that are not part of a word by any definition."""
 LETTER_SPACE_LETTER = r"(?<=[A-Za-z]) (?=[A-Za-z])"
 LETTER_SPACE = re.compile(r"[A-Za-z] ")
 LEAST_CHARACTERS = 1024
-"""Of a piece. Of 512 to 4,096 the one that costs a conversation's next turn least, at 12 to 400 KB. Source: the parts
-of benchmarks/picker/tokenizing.py with each of them, two shared x86-64 cores, 2026-11."""
+"""Minimum length of a piece. Of the values from 512 to 4,096, this one costs the next turn of a conversation least, at
+12 to 400 KB. Source: the parts of benchmarks/picker/tokenizing.py with each of the values, two shared x86-64 cores,
+2026-11.
+"""
 LOOK_CHARACTERS = 1 << 14
-"""How far a place to cut is looked for at a time, so that other threads get their turn in between."""
+"""How many characters are searched for a cut at a time, so that other threads get their turn in between."""
 
 
 class AddedToken(msgspec.Struct, frozen=True):
-    """As in ``tokenizer.json``."""
+    """An added token, as in ``tokenizer.json``."""
 
     content: str
     single_word: bool = False
@@ -60,7 +65,7 @@ class Component(msgspec.Struct, frozen=True):
 
 
 class Described(msgspec.Struct, frozen=True):
-    """What ``tokenizer.json`` says of how texts are taken apart."""
+    """The part of ``tokenizer.json`` that determines how texts are taken apart."""
 
     added_tokens: tuple[AddedToken, ...] = ()
     normalizer: Component | None = None
@@ -68,22 +73,22 @@ class Described(msgspec.Struct, frozen=True):
 
 
 class Cuts:
-    """The places to cut for one tokenizer."""
+    """The places to cut texts for one tokenizer."""
 
     def __init__(self, described: Described, normalized: Callable[[str], str]) -> None:
-        """``normalized`` is what the tokenizer's normalizer makes of a text."""
+        """``normalized`` returns what the tokenizer's normalizer makes of a text."""
         self.tokens = starts(described.added_tokens)
         """The tokens before which a text may be cut."""
         self.in_text = separates_words(described) and not _reaches_over(described.added_tokens, normalized)
-        """Whether it may be cut between words."""
+        """Whether a text may be cut between words."""
         ways = [LETTER_SPACE_LETTER] if self.in_text else []
         ways += [re.escape(token) for token in sorted(self.tokens)]
         self._place = re.compile("|".join(ways)) if ways else None
 
     def pieces(self, text: str, least: int = LEAST_CHARACTERS) -> Iterator[str]:
-        """``text``, cut; the pieces but the last have ``least`` characters or more, which is 1 or more.
+        """Yield the pieces of ``text``; all but the last have at least ``least`` characters, which is 1 or more.
 
-        Where two texts begin alike, so do their pieces, all but the last.
+        If two texts begin alike, so do their pieces, except for the last of them.
         """
         began, length = 0, len(text)
         while length - began > least and (end := self._next(text, began + least)) is not None:
@@ -104,11 +109,11 @@ class Cuts:
 
 
 def starts(added: Sequence[AddedToken]) -> list[str]:
-    """The contents of those before which a text may be cut.
+    """Return the contents of the tokens before which a text may be cut.
 
-    An occurrence must be one wherever it stands: no other token may cover its beginning from the left. (Who begins
-    where it does and is longer is taken instead, which begins there, too.) And a token that is a whole word must end as
-    well before it as before the end of a text.
+    An occurrence must be that token wherever it stands: no other token may cover its beginning from the left. (A longer
+    token that begins at the same place is taken instead, but a cut there is just as good.) And a token that is a whole
+    word must be able to end before it as it does before the end of a text.
     """
     raw = [token for token in added if not token.normalized and token.content]
     whole_words = any(token.single_word for token in raw)
@@ -126,12 +131,12 @@ def starts(added: Sequence[AddedToken]) -> list[str]:
 
 
 def _covers(other: str, text: str) -> bool:
-    """Whether ``other``, beginning before ``text``, may end in the midst of it or behind it."""
+    """Return whether ``other``, beginning before ``text``, may end inside it or behind it."""
     return any(other.startswith(text[: len(other) - i], i) for i in range(1, len(other)))
 
 
 def separates_words(described: Described) -> bool:
-    """Whether the pre-tokenizer cuts between a letter and a space, and nothing looks across."""
+    """Return whether the pre-tokenizer cuts between a letter and a space, and nothing looks across the cut."""
     normalizers = list(_flat(described.normalizer))
     if not all(one.type in CHARACTER_WISE for one in normalizers):
         return False
@@ -150,7 +155,7 @@ def _flat(component: Component | None) -> Iterator[Component]:
 
 
 def _expression(stage: Component) -> str | None:
-    """What ``stage`` splits by, where it is an expression whose every match is a piece of its own."""
+    """Return the expression by which ``stage`` splits, if every match is a piece of its own; else None."""
     if stage.type == "ByteLevel":
         return GPT2 if stage.use_regex else None
     if stage.type == "Split" and stage.behavior in ("Isolated", "Removed"):
@@ -159,7 +164,7 @@ def _expression(stage: Component) -> str | None:
 
 
 def _is_local(stage: Component) -> bool:
-    """Whether it does the same to both sides, cut or not."""
+    """Return whether ``stage`` treats both sides of a cut as it would without the cut."""
     if stage.type == "Digits":
         return True
     if stage.type == "ByteLevel" and (stage.add_prefix_space or not stage.use_regex):
@@ -174,7 +179,7 @@ def _cuts_words(stage: Component) -> bool:
 
 
 def _reaches_over(added: Sequence[AddedToken], normalized: Callable[[str], str]) -> bool:
-    """Whether an added token may lie on both sides of a letter and a space."""
+    """Return whether an added token may lie on both sides of a letter and a space."""
     for token in added:
         contents = {token.content, normalized(token.content)} if token.normalized else {token.content}
         for text in contents:

@@ -1,7 +1,7 @@
-"""One model's tokenizer and chat templates: a request's body to the texts that are encoded, and those to token ids.
+"""One model's tokenizer and chat templates: from a request's body to the texts to encode, and from these to token ids.
 
-What was encoded before is not encoded again: a text is cut where that changes nothing (``epp.tokens.model.cuts``), and
-pieces that are known are looked up. So a conversation that goes on costs its new end.
+A text that was encoded before is not encoded again: texts are cut where that changes nothing
+(``epp.tokens.model.cuts``), and pieces are looked up in a cache. So a conversation that goes on costs only its new end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COMPLETIONS, CHATS = "/completions", "/chat/completions"
 
 
 class Completion(msgspec.Struct):
-    """What the prompts of a completion request depend on."""
+    """The fields that determine the prompts of a completion request."""
 
     prompt: str | list[str]
     suffix: str | None = None
@@ -35,24 +35,24 @@ class Completion(msgspec.Struct):
 
 
 class Text(NamedTuple):
-    """A prompt to encode."""
+    """A prompt's text to encode."""
 
     text: str
     special: bool
-    """Whether it gets what the tokenizer puts around a text."""
+    """Whether it gets the special tokens that the tokenizer puts around a text."""
 
 
 class Partly(NamedTuple):
-    """Prompts of which some pieces are known."""
+    """Prompts in pieces, some of which were found in the cache."""
 
     prompts: list[list[bytes | None]]
-    """Each prompt's pieces, in order; None for one to encode."""
+    """Each prompt's pieces, in order; None for a piece that must be encoded."""
     missing: list[str]
-    """The texts of those, in order."""
+    """The texts of the pieces to encode, in order."""
 
     @property
     def missing_characters(self) -> int:
-        """How much is to be encoded."""
+        """How many characters must be encoded."""
         return sum(map(len, self.missing))
 
 
@@ -61,7 +61,7 @@ _COMPLETION = msgspec.json.Decoder(Completion)
 
 
 class ModelTokenizer:
-    """What a model's engine makes of a request. Any thread may call it."""
+    """Turns requests into token ids as the model's engine does. Any thread may call it."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ModelTokenizer:
         in_parts: bool | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> None:
-        """``template`` and ``arguments`` are as the engines are started with, where they are.
+        """``template`` and ``arguments`` are those that the engines are started with, if any.
 
         Raises: ConfigError naming the file.
         """
@@ -80,7 +80,7 @@ class ModelTokenizer:
         self.vocabulary = Vocabulary(folder / "tokenizer.json", config)
         named = str(template or folder)
         self.no_chats = no_template_for(folder)
-        """Why no conversation with it is written here, if none is."""
+        """Why conversations with this model cannot be rendered here; None if they can."""
         self.has_template = bool(config.templates)
         templates = {} if self.no_chats else config.templates
         self._templates = {name: ChatTemplate(source, named, in_parts=in_parts) for name, source in templates.items()}
@@ -91,7 +91,7 @@ class ModelTokenizer:
         self.segments = Segments(cache_bytes)
 
     def texts(self, path: str, body: bytes, most: int) -> list[Text]:
-        """What an engine encodes for a request, at most the first ``most`` prompts. Raises: Unrendered."""
+        """Return the texts that an engine encodes for a request, at most the first ``most``. Raises: Unrendered."""
         try:
             if path.endswith(CHATS):
                 return [self._chat(_CHAT.decode(body))]
@@ -102,7 +102,7 @@ class ModelTokenizer:
         raise Unrendered(Untold.UNSUPPORTED)
 
     def look_up(self, texts: list[Text]) -> Partly:
-        """What is known of ``texts`` already."""
+        """Cut the texts into pieces, and look these up in the cache."""
         missing: list[str] = []
         prompts = []
         for text in texts:
@@ -116,14 +116,14 @@ class ModelTokenizer:
         return Partly(prompts, missing)
 
     def encode(self, partly: Partly) -> list[bytes]:
-        """The token ids of what is missing. Raises: Unrendered."""
+        """Return the token ids of the missing pieces. Raises: Unrendered."""
         try:
             return self.vocabulary.encode(partly.missing) if partly.missing else []
-        except Exception as error:  # of the library's; a text with half a character, say
+        except Exception as error:  # errors of the library, for example for half a surrogate pair
             raise Unrendered(Untold.REFUSED) from error
 
     def put_together(self, texts: list[Text], partly: Partly, encoded: list[bytes]) -> Ids:
-        """All prompts' token ids; what was encoded is remembered."""
+        """Return the token ids of all prompts, and cache the pieces that were encoded."""
         put = self.segments.put
         for piece, ids in zip(partly.missing, encoded, strict=True):
             put(piece, ids)

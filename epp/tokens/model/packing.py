@@ -1,4 +1,4 @@
-"""Token ids as bytes."""
+"""Token ids packed into bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 
 def packed(ids: Sequence[int]) -> bytes:
-    """Little-endian uint32. Raises: OverflowError for a number that is none."""
+    """Return the ids as little-endian uint32. Raises: OverflowError for a number out of range."""
     numbers = array("I", ids)
     if sys.byteorder == "big":
         numbers.byteswap()

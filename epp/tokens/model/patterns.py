@@ -1,10 +1,11 @@
 """What a pre-tokenizer's regular expression does between a letter and a space.
 
 A text may be cut there, and its halves tokenized one by one, if no match ever takes a letter and the space behind it,
-and nothing but the text itself decides where matches begin. Both are read off the expression: every way through it is
-followed, as positions that may stand side by side, and what is not understood counts as possible or is refused.
+and if nothing but the text itself decides where matches begin. Both are derived from the expression: every way through
+it is followed, as positions that may be adjacent. Constructs that are not understood count as possible, or are refused.
 
-Source: the position automata of Glushkov, kept to two questions: may a part begin with a space, may it end in a letter.
+Source: Glushkov's position automata, reduced to two questions: may a part begin with a space, and may it end with a
+letter.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 LETTERS = frozenset(ascii_lowercase + ascii_uppercase)
 EVERY = LETTERS | {" "}
-"""All that the questions are about."""
+"""All characters that matter to the two questions."""
 CLASSES = {
     "L": LETTERS, "Lu": frozenset(ascii_uppercase), "Ll": frozenset(ascii_lowercase), "Lt": frozenset[str](),
     "Lm": frozenset[str](), "Lo": frozenset[str](), "M": frozenset[str](), "Mn": frozenset[str](),
@@ -28,15 +29,15 @@ CONTROLS = frozenset("rnt")
 QUANTIFIER = re.compile(r"[*+?][+?]?|\{\d+(?:,\d*)?\}[+?]?")
 BLANKS = re.compile(r"\\s\+?")
 NOT_BEFORE_TEXT = r"(?!\S)"
-"""The one look ahead that sees the end of a text as it sees a space."""
+"""The only lookahead that treats the end of a text like a space."""
 
 
 class Unclear(Exception):
-    """The expression has something in it that this module does not know."""
+    """Raised if the expression has a construct that this module does not know."""
 
 
 class Part(NamedTuple):
-    """A piece of the expression: how its matches begin and end."""
+    """How the matches of a piece of the expression begin and end."""
 
     nullable: bool
     begins_with_space: bool
@@ -47,7 +48,7 @@ EMPTY = Part(nullable=True, begins_with_space=False, ends_with_letter=False)
 
 
 def keeps_apart(pattern: str) -> bool:
-    """Whether no match of ``pattern`` takes a letter and the space behind it, wherever it begins."""
+    """Return whether no match of ``pattern`` takes a letter and the space behind it, wherever it begins."""
     try:
         return not _read(pattern).crossed
     except (Unclear, IndexError):
@@ -55,7 +56,7 @@ def keeps_apart(pattern: str) -> bool:
 
 
 def takes_every_blank(pattern: str) -> bool:
-    """Whether any whitespace that no other way of ``pattern`` takes is a match of its own."""
+    """Return whether any whitespace that no other alternative of ``pattern`` takes is a match of its own."""
     try:
         return any(BLANKS.fullmatch(branch) for branch in _read(pattern).branches)
     except (Unclear, IndexError):
@@ -71,14 +72,17 @@ def _read(pattern: str) -> _Reader:
 
 
 class _Reader:
-    """Reads an expression from left to right. ``crossed`` once a letter may stand before a space in a match."""
+    """Reads an expression from left to right.
+
+    ``crossed`` becomes true once a letter may stand before a space in a match.
+    """
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
         self.at = 0
         self.crossed = False
         self.branches: list[str] = []
-        """The outermost alternatives."""
+        """The outermost alternatives of the expression."""
         self._depth = 0
 
     def alternatives(self) -> Part:
@@ -136,7 +140,7 @@ class _Reader:
         known: frozenset[str] = frozenset()
         while not self._next("]"):
             if self.pattern.startswith(("[", "&&"), self.at):
-                raise Unclear  # a class in a class
+                raise Unclear  # a class inside a class
             first = self.pattern[self.at]
             characters = self._single(either_case=not negated)
             if self.pattern.startswith("-", self.at) and self.pattern[self.at + 1] != "]":
@@ -161,7 +165,8 @@ class _Reader:
         return self._single(either_case=True)
 
     def _single(self, *, either_case: bool) -> frozenset[str]:
-        # Whether case counts here is not followed: what may match is both, what may not is the one that is written.
+        # Whether case matters here is not tracked: a character that may match counts in both cases, and one that is
+        # excluded counts only as it is written.
         character = self.pattern[self.at]
         self.at += 1
         if character != "\\":
@@ -181,7 +186,7 @@ class _Reader:
             return frozenset()
         if not escaped.isalnum():
             return frozenset(escaped) & EVERY
-        raise Unclear  # anchors, references and what else there is
+        raise Unclear  # anchors, references and all other escapes
 
     def _next(self, text: str) -> bool:
         if self.pattern.startswith(text, self.at):

@@ -1,4 +1,4 @@
-"""Pieces of text and their tokens, the least recently used forgotten first. Bounded in bytes."""
+"""A cache of pieces of text and their token ids, bounded in bytes; the least recently used are evicted first."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from collections import OrderedDict
 from threading import Lock
 
 ENTRY_BYTES = 250
-"""What Python needs for an entry besides the text and the tokens. Source: tracemalloc, CPython 3.11."""
+"""The memory that Python needs for an entry besides the text and the ids. Source: tracemalloc, CPython 3.11."""
 
 
 class Segments:
-    """Invariant: ``used_bytes`` is what all entries take, and at most ``capacity_bytes``. Any thread may call it."""
+    """The cache of one model. Any thread may call it.
+
+    Invariant: ``used_bytes`` is the size of all entries, and at most ``capacity_bytes``.
+    """
 
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
         self.hits = self.misses = 0
-        """Characters whose tokens were known, and were not."""
+        """How many characters were in pieces that were found, and in pieces that were not."""
         self._known: OrderedDict[str, bytes] = OrderedDict()
         self._lock = Lock()
 
     def get(self, text: str) -> bytes | None:
-        """Its tokens, if they are known; it counts as used."""
+        """Return the token ids of ``text``, or None. A piece that is found becomes the most recently used."""
         with self._lock:
             ids = self._known.get(text)
             if ids is None:
@@ -33,7 +36,7 @@ class Segments:
             return ids
 
     def put(self, text: str, ids: bytes) -> None:
-        """Remember the tokens of ``text``, which are not known yet or are the same."""
+        """Add the token ids of ``text``; a piece that is already there must have the same ones."""
         size = _size(text, ids)
         if size > self.capacity_bytes:
             return
@@ -49,7 +52,7 @@ class Segments:
         return len(self._known)
 
     def check(self) -> None:
-        """Raise AssertionError unless the invariant holds."""
+        """Check the invariant. Raises: AssertionError if it does not hold."""
         assert self.used_bytes == sum(_size(*item) for item in self._known.items())  # noqa: S101
         assert self.used_bytes <= self.capacity_bytes  # noqa: S101
 

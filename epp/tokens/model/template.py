@@ -1,10 +1,11 @@
-"""A chat template: a conversation as the text that its model was trained on. The one place that knows ``jinja2``.
+"""A chat template, which turns a conversation into the text that its model was trained on. The only user of ``jinja2``.
 
-A template is the operator's, what it is filled with is the clients'. It runs in jinja's sandbox, which changes nothing
-that it is given and reaches no attribute that is not plain data.
+A template is the operator's; what it is filled with comes from clients. It runs in jinja's sandbox, which does not
+change its inputs and gives no access to attributes that are not plain data.
 
-Source: the environment that transformers 5.19 gives a template: its blocks trimmed, ``tojson`` that escapes nothing,
-``raise_exception``, ``strftime_now``, loop controls, and ``{% generation %}``, which marks and changes nothing.
+Source: the environment that transformers 5.19 gives a template: trimmed blocks, a ``tojson`` that escapes nothing,
+``raise_exception``, ``strftime_now``, loop controls, and ``{% generation %}``, which marks a part of the text and
+changes nothing.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ DEVELOPER = ('"developer"', "'developer'")
 
 
 class _Generation(Extension):
-    """``{% generation %}`` … ``{% endgeneration %}``: what stands between, as it stands."""
+    """Implements ``{% generation %}`` … ``{% endgeneration %}``, which renders its content unchanged."""
 
     tags = {"generation"}  # noqa: RUF012 - jinja's own way
 
     def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
-        """What is between the tags."""
+        """Return the nodes between the two tags."""
         next(parser.stream)
         return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
 
@@ -64,7 +65,7 @@ def _environment(now: Callable[[], datetime]) -> ImmutableSandboxedEnvironment:
 
 
 class ChatTemplate:
-    """Writes conversations. Any thread may call it."""
+    """Renders conversations with one template. Any thread may call it."""
 
     def __init__(
         self,
@@ -72,11 +73,11 @@ class ChatTemplate:
         named: str,
         *,
         in_parts: bool | None = None,
-        now: Callable[[], datetime] = datetime.now,  # as the engine's, in local time
+        now: Callable[[], datetime] = datetime.now,  # local time, as on the engine
     ) -> None:
-        """``named`` is where it comes from; ``in_parts`` whether it takes contents as parts, None to look at it.
+        """Compile ``source``, which comes from ``named``.
 
-        Raises: ConfigError.
+        ``in_parts``: whether the template takes contents as parts; None to detect it. Raises: ConfigError.
         """
         environment = _environment(now)
         try:
@@ -91,7 +92,7 @@ class ChatTemplate:
     def write(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None, arguments: Mapping[str, Any]
     ) -> str:
-        """The prompt. Raises: Unrendered."""
+        """Return the rendered prompt. Raises: Unrendered if it cannot be rendered."""
         shown = conversation(messages, in_parts=self.in_parts)
         if not shown:
             raise Unrendered(Untold.REFUSED)
@@ -106,6 +107,6 @@ class ChatTemplate:
             shown, content = to_be_continued(shown)
         try:
             written = self._template.render(messages=shown, tools=tools, **more)
-        except Exception as error:  # a template may do anything with what clients send
+        except Exception as error:  # a template may fail in any way on what clients send
             raise Unrendered(Untold.REFUSED) from error
         return cut_at_mark(written, content) if continued else written

@@ -1,4 +1,4 @@
-"""``tokenizer_config.json`` and the files beside it: special tokens, and the chat template."""
+"""Reads ``tokenizer_config.json`` and the files beside it: special tokens, and the chat template."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ ELSEWHERE = {
     "kimi_k3": "is given conversations by code, not by a template",
     "inkling": "is given conversations by code, not by a template",
 }
-"""Kinds of model (``model_type``) for which vLLM 0.32 uses no chat template."""
+"""Kinds of models (``model_type``) for which vLLM 0.32 uses no chat template."""
 
 
 class NamedTemplate(msgspec.Struct, frozen=True):
-    """One of several templates."""
+    """One of several chat templates of a model."""
 
     name: str
     template: str
 
 
 class TokenizerConfig(msgspec.Struct, frozen=True):
-    """What matters here of the file; the rest is ignored."""
+    """The fields of the file that are used here; all others are ignored."""
 
     chat_template: str | tuple[NamedTemplate, ...] | None = None
     bos_token: str | AddedToken | None = None
@@ -48,7 +48,7 @@ class TokenizerConfig(msgspec.Struct, frozen=True):
 
     @property
     def special_tokens(self) -> Mapping[str, str]:
-        """The named ones, as a template sees them."""
+        """The text of each named special token, as a template sees it."""
         found = {}
         for name in NAMED:
             token: str | AddedToken | None = getattr(self, name)
@@ -58,25 +58,25 @@ class TokenizerConfig(msgspec.Struct, frozen=True):
 
     @property
     def templates(self) -> Mapping[str, str]:
-        """By name; of a single one the default's."""
+        """The chat templates by name. A single template has the default name."""
         if isinstance(self.chat_template, str):
             return {DEFAULT: self.chat_template}
         return {one.name: one.template for one in self.chat_template or ()}
 
     @property
     def says_what_is_around(self) -> bool:
-        """Whether the file, not the tokenizer's, says what is put around a text."""
+        """Whether this file, and not the tokenizer's, determines the tokens put around a text."""
         return self.add_bos_token is not None or self.add_eos_token is not None
 
     @property
     def around(self) -> tuple[str | None, str | None]:
-        """What it says."""
+        """The tokens put before and after a text according to this file."""
         names = self.special_tokens
         before = names.get("bos_token") if self.add_bos_token else None
         return before, names.get("eos_token") if self.add_eos_token else None
 
     def missing_from(self, known: Iterable[str]) -> list[AddedToken]:
-        """The tokens that a tokenizer must be given, which has ``known`` ones."""
+        """Return the tokens to add to a tokenizer that has the ``known`` ones."""
         numbered = sorted(self.added_tokens_decoder.items(), key=lambda item: int(item[0]))
         tokens = [token for _, token in numbered]
         for name in NAMED:
@@ -92,15 +92,16 @@ class TokenizerConfig(msgspec.Struct, frozen=True):
 
 
 class ModelConfig(msgspec.Struct, frozen=True):
-    """Of ``config.json``, what kind of model it is."""
+    """The kind of model, from ``config.json``."""
 
     model_type: str = ""
 
 
 def read_config(folder: Path, template: Path | None = None) -> TokenizerConfig:
-    """Of ``folder``, with the chat template that vLLM would use, or the one in the file ``template``.
+    """Read the configuration in ``folder``.
 
-    Raises: ConfigError naming the file.
+    Its chat template is the one in the file ``template`` if given, else the one that vLLM would use. Raises:
+    ConfigError naming the file.
     """
     config = _read(folder / "tokenizer_config.json", TokenizerConfig) or TokenizerConfig()
     named = folder / "special_tokens_map.json"
@@ -115,7 +116,7 @@ def read_config(folder: Path, template: Path | None = None) -> TokenizerConfig:
 
 
 def no_template_for(folder: Path) -> str | None:
-    """Why conversations with the model in ``folder`` are not written by its template; None when they are."""
+    """Return why vLLM renders the model in ``folder`` without a chat template; None if it uses one."""
     model = _read(folder / "config.json", ModelConfig)
     kind = model.model_type if model is not None else ""
     return f"vLLM {ELSEWHERE[kind]} ({kind})" if kind in ELSEWHERE else None

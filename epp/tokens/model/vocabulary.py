@@ -1,8 +1,8 @@
-"""A tokenizer as its model's folder describes it, and its encoding of texts. The one place that knows ``tokenizers``.
+"""A tokenizer built from its model's folder, which encodes texts. The only user of ``tokenizers``.
 
-Source: ``tokenizer.json`` and ``tokenizer_config.json`` as the transformers library reads them for vLLM 0.32: special
-tokens that only the second names are added, and ``add_bos_token`` or ``add_eos_token`` there say what is put around a
-text, else the first does.
+Source: ``tokenizer.json`` and ``tokenizer_config.json`` as the transformers library reads them for vLLM 0.32. Special
+tokens that only the second file names are added. Its ``add_bos_token`` or ``add_eos_token`` determine what is put
+around a text; without them, the first file does.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ PROBE = "a"
 
 
 class Vocabulary:
-    """Encodes texts. Any thread may call it; the library takes no lock of Python's meanwhile."""
+    """Encodes texts with one tokenizer. Any thread may call it; the library does not hold Python's lock meanwhile."""
 
     def __init__(self, file: Path, config: TokenizerConfig) -> None:
-        """Raises: ConfigError naming ``file``."""
+        """Load the tokenizer from ``file``. Raises: ConfigError naming ``file``."""
         try:
             described = msgspec.json.decode(file.read_bytes(), type=Described)
             tokenizer = Tokenizer.from_file(str(file))
-        except Exception as error:  # the library raises Exception itself
+        except Exception as error:  # the library raises plain Exception
             raise ConfigError(f"{file}: no tokenizer of the tokenizers library: {error}") from error
         tokenizer.no_truncation()
         tokenizer.no_padding()
@@ -46,13 +46,14 @@ class Vocabulary:
         )
         """Where a text may be cut before it is encoded."""
         self.before, self.after = self._around(config)
-        """What is put around a text that is to have special tokens."""
+        """The token ids put before and after a text that gets special tokens."""
 
     def encode(self, texts: Sequence[str]) -> list[bytes]:
-        """The token ids of each text, without what is put around one.
+        """Return the token ids of each text, without the special tokens around it.
 
-        One after the other: the library lets go of Python's lock for each, so that the event loop gets its turn in
-        between, and takes one core. (A batch is spread over all cores, and holds the loop up twice as long.)
+        The texts are encoded one after the other. The library releases Python's lock for each text, so that the event
+        loop gets its turn in between, and uses one core. (A batch is spread over all cores, and delays the loop twice
+        as long.)
         """
         encode = self._tokenizer.encode_batch_fast
         return [packed(encode([text], add_special_tokens=False)[0].ids) for text in texts]
