@@ -26,6 +26,7 @@ DONE: tuple[str, ...] = (
     "kvengine/policies",
     "scorers",
     "scorers/index",
+    "scorers/prefix",
 )
 """The rooms whose docstrings have been rewritten. The others follow, until this is the list of all rooms."""
 

@@ -1,7 +1,7 @@
-"""How often an engine computed what it has not stored yet, for tiers that a prompt enters when computed again.
+"""How often an engine computed what it has not stored yet, for tiers that store a prompt when it is computed again.
 
-Source: kvengine's ``admission.py``, whose rule this follows: a chunk counts each time that it is not there, and what
-comes after one that must wait, waits.
+Source: kvengine's ``admission.py``, whose rule this follows: a chunk is counted each time that it is not there, and the
+chunks behind one that must wait have to wait, too.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 REMEMBERED = 65_536
-"""Chunks; the oldest is forgotten, by kvengine, too."""
+"""Number of chunks remembered; beyond it the oldest is forgotten, as in kvengine."""
 
 
 class Offers:
-    """Of one tier of one endpoint. Owner: the prefix cache."""
+    """Counts of the chunks offered to one tier of one endpoint. Owner: the prefix cache."""
 
     def __init__(self, store_after: int, chunk_blocks: int, remembered: int = REMEMBERED) -> None:
         self.store_after = store_after
@@ -23,7 +23,10 @@ class Offers:
         self._counts: OrderedDict[bytes, int] = OrderedDict()
 
     def admit(self, chunks: Sequence[bytes]) -> int:
-        """How many of ``chunks``, named by digests, enter now: a prompt's that are not there, from the first on."""
+        """Count ``chunks`` as computed once more, and return how many of them enter now, counted from the first.
+
+        ``chunks`` are the digests of a prompt's chunks that the tier does not hold.
+        """
         admitted, waits = 0, False
         counts = self._counts
         for number, chunk in enumerate(chunks, 1):

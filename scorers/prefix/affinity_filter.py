@@ -1,4 +1,4 @@
-"""Stay where the prompt is cached, until waiting there costs more than computing it elsewhere."""
+"""Keep a request where its prompt is cached, until waiting there costs more than computing it elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scorers.prefix.cached import held_shares
 
 
 class TtftSource(Enum):
-    """Where an endpoint's time to first token is estimated from."""
+    """The method by which an endpoint's time to first token is estimated."""
 
     THROUGHPUT = "prefillThroughput"
     PREDICTOR = "latencyPredictor"
@@ -24,18 +24,18 @@ class PrefixAffinityParameters(msgspec.Struct, frozen=True, forbid_unknown_field
     """When an endpoint is sticky, and what makes a request leave it."""
 
     affinity_threshold: float = 0.8
-    """The share of the prompt that a sticky endpoint holds; 0 keeps everything."""
+    """The share of the prompt that makes its holder sticky; 0 keeps all candidates."""
     exploration_probability: float = 0.0
-    """How often everything is kept, whoever holds the prompt."""
+    """The probability of keeping all candidates, whichever of them hold the prompt."""
     max_ttft_penalty_ms: float = msgspec.field(default=18_000.0, name="maxTTFTPenaltyMs")
-    """How much longer than the best other the best sticky endpoint may take to a first token; 0 is without limit."""
+    """How much longer the best sticky endpoint may take to the first token than the best other one; 0 is unlimited."""
     ttft_source: TtftSource = TtftSource.THROUGHPUT
     peak_prefill_throughput: float = 15_928.0
     """Tokens per second. Source: the Go picker's default, for Qwen 32B on two H100."""
     prefix_match_info_producer_name: str | None = None
-    """The producer that says what is cached; None asks all of them."""
+    """The producer whose cached prefixes are read; None reads all producers."""
     in_flight_load_producer_name: str | None = None
-    """An ``inflight-load-producer``; all of them name the same counts."""
+    """Accepted for compatibility: the name of an ``inflight-load-producer``. All of them stand for the same counts."""
     latency_prediction_info_producer_name: str | None = None
 
     def __post_init__(self) -> None:
@@ -54,11 +54,11 @@ class PrefixAffinityParameters(msgspec.Struct, frozen=True, forbid_unknown_field
 class PrefixAffinityFilter(Filter[PrefixAffinityParameters]):
     """Keep the endpoints that hold most of the prompt, unless all of them would be too slow.
 
-    Sticky are those that hold ``affinity_threshold`` of the prompt or more. Everything is kept if none is sticky, by
-    chance (``exploration_probability``), or if the least tokens in flight at a sticky endpoint exceed the least at the
-    others by more than ``max_ttft_penalty_ms`` of prefill.
+    An endpoint is sticky if it holds ``affinity_threshold`` of the prompt or more. All candidates are kept if none is
+    sticky, by chance (``exploration_probability``), or if the fewest tokens in flight at a sticky endpoint exceed the
+    fewest at another endpoint by more than ``max_ttft_penalty_ms`` of prefill.
 
-    Reads: Candidate.in_flight_tokens; Request.cached, of the producer named or of all.
+    Reads: Candidate.in_flight_tokens; Request.cached, of the configured producer or of all.
     """
 
     type_name = "prefix-cache-affinity-filter"
@@ -73,7 +73,7 @@ class PrefixAffinityFilter(Filter[PrefixAffinityParameters]):
         self._penalty_tokens = written.max_ttft_penalty_ms / 1000 * written.peak_prefill_throughput
 
     def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """The sticky ones, or everything."""
+        """Return the sticky candidates, or all of them."""
         written = self.parameters
         threshold, explored = written.affinity_threshold, written.exploration_probability
         if len(candidates) < 2 or not threshold or (explored and self._random.random() < explored):

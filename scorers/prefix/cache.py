@@ -18,16 +18,17 @@ from scorers.prefix.standings import Standings
 from scorers.prefix.terms import Terms
 
 HEARD_S = 0.1
-"""How much later than an engine a request may end here. A guess: a proxy's way, or the flush of its log."""
+"""How much later than in the engine a request may end here. A guess: the way through a proxy, or the flush of
+its log."""
 
 
 class PrefixCache:
-    """What the endpoints hold, as far as it follows from what was sent to them, and from what their engines tell.
+    """What the endpoints hold, derived from what was sent to them and from what their engines report.
 
-    A listener of the pool: endpoints come with the terms that their producers know, and go with all they hold. Of a
-    tier in horizon mode, what was last used at the engine's horizon or before is gone; a prompt is in use from its pick
-    to its request's end. The largest limit of the producers bounds how much of a prompt is hashed and recorded; a
-    smaller one bounds what its producer says. Owner: the event loop.
+    A listener of the pool: endpoints are added with the terms that their producers compute, and removed with all that
+    they hold. In a tier in horizon mode, what was last used at the engine's horizon or before is gone; a prompt is in
+    use from its pick to its request's end. The largest limit of the producers bounds how much of a prompt is hashed and
+    recorded; a smaller limit bounds only what its own producer reports. Owner: the event loop.
     """
 
     def __init__(
@@ -41,18 +42,18 @@ class PrefixCache:
             raise ValueError("a prefix cache serves at least one producer")
         self.index = PrefixIndex(len(producers), block_tokens, secret, _flow_shares(producers))
         self._flights = Flights()
-        self._latest_s = -inf  # of all times heard of
+        self._latest_s = -inf  # the latest time seen so far
         self._gates: dict[Slot, dict[int, Gate]] = {}
-        self._unsized: set[Slot] = set()  # with a tier of unknown capacity, of which nobody was warned yet
+        self._unsized: set[Slot] = set()  # with a tier of unknown capacity, not warned about yet
         self._standings = Standings(len(producers), block_tokens)
         self._warnings = CapacityWarnings()
         self._serve(producers)
 
     def take_over(self, producers: Sequence[ApproxPrefixProducer], candidates: Sequence[Candidate]) -> bool:
-        """Serve ``producers`` instead, and keep what is known; what does not fit into a smaller capacity is evicted.
+        """Serve ``producers`` instead, and keep what was learned; what does not fit into a smaller capacity is evicted.
 
-        False, and nothing has changed, unless there is one for each tier, in the same order, and shares of flows are
-        bounded as before or unbounded as before.
+        Returns False, with nothing changed, unless there is one producer for each tier, in the same order, and flows'
+        shares are bounded as before or unbounded as before.
         """
         if [producer.tier for producer in producers] != [producer.tier for producer in self.producers]:
             return False
@@ -64,7 +65,7 @@ class PrefixCache:
         return True
 
     def clear(self) -> Iterator[None]:
-        """Forget everything, when another cache serves instead. To be iterated (``PrefixIndex.clear``)."""
+        """Forget everything, when another cache takes over; iterate over the result (``PrefixIndex.clear``)."""
         self._flights = Flights()
         self._gates.clear()
         self._unsized.clear()
@@ -83,7 +84,8 @@ class PrefixCache:
             producer.source = self
 
     def cached(self, producer: ApproxPrefixProducer, request: Request) -> CachedPrefix:
-        """What is held of ``request`` in the producer's tier. The first producer asked has the prompts matched."""
+        """Return what is held of ``request`` in the producer's tier; the first call for a request matches its
+        prompts."""
         found = self._cached(producer, request)
         return found if request.tokens is None else in_tokens(found, request)
 
@@ -123,22 +125,25 @@ class PrefixCache:
             self._flights.begin(request.pick_id, Flight(slot, tuple(runs), self._latest_s))
 
     def ended(self, pick_id: int, now: float) -> None:
-        """A request is over: until now its endpoint has used its prompts. What is approximate goes by picks alone."""
+        """Note that a request has ended: its endpoint used the prompts until ``now``.
+
+        Approximate tiers depend on picks alone, and do not change.
+        """
         flight = self._flights.end(pick_id)
         if flight is not None and flight.slot in self._standings.followed:
             self._latest_s = max(self._latest_s, now)
             self._use_again(flight, now)
 
     def unused(self, pick_id: int) -> None:
-        """A request is over, and its endpoint has not computed its prompts: it holds of them what it held before."""
+        """Note that a request ended without being computed: its endpoint holds no more than it held before."""
         flight = self._flights.end(pick_id)
         if flight is not None:
             for last, blocks, before in flight.runs:
                 self.index.take_back(flight.slot, last, blocks, before, flight.noted_s)
 
     def endpoint_added(self, candidate: Candidate) -> None:
-        """Give a new endpoint its terms."""
-        self.endpoint_removed(candidate.slot, candidate.address)  # whoever had the slot before
+        """Add a new endpoint with its terms."""
+        self.endpoint_removed(candidate.slot, candidate.address)  # the slot's previous endpoint
         self.engine_reported(candidate)
 
     def endpoint_removed(self, slot: Slot, address: str) -> None:  # noqa: ARG002
@@ -150,8 +155,7 @@ class PrefixCache:
         self._standings.remove(slot)
 
     def engine_reported(self, candidate: Candidate) -> None:
-        """Follow a change of what the engine says of itself; what does not fit any more, or is gone, is evicted at
-        once."""
+        """Follow a change in what the engine reports; what no longer fits, or is gone, is evicted at once."""
         slot = candidate.slot
         terms = tuple([producer.terms(candidate) for producer in self.producers])
         if terms != self._standings.of(slot):
@@ -160,30 +164,30 @@ class PrefixCache:
             self._follow(candidate, terms)
 
     def capacity_tokens(self, slot: Slot, producer: str) -> int:
-        """What ``slot`` can hold, as the producer knows it; 0 for an unknown slot."""
+        """Return what ``slot`` can hold in the producer's tier; 0 for an unknown slot. Units: tokens."""
         terms = self._standings.of(slot)
         return terms[self._tiers[producer]].capacity_tokens or 0 if terms is not None else 0
 
     def used_tokens(self, slot: Slot, producer: str) -> int:
-        """What ``slot`` holds; 0 for an unknown slot."""
+        """Return what ``slot`` holds in the producer's tier; 0 for an unknown slot. Units: tokens."""
         return self.index.tokens(slot, self._tiers[producer])
 
     def mode(self, slot: Slot, producer: str) -> Mode:
-        """How that is known."""
+        """Return how we know what ``slot`` holds in the producer's tier."""
         tier = self._tiers[producer]
         return self.producers[tier].better().get(slot) or self._standings.modes[tier].get(slot, Mode.APPROXIMATE)
 
     def endpoints_by_mode(self, producer: str) -> dict[Mode, int]:
-        """How many endpoints are known in which way."""
+        """Return how many endpoints are in each mode."""
         tier = self._tiers[producer]
         return self._standings.by_mode(tier, self.producers[tier].better())
 
     def doubted(self, producer: str) -> int:
-        """Endpoints whose engines say that they hold less than the producer's configured capacity."""
+        """Return how many endpoints' engines report less capacity than is configured for the producer."""
         return self._standings.doubted(self._tiers[producer])
 
     def state(self, producer: ApproxPrefixProducer) -> object:
-        """What the producer's tier can hold and holds, all endpoints together."""
+        """Return what the producer's tier can hold and holds, summed over all endpoints."""
         tier, standings = self._tiers[producer.name], self._standings
         return {
             "tier": producer.tier.value,
@@ -196,7 +200,7 @@ class PrefixCache:
         }
 
     def statistics(self) -> Statistics:
-        """A snapshot; ``tokens_by_tier`` in the order of ``producers``."""
+        """Return a snapshot; ``tokens_by_tier`` is in the order of ``producers``."""
         return self.index.statistics()
 
     def _change(self, candidate: Candidate, terms: tuple[Terms, ...]) -> None:
@@ -224,7 +228,7 @@ class PrefixCache:
             self._gates[slot] = {tier: gates.get(tier) or Offers(*each) for tier, each in wanted.items()}
 
     def _follow(self, candidate: Candidate, terms: Sequence[Terms]) -> None:
-        """Drop what was last used before the horizons. What is in flight is in use now."""
+        """Evict what was last used before the horizons. What is in flight counts as used now."""
         slot = candidate.slot
         for tier in self._gpu_last:
             each = terms[tier]
@@ -232,12 +236,12 @@ class PrefixCache:
             if each.mode is not Mode.HORIZON or report is None or report.horizon_s is None:
                 continue
             gone_s = until_s = report.horizon_s
-            if report.horizon_tokens:  # of what was used just then, which we hear of a little later, that is left
+            if report.horizon_tokens:  # left of what was used then; ends arrive here later
                 gone_s, until_s = nextafter(gone_s, -inf), until_s + HEARD_S
             if not self.index.is_older(slot, tier, until_s):
                 continue
             self._latest_s = max(self._latest_s, nextafter(until_s, inf))
-            if self.producers[tier].tier is Tier.GPU:  # copies in other tiers may go while their request runs
+            if self.producers[tier].tier is Tier.GPU:  # copies in other tiers may be evicted while their request runs
                 for flight in self._flights.noted_by(slot, until_s, self._latest_s):
                     self._use_again(flight, self._latest_s)
             self.index.evict_unused(slot, tier, gone_s)
@@ -255,7 +259,7 @@ class PrefixCache:
                 self._warnings.unknown(producer)
 
     def _matches(self, request: Request) -> list[Match]:
-        """One for each prompt that has a full block; kept in the request until its pick is recorded."""
+        """Return a match for each prompt that has a full block; kept in the request until its pick is recorded."""
         index, limit = self.index, self._limit_tokens
         matches = request.prefix_match
         # All of them were made at once, so one is as old as the others.
@@ -267,6 +271,6 @@ class PrefixCache:
 
 
 def _flow_shares(producers: Sequence[ApproxPrefixProducer]) -> list[float]:
-    """For each tier; nothing where no flow is bounded."""
+    """Return the largest share of a flow in each tier; an empty list if no flow is bounded."""
     shares = [producer.parameters.max_share_by_fairness_id for producer in producers]
     return shares if min(shares) < 1.0 else []

@@ -1,4 +1,4 @@
-"""What endpoints hold of a request, as one producer or all of them together see it."""
+"""What endpoints hold of a request, according to one producer or to all of them together."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from scorers.base import CachedPrefix, Mode, Request, Slot, Tier
 
 
 def told(request: Request, producer: str | None) -> list[CachedPrefix]:
-    """What ``producer`` found, or all producers where it is None; nothing of those that found nothing."""
+    """Return what ``producer`` found, or what all producers found if it is None. Empty results are left out."""
     if producer is None:
         return [cached for cached in request.cached.values() if cached.weighed]
     cached = request.cached.get(producer)
     return [cached] if cached is not None and cached.weighed else []
 
 
-_RANKS = {mode: rank for rank, mode in enumerate(Mode)}  # the best first
+_RANKS = {mode: rank for rank, mode in enumerate(Mode)}  # the best mode first
 
 
 def by_tier(request: Request) -> dict[Tier, Mapping[Slot, int]]:
-    """Tokens by tier and endpoint, as all producers together say; of two that speak of one tier, for each endpoint the
-    one that knows it in the better way, and else says more."""
+    """Return tokens by tier and endpoint, according to all producers together.
+
+    If two producers cover a tier, the better mode wins per endpoint; ties go to the larger count.
+    """
     found: dict[Tier, CachedPrefix] = {}
     for cached in request.cached.values():
         known = found.get(cached.tier)
@@ -49,7 +51,7 @@ def _better_known(one: CachedPrefix, other: CachedPrefix) -> CachedPrefix:
 
 
 def held_tokens(request: Request) -> Mapping[Slot, int]:
-    """Prompt tokens that each endpoint need not compute: the most that any tier holds; those with none are absent."""
+    """Return the prompt tokens that each endpoint need not compute: the most that any tier holds. Zeros are absent."""
     found = list(by_tier(request).values())
     if not found:
         return {}
@@ -64,8 +66,7 @@ def held_tokens(request: Request) -> Mapping[Slot, int]:
 
 
 def held_shares(request: Request, producer: str | None) -> dict[Slot, float]:
-    """The share of the prompts that each endpoint holds, 0 to 1, in the tier that holds most; those with none are
-    absent."""
+    """Return the share of the prompts, 0 to 1, that each endpoint holds in its best tier. Zeros are absent."""
     shares: dict[Slot, float] = {}
     for cached in told(request, producer):
         total = cached.total_tokens

@@ -1,4 +1,4 @@
-"""What an endpoint holds of a request: the sum over its prompts, in whichever tokens are known."""
+"""What an endpoint holds of a request, summed over its prompts, in estimated or real tokens."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from scorers.index.match import Match
 
 
 def summed(matches: Sequence[Match], tier: int, limit: int, chunks: Mapping[Slot, int]) -> dict[Slot, int]:
-    """Tokens by endpoint, of each prompt no more than ``limit`` and only whole chunks; the last token, from which an
-    engine goes on, is always computed, so a chunk that ends with it is no hit."""
+    """Return tokens by endpoint: of each prompt no more than ``limit``, and only whole chunks.
+
+    An engine always computes a prompt's last token, since it continues from there. So a chunk that ends with the last
+    token is not a cache hit.
+    """
     tokens: dict[Slot, int] = {}
     for table, usable, prompts in _alike(matches, tier, tell_lengths=bool(chunks)) if limit else ():
         for slot, held in table.items():
@@ -25,9 +28,12 @@ def summed(matches: Sequence[Match], tier: int, limit: int, chunks: Mapping[Slot
 
 
 def _alike(matches: Sequence[Match], tier: int, *, tell_lengths: bool) -> Iterator[tuple[dict[Slot, int], int, int]]:
-    """What is held of each prompt, how many of its tokens may be a hit, and of how many prompts in a row both is true:
-    those of one batch begin alike as a rule, and to compare two tables is 30 times as fast as to add one up. The
-    tokens are 0 unless ``tell_lengths``."""
+    """Group prompts in a row with equal results.
+
+    Yields what is held of each prompt in a group, how many of its tokens may be a cache hit (0 unless
+    ``tell_lengths``), and the group's size. The prompts of a batch usually begin alike, and comparing two tables is 30
+    times as fast as adding one up.
+    """
     table: dict[Slot, int] = {}
     usable = prompts = 0
     for match in matches:
@@ -42,7 +48,7 @@ def _alike(matches: Sequence[Match], tier: int, *, tell_lengths: bool) -> Iterat
 
 
 def in_tokens(found: CachedPrefix, request: Request) -> CachedPrefix:
-    """``found``, which takes four bytes for a token, in the tokens that the prompts really have."""
+    """Convert ``found``, which assumes four bytes per token, to the tokens that the prompts really have."""
     if request.tokens is request.prompts:
         return found
     taken = sum([-(-len(prompt.data) // 4) for prompt in request.prompts])

@@ -1,4 +1,4 @@
-"""What operators are told of capacities that nobody says, or that cannot be right: once."""
+"""Warnings for operators about capacities that are unknown or cannot be right, each logged once."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ log = logging.getLogger(__name__)
 
 
 class CapacityWarnings:
-    """Owner: the prefix cache."""
+    """Remembers which warnings were logged. Owner: the prefix cache."""
 
     def __init__(self) -> None:
         self._untold: set[ApproxPrefixProducer] = set()
         self._doubts: set[tuple[str, int]] = set()
 
     def serve(self, producers: Iterable[ApproxPrefixProducer]) -> None:
-        """These may be warned of."""
+        """Set the producers that may be warned about."""
         self._untold = {producer for producer in producers if producer.asked_for}
 
     def unknown(self, producer: ApproxPrefixProducer) -> None:
-        """Nobody says how much a tier of it can hold. Told once for each producer."""
+        """Warn, once per producer, that the capacity of its tier is unknown."""
         if producer in self._untold:
             self._untold.discard(producer)
             log.warning(
@@ -33,8 +33,11 @@ class CapacityWarnings:
             )
 
     def doubted(self, candidate: Candidate, producer: ApproxPrefixProducer, tokens: int) -> None:
-        """The ``tokens`` that are configured cannot be right. Told once for each configured number, at the first
-        endpoint whose engine holds less; ``tierwise_prefix_doubted_capacities`` says how many there are."""
+        """Warn that the configured ``tokens`` cannot be right.
+
+        Logged once for each configured number, at the first endpoint whose engine holds less;
+        ``tierwise_prefix_doubted_capacities`` has the number of such endpoints.
+        """
         doubt = (producer.name, tokens)
         if doubt in self._doubts:
             return

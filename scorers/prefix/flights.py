@@ -1,4 +1,4 @@
-"""Which prompts are being served where: a prompt that an engine works on is in use until that ends."""
+"""Which prompts are being served where: a prompt is in use until the request that the engine works on ends."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ class Flight(msgspec.Struct, gc=False, eq=False):
     runs: tuple[tuple[Node, int, int], ...]
     """For each prompt its last run, the blocks up to there, and how many of them the endpoint held before."""
     noted_s: float
-    """Until when its use has been noted."""
+    """The time until which the use of the prompts has been noted."""
 
 
 class Flights:
-    """Invariant: the flights of a slot are in the order of ``noted_s``. O(1) for each call and flight.
+    """The requests in flight, by endpoint.
+
+    Invariant: the flights of a slot are in the order of ``noted_s``. O(1) for each call and flight.
 
     Owner: the prefix cache.
     """
@@ -35,12 +37,12 @@ class Flights:
         return len(self._slots)
 
     def begin(self, pick_id: int, flight: Flight) -> None:
-        """A request goes out; ``noted_s`` is not before that of any other flight of the slot."""
+        """Add a request that goes out; ``noted_s`` must not be before that of any other flight of the slot."""
         self._slots[pick_id] = flight.slot
         self._by_slot.setdefault(flight.slot, OrderedDict())[pick_id] = flight
 
     def end(self, pick_id: int) -> Flight | None:
-        """It is over; None for one that is not known (any more)."""
+        """Remove and return a flight; None if it is unknown, or was removed with its endpoint."""
         slot = self._slots.pop(pick_id, None)
         if slot is None:
             return None
@@ -51,7 +53,8 @@ class Flights:
         return flight
 
     def noted_by(self, slot: Slot, until_s: float, now: float) -> Iterator[Flight]:
-        """Those of ``slot`` whose use has not been noted after ``until_s``; it is from now on."""
+        """Yield the flights of ``slot`` whose use was last noted at ``until_s`` or before; note their use at
+        ``now``."""
         flights = self._by_slot.get(slot)
         while flights:
             pick_id, flight = next(iter(flights.items()))
@@ -62,6 +65,6 @@ class Flights:
             yield flight
 
     def forget(self, slot: Slot) -> None:
-        """The endpoint is gone."""
+        """Remove all flights of an endpoint that was removed."""
         for pick_id in self._by_slot.pop(slot, ()):
             del self._slots[pick_id]

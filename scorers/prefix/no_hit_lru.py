@@ -1,4 +1,4 @@
-"""Spread the requests that nobody has cached, so that new prefixes do not pile up on one endpoint."""
+"""Spread requests without a cache hit, so that new prefixes do not pile up on one endpoint."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from scorers.base import Candidate, Request, Scorer
 
 
 class NoHitLruParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """How much is remembered, and who says what is cached."""
+    """How many endpoints are remembered, and which producers decide whether a request is cold."""
 
     lru_size: Annotated[int, msgspec.Meta(ge=1)] = 1024
-    """Endpoints remembered."""
+    """Number of endpoints remembered."""
     prefix_match_info_producer_name: str | None = None
-    """The producer that says what is cached; None asks all of them, since a prefix in CPU memory is not cold either."""
+    """The producer whose cached prefixes are read; None reads all of them, since a prefix in CPU memory is not cold
+    either."""
 
 
 class NoHitLruScorer(Scorer[NoHitLruParameters]):
-    """Score a cold request highest where a cold one was served least recently; a request with any hit 0.5 everywhere.
+    """Score a cold request highest where a cold one was served least recently, and any other request 0.5.
 
-    Of n candidates the one at position i of the order (never served a cold request first, by slot; then the least
-    recently served) gets 1 - i / (n - 1).
+    Of n candidates, the one at position i of the order gets 1 - i / (n - 1). First in the order are the endpoints that
+    were never given a cold request, by slot; then the others, least recently served first.
 
     Invariant: ``_served`` holds at most ``lru_size`` addresses, least recent first. Owner: the event loop.
     """
@@ -37,11 +38,11 @@ class NoHitLruScorer(Scorer[NoHitLruParameters]):
         super().__init__(parameters, name)
         self._served: OrderedDict[str, int] = OrderedDict()
         self._picks = 0
-        # The request scored last, if it was cold. Its pick follows in the same step, or it is gone: it is not kept.
+        # The request scored last, if it was cold. A weak reference, since its pick follows in the same step or never.
         self._cold: ref[Request] | None = None
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
-        """One score per candidate, by how long ago it was given a cold request."""
+        """Return one score per candidate, by how long ago it was given a cold request."""
         if self._has_hit(request, candidates):
             self._cold = None
             return [0.5] * len(candidates)
@@ -68,7 +69,7 @@ class NoHitLruScorer(Scorer[NoHitLruParameters]):
             self._served.popitem(last=False)
 
     def state(self) -> object:
-        """The endpoints that were given cold requests, the least recent first; at most 100 of them."""
+        """Return the endpoints that were given cold requests, the least recent first; at most 100 of them."""
         return {"endpoints": list(self._served)[:100], "total_endpoints": len(self._served)}
 
     def _has_hit(self, request: Request, candidates: Sequence[Candidate]) -> bool:

@@ -17,34 +17,35 @@ DEFAULT_LIMIT_TOKENS = 131_072
 CHARACTERS_PER_TOKEN = 4
 UNLIMITED = 2**62
 FEW = 16
-"""Holders that are scored one by one, 0.2 µs each; a look at every candidate takes 4 µs for 100."""
+"""Up to this many holders are scored one by one, 0.2 µs each; a look at every candidate takes 4 µs for 100."""
 
 
 class ApproxPrefixParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """How much one instance holds for each endpoint, and how much of a prompt it looks at.
+    """How much one instance records for each endpoint, and how much of a prompt it matches.
 
     Source: names and defaults of the Go picker's plugin of the same type; ``tier`` and the last two are ours.
     """
 
     tier: Tier | None = None
-    """None: what the instance's name says, ``cpu`` or ``storage``; otherwise gpu."""
+    """None takes the tier from the instance's name, if that contains ``cpu`` or ``storage``; otherwise gpu."""
     auto_tune: bool = True
-    """Take the capacity from the engine as soon as that reports it; of the other tiers where none is written."""
+    """Use the engine's capacity as soon as it reports one; in tiers other than gpu, only if none is configured."""
     lru_capacity_per_server: int | None = None
-    """Blocks of ``block_size_tokens``; None is 31,250 for the GPU tier and unknown for the others."""
+    """Number of blocks of ``block_size_tokens``; None is 31,250 for the GPU tier and unknown for the others."""
     block_size_tokens: int | None = None
-    """The unit of the other two only, 16 unless written: the index hashes in blocks of its own."""
+    """The unit of ``lru_capacity_per_server`` and ``max_prefix_blocks_to_match`` only, 16 unless configured. The index
+    hashes in blocks of its own size."""
     block_size: int = 0
-    """Deprecated name of ``block_size_tokens``, which wins; 0 is unset."""
+    """Deprecated name of ``block_size_tokens``, which takes precedence; 0 is unset."""
     max_prefix_tokens_to_match: int = DEFAULT_LIMIT_TOKENS
-    """0 leaves it to ``max_prefix_blocks_to_match``."""
+    """Tokens of a prompt that are matched; 0 leaves it to ``max_prefix_blocks_to_match``."""
     max_prefix_blocks_to_match: int = 2048
     """Deprecated; 0 is unlimited."""
     follow_horizon: bool = True
-    """Believe an engine that tells how far its evictions have come; ours. False: always approximate."""
+    """Use the eviction horizon of an engine that reports it; False is always approximate. Ours."""
     max_share_by_fairness_id: float = 1.0
-    """The share of an endpoint's capacity that one fairness id may hold; ours. 1 is no bound: clients that send no
-    fairness id are one flow, and must not be bounded unasked."""
+    """The share of an endpoint's capacity that one fairness id may hold. Ours. 1 is no bound, and the default: all
+    clients that send no fairness id are one flow, which must not be bounded unless configured."""
 
     def __post_init__(self) -> None:
         check_range("maxShareByFairnessId", self.max_share_by_fairness_id, 0, 1)
@@ -56,49 +57,50 @@ class ApproxPrefixParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=
 
     @property
     def block_tokens(self) -> int:
-        """What ``lru_capacity_per_server`` and ``max_prefix_blocks_to_match`` count."""
+        """Tokens in one block of ``lru_capacity_per_server`` and ``max_prefix_blocks_to_match``."""
         return self.block_size_tokens or self.block_size or DEFAULT_BLOCK_TOKENS
 
     @property
     def limit_tokens(self) -> int:
-        """Of each prompt, nothing after that many tokens is matched."""
+        """The number of tokens of each prompt that are matched."""
         blocks = self.max_prefix_blocks_to_match * self.block_tokens
         return self.max_prefix_tokens_to_match or blocks or UNLIMITED
 
 
 def tier_in(name: str) -> Tier | None:
-    """The tier that an instance's name says: gpu, cpu or storage, in upper or lower case."""
+    """Return the tier that an instance's name contains (gpu, cpu or storage, in upper or lower case); None if none."""
     lower = name.lower()
     return next((tier for tier in (Tier.CPU, Tier.STORAGE, Tier.GPU) if tier.value in lower), None)
 
 
 class PrefixSource(Protocol):
-    """Where a producer has its numbers from: ``scorers.prefix.cache.PrefixCache``."""
+    """Where a producer gets its numbers from: ``scorers.prefix.cache.PrefixCache``."""
 
     def cached(self, producer: ApproxPrefixProducer, request: Request) -> CachedPrefix:
-        """What is held of ``request`` in the producer's tier."""
+        """Return what is held of ``request`` in the producer's tier."""
 
     def picked(self, request: Request, candidate: Candidate) -> None:
         """Record the pick, for all producers at once; only the first call for a request counts."""
 
     def state(self, producer: ApproxPrefixProducer) -> object:
-        """What the producer's tier holds, all endpoints together."""
+        """Return what the producer's tier holds, summed over all endpoints."""
 
 
 class ApproxPrefixProducer(Producer[ApproxPrefixParameters]):
-    """Says how much of a request each endpoint holds in one tier, from what was sent there before.
+    """Estimates how much of a request each endpoint holds in one tier, from what was sent there before.
 
     Writes: ``Request.cached`` under the instance's name.
 
-    Capacity is, for the GPU tier, what the engine reports (``auto_tune``), else ``lru_capacity_per_server``; for the
-    others the latter, else what the engine reports, and 0 without both. Where an engine tells how far its evictions
-    have come, what it holds follows from that (``follow_horizon``), endpoint by endpoint and tier by tier.
+    The capacity of the GPU tier is what the engine reports (``auto_tune``), else ``lru_capacity_per_server``. The
+    capacity of another tier is ``lru_capacity_per_server``, else what the engine reports, and 0 without both. If an
+    engine reports its eviction horizon, what it holds follows from that (``follow_horizon``), endpoint by endpoint and
+    tier by tier.
     """
 
     type_name = "approx-prefix-cache-producer"
     Parameters = ApproxPrefixParameters
     asked_for: ClassVar[bool] = True
-    """Whether the configuration has it."""
+    """Whether the configuration names this producer."""
 
     def __init__(self, parameters: ApproxPrefixParameters | None = None, name: str = "") -> None:
         super().__init__(parameters, name)
@@ -107,7 +109,10 @@ class ApproxPrefixProducer(Producer[ApproxPrefixParameters]):
         """Set by the prefix cache that serves this instance."""
 
     def produce(self, request: Request, candidates: Sequence[Candidate]) -> None:  # noqa: ARG002
-        """Write what is held of ``request``. Raises: RuntimeError when no prefix cache serves this instance."""
+        """Write what is held of ``request``.
+
+        Raises: RuntimeError if no prefix cache serves this instance.
+        """
         request.cached[self.name] = self._served().cached(self, request)
 
     def picked(self, request: Request, candidate: Candidate) -> None:
@@ -115,21 +120,21 @@ class ApproxPrefixProducer(Producer[ApproxPrefixParameters]):
         self._served().picked(request, candidate)
 
     def state(self) -> object:
-        """What the tier holds, all endpoints together."""
+        """Return what the tier holds, summed over all endpoints."""
         return self.source.state(self) if self.source is not None else None
 
     def better(self) -> Mapping[Slot, Mode]:
-        """Endpoints of which somebody else knows more, for whom this producer stands in, and how."""
+        """Return the endpoints that a better source covers, and its mode; there this producer is only a fallback."""
         return {}
 
     @property
     def asks_engine(self) -> bool:
-        """Whether the capacity is the engine's, once it says it."""
+        """Whether the engine's capacity is used once the engine reports it."""
         parameters = self.parameters
         return parameters.auto_tune and (self.tier is Tier.GPU or parameters.lru_capacity_per_server is None)
 
     def terms(self, candidate: Candidate) -> Terms:
-        """What holds for this tier of ``candidate``."""
+        """Return the terms for this tier of ``candidate``."""
         parameters, gpu = self.parameters, self.tier is Tier.GPU
         typed = self._typed_tokens
         if gpu and parameters.auto_tune and candidate.gpu_blocks and not candidate.block_tokens:
@@ -148,11 +153,11 @@ class ApproxPrefixProducer(Producer[ApproxPrefixParameters]):
         return found
 
     def capacity_tokens(self, candidate: Candidate) -> int:
-        """What ``candidate`` holds in this tier; 0 where nobody says."""
+        """Return what ``candidate`` can hold in this tier; 0 if unknown. Units: tokens."""
         return self.terms(candidate).capacity_tokens or 0
 
     def told_tokens(self, candidate: Candidate) -> int | None:
-        """What the engine says that ``candidate`` holds in this tier."""
+        """Return what the engine reports that ``candidate`` can hold in this tier. Units: tokens."""
         return told_tokens(candidate, self.tier)
 
     @property
@@ -167,23 +172,25 @@ class ApproxPrefixProducer(Producer[ApproxPrefixParameters]):
 
 
 class PrefixParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Which producer a scorer reads, and how it weighs what that says.
+    """Which producer a scorer reads, and how it weights the length of a match.
 
-    The older form of the configuration has a producer's parameters here, and every scorer an index of its own.
+    In the older form of the configuration, a producer's parameters are written here, and every scorer has its own
+    index.
     """
 
     prefix_match_info_producer_name: str | None = None
-    """None: the producer of its own, in the older form; otherwise the one named ``approx-prefix-cache-producer``."""
+    """None is the scorer's own producer, in the older form; otherwise the one named
+    ``approx-prefix-cache-producer``."""
     match_length_weight: float = 0.0
-    """How much the length of the match counts rather than its share of the prompt."""
+    """How much the length of the match counts, rather than its share of the prompt."""
     match_length_scale_tokens: int = 8192
-    """The length that counts fully."""
+    """The length that counts fully. Units: tokens."""
     tier: Tier | None = None
     auto_tune: bool | None = None
     lru_capacity_per_server: int | None = None
     block_size_tokens: int | None = None
     block_size: int | None = None
-    """Characters, 4 to a token."""
+    """Block size in characters, 4 per token."""
     hash_block_size: int | None = None
     """Oldest name of ``block_size``."""
     max_prefix_blocks_to_match: int | None = None
@@ -200,13 +207,13 @@ class PrefixParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     @property
     def block_tokens(self) -> int:
-        """The block size of the older form."""
+        """The block size of the older form. Units: tokens."""
         characters = self.block_size or self.hash_block_size or DEFAULT_BLOCK_TOKENS * CHARACTERS_PER_TOKEN
         return self.block_size_tokens or max(1, characters // CHARACTERS_PER_TOKEN)
 
     @property
     def is_older_form(self) -> bool:
-        """Whether any parameter of a producer is written here."""
+        """Whether any parameter of a producer is configured here."""
         return any(
             value is not None
             for value in (
@@ -225,8 +232,8 @@ class PrefixParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 class PrefixScorer(Scorer[PrefixParameters]):
     """Score the share of the prompt that an endpoint holds.
 
-    score[i] = w × min(1, tokens[i] / scale)² + (1 - w) × tokens[i] / total, where total are the tokens in the prompts'
-    full blocks, so an endpoint that was sent the same request before has 1; w is 0 unless configured.
+    score[i] = w × min(1, tokens[i] / scale)² + (1 - w) × tokens[i] / total, where total is the number of tokens in the
+    prompts' full blocks, so an endpoint that was sent the same request before has 1; w is 0 unless configured.
 
     Reads: ``Request.cached`` of one producer.
     """
@@ -238,17 +245,18 @@ class PrefixScorer(Scorer[PrefixParameters]):
         super().__init__(parameters, name)
         its_own = self.name if self._has_its_own() else ApproxPrefixProducer.type_name
         self.producer_name = self.parameters.prefix_match_info_producer_name or its_own
-        """Whose numbers it reads."""
+        """The name of the producer that the scorer reads."""
 
     @property
     def has_legacy_parameters(self) -> bool:
-        """Whether parameters of a producer are written in the scorer, as llm-d v0.4 has it."""
+        """Whether a producer's parameters are configured in the scorer, as in llm-d v0.4."""
         return self.parameters.is_older_form
 
     def legacy_producer(self) -> ApproxPrefixProducer | None:
-        """The producer that this scorer stands for where none is declared; None where it names another's.
+        """Return the producer that this scorer stands for if none is declared; None if it names a producer.
 
-        It has the scorer's own name where it has a producer's parameters or its name says a tier; else the default's.
+        The producer has the scorer's own name if the scorer has a producer's parameters or its name contains a tier;
+        otherwise the default name.
         """
         if self.parameters.prefix_match_info_producer_name:
             return None
@@ -267,7 +275,7 @@ class PrefixScorer(Scorer[PrefixParameters]):
         return ApproxPrefixProducer(parameters, self.name)
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
-        """One score per candidate, by what it holds."""
+        """Return one score per candidate, by what it holds."""
         cached = request.cached.get(self.producer_name)
         if cached is None or not cached.total_tokens or not (weighed := cached.weighed):
             return [0.0] * len(candidates)
@@ -279,8 +287,10 @@ class PrefixScorer(Scorer[PrefixParameters]):
         return [values[held(c.slot, 0)] for c in candidates]
 
     def _of_few(self, weighed: Mapping[Slot, float], total: int, candidates: Sequence[Candidate]) -> list[float] | None:
-        """The same without looking at those that hold nothing; None unless the holders' slots are their positions, as
-        they are where no endpoint is missing."""
+        """Return the scores without looking at candidates that hold nothing.
+
+        None if a holder's slot is not its position; slots are positions as long as no endpoint is missing.
+        """
         count = len(candidates)
         scores = [0.0] * count
         for slot, tokens in weighed.items():

@@ -1,4 +1,4 @@
-"""What every endpoint's tiers are taken to be, laid out for who asks."""
+"""The terms of every endpoint's tiers, laid out for the ways in which they are read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Standings:
 
     def __init__(self, tiers: int, block_tokens: int) -> None:
         self.modes: list[Mapping[Slot, Mode]] = [{} for _ in range(tiers)]
-        """By tier, of the endpoints that are not approximate."""
+        """By tier, the modes of the endpoints that are not approximate."""
         self.chunks: list[dict[Slot, int]] = [{} for _ in range(tiers)]
-        """By tier, what a hit is a multiple of, where that is more than a block of the index."""
+        """By tier, the tokens that a cache hit is a multiple of, if they are more than a block of the index."""
         self.followed: set[Slot] = set()
-        """Those with a tier in horizon mode."""
+        """The endpoints with a tier in horizon mode."""
         self._block_tokens = block_tokens
         self._terms: dict[Slot, tuple[Terms, ...]] = {}
 
@@ -26,11 +26,11 @@ class Standings:
         return len(self._terms)
 
     def of(self, slot: Slot) -> tuple[Terms, ...] | None:
-        """By tier; None for an unknown endpoint."""
+        """Return an endpoint's terms by tier; None for an unknown endpoint."""
         return self._terms.get(slot)
 
     def set(self, slot: Slot, terms: Sequence[Terms]) -> None:
-        """From now on these hold."""
+        """Set the terms of an endpoint."""
         self._terms[slot] = tuple(terms)
         self.followed.discard(slot)
         for tier, each in enumerate(terms):
@@ -42,7 +42,7 @@ class Standings:
                 self.followed.add(slot)
 
     def remove(self, slot: Slot) -> None:
-        """The endpoint is gone; does nothing for an unknown one."""
+        """Remove an endpoint; does nothing for an unknown one."""
         terms = self._terms.pop(slot, ())
         self.followed.discard(slot)
         for tier in range(len(terms)):
@@ -50,16 +50,19 @@ class Standings:
             self._set_mode(slot, tier, Mode.APPROXIMATE)
 
     def capacity_tokens(self, tier: int) -> int:
-        """Of all endpoints together."""
+        """Return the capacity of all endpoints together. Units: tokens."""
         return sum([terms[tier].capacity_tokens or 0 for terms in self._terms.values()])
 
     def by_mode(self, tier: int, better: Mapping[Slot, Mode]) -> dict[Mode, int]:
-        """How many endpoints are known in which way; ``better`` are those of which somebody else knows more."""
+        """Return how many endpoints are in each mode.
+
+        ``better`` has the endpoints that another source covers, with its mode.
+        """
         counts = Counter([better.get(slot) or terms[tier].mode for slot, terms in self._terms.items()])
         return {mode: counts[mode] for mode in Mode}
 
     def doubted(self, tier: int) -> int:
-        """Endpoints whose engines say that they hold less than what is configured."""
+        """Return how many endpoints' engines report less capacity than is configured."""
         return sum([terms[tier].doubted_tokens is not None for terms in self._terms.values()])
 
     def _set_mode(self, slot: Slot, tier: int, mode: Mode) -> None:

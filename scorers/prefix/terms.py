@@ -1,4 +1,4 @@
-"""What one endpoint's tier is taken to be, from what its engine says and what is configured."""
+"""The assumptions about one tier of one endpoint, from what its engine reports and what is configured."""
 
 from __future__ import annotations
 
@@ -7,37 +7,38 @@ from typing import NamedTuple
 from scorers.base import Candidate, Mode, Tier, TierReport
 
 HEADROOM = 4
-"""How many times what an engine's tier can hold is kept of it in horizon mode: the horizon says what is gone, and the
-bound is there for our memory alone. Ours are tokens of 4 bytes; of most texts an engine makes 0.7 to 2 times as many.
-A guess."""
+"""In horizon mode the index keeps this many times an engine's capacity. The horizon decides what is gone, so the bound
+only protects our memory. Our tokens are 4 bytes each; for most texts an engine has 0.7 to 2 times as many. A guess."""
 
 
 class Terms(NamedTuple):
-    """What holds for one tier of one endpoint until its engine, or the configuration, says otherwise."""
+    """What applies to one tier of one endpoint until its engine's report, or the configuration, changes."""
 
     mode: Mode
     capacity_tokens: int | None
-    """None: nobody says. Counts as 0."""
+    """What the tier can hold; None if unknown, which counts as 0."""
     bound_tokens: int
-    """What the index keeps of the tier at most."""
+    """The most that the index keeps of the tier."""
     chunk_tokens: int
-    """A hit is a whole number of these."""
+    """Tokens that are kept or dropped together: a cache hit is a whole number of these."""
     store_after: int
-    """A prompt enters when computed for the so-manieth time."""
+    """How often a prompt must be computed before it is stored."""
     gated: bool
-    """What enters is what is computed: a request's end admits nothing. So it is with copies of GPU memory."""
+    """Whether only computed blocks enter the tier, so that the end of a request admits nothing. True for a tier that
+    holds copies of GPU memory."""
     doubted_tokens: int | None
-    """The capacity that is configured and more than the engine says that it has; None where it can be right."""
+    """The configured capacity, if it exceeds what the engine reports; None if it can be right."""
 
 
 NO_REPORT = TierReport()
 
 
 def terms(candidate: Candidate, tier: Tier, typed_tokens: int | None, *, auto: bool, follow: bool, wins: bool) -> Terms:
-    """What holds for ``candidate``'s ``tier``.
+    """Return the terms for ``tier`` of ``candidate``.
 
-    ``typed_tokens`` is what is configured, if anything is; with ``auto`` the engine's own capacity is taken where it
-    tells, and ``wins`` says which of the two does. ``follow``: the engine's eviction horizon is believed.
+    ``typed_tokens`` is the configured capacity, if there is one. With ``auto``, the engine's reported capacity is used;
+    ``wins`` says that a configured capacity takes precedence over it. With ``follow``, the engine's eviction horizon is
+    used.
     """
     report = candidate.tiers.get(tier, NO_REPORT)
     told = told_tokens(candidate, tier)
@@ -62,7 +63,7 @@ def terms(candidate: Candidate, tier: Tier, typed_tokens: int | None, *, auto: b
 
 
 def told_tokens(candidate: Candidate, tier: Tier) -> int | None:
-    """What ``candidate``'s engine says that its ``tier`` can hold; None where it does not say."""
+    """Return what the engine of ``candidate`` reports that ``tier`` can hold; None if it does not report it."""
     report = candidate.tiers.get(tier, NO_REPORT)
     if report.store_after == 0:
         return 0
