@@ -18,6 +18,7 @@ DONE: tuple[str, ...] = (
     "epp/lab/fleet",
     "epp/lab/size",
     "epp/lab/tune",
+    "epp/parsers",
     "epp/printing",
     "epp/tokens",
     "epp/tokens/model",

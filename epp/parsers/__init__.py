@@ -11,7 +11,7 @@ from epp.parsers.vllmgrpc import VllmGrpcParser
 from epp.parsers.vllmhttp import VllmHttpParser
 
 DEFAULT_PARSERS = (OpenAIParser, AnthropicParser, VllmHttpParser, PassthroughParser)
-"""Those that read when the configuration names none."""
+"""The parsers that are used when the configuration names none."""
 
 PARSERS = (*DEFAULT_PARSERS, SGLangHttpParser, VertexAIParser, VllmGrpcParser)
 

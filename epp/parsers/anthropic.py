@@ -1,9 +1,9 @@
-"""``anthropic-parser``: the Messages API.
+"""The ``anthropic-parser``, which reads the Messages API.
 
-Rendered as the chat that an engine makes of it, so that a conversation shares its prefix whichever API it comes by, as
-long as it holds text: ``system`` is the first message, results of tools are messages of their own before the rest of
-the user's turn, thinking comes before what was said, and calls of tools after it. ``cache_control`` says nothing about
-the prompt: clients move it along with every turn.
+A request is rendered as the chat that an engine makes of it. So a conversation shares its prefix whichever API it uses,
+as long as it consists of text: ``system`` is the first message, results of tools are separate messages before the rest
+of the user's turn, thinking comes before the assistant's text, and tool calls come after it. ``cache_control`` does not
+affect the prompt: clients move it along with every turn.
 
 Source: Anthropic's API reference; the conversion in vLLM's ``entrypoints/anthropic``, as of version 0.32.
 """
@@ -34,7 +34,7 @@ from epp.parsers.json_body import Body, JsonParser
 from epp.parsers.media import IMAGE_TOKENS
 
 BILLING = "x-anthropic-billing-header"
-"""Begins a system text that Claude Code sends with another value each time; engines take it out."""
+"""The start of a system text that Claude Code sends with another value each time; engines remove it."""
 
 
 class Block(msgspec.Struct, gc=False):
@@ -56,7 +56,7 @@ class Block(msgspec.Struct, gc=False):
 
 
 class Turn(msgspec.Struct, gc=False):
-    """One of ``messages``."""
+    """One message of the field ``messages``."""
 
     role: str | None = None
     content: str | list[Block] | None = None
@@ -90,14 +90,14 @@ class CountTokens(Body):
 
 
 class Messages(CountTokens):
-    """POST /v1/messages."""
+    """The body of POST /v1/messages."""
 
     computes: ClassVar[bool] = True
     must_be_read: ClassVar[bool] = True
 
 
 def check_blocks(messages: list[Turn]) -> None:
-    """Raises: BadRequest when a request has too many messages and blocks, those in results of tools too."""
+    """Check the number of messages and blocks, including blocks in tool results. Raises: BadRequest if too many."""
     blocks = [block for turn in messages if type(turn.content) is list for block in turn.content]
     nested = sum([len(block.content) for block in blocks if type(block.content) is list])
     if (count := len(messages) + len(blocks) + nested) > MOST_PIECES:
@@ -105,7 +105,7 @@ def check_blocks(messages: list[Turn]) -> None:
 
 
 def joined_text(system: str | list[Block] | None) -> str:
-    """What the system message says, as one text."""
+    """Return the text of the system message, with its blocks joined."""
     if system is None or isinstance(system, str):
         return system or ""
     texts = (block.text for block in system if block.text)
@@ -113,16 +113,16 @@ def joined_text(system: str | list[Block] | None) -> str:
 
 
 def add_tools(out: Out, tools: list[dict[str, msgspec.Raw]]) -> None:
-    """Append the tools, in a place of their own: they are described in another way than those of a chat."""
+    """Append the tools under a tag of their own, since their schema differs from that of a chat's tools."""
     for tool in tools:
         tool.pop("cache_control", None)
     encoded_tools = msgspec.json.encode(tools)
-    str(encoded_tools, "utf-8")  # raises when what the client wrote is not
+    str(encoded_tools, "utf-8")  # raises UnicodeDecodeError if the client's bytes are not UTF-8
     out += (FIELD, b"Y", encoded_tools)
 
 
 def add_turn(out: Out, turn: Turn, stranger: bytes) -> None:
-    """Append one message, after the results of tools that a user's brings."""
+    """Append one message, after the tool results that a user's message contains."""
     role, content = encoded(turn.role or ""), turn.content
     if content is None or isinstance(content, str):
         out += (MESSAGE, role) if content is None else (MESSAGE, role, FIELD, b"c", encoded(content))
@@ -143,7 +143,7 @@ def add_turn(out: Out, turn: Turn, stranger: bytes) -> None:
 
 
 def place(block: Block) -> int:
-    """Where a block stands in its message: thinking, what is said, calls of tools."""
+    """Return the sort key of a block in its message: thinking first, then text, then tool calls."""
     return -1 if block.type in THOUGHTS else 1 if is_call(block) else 0
 
 
@@ -151,17 +151,17 @@ THOUGHTS = ("thinking", "redacted_thinking")
 
 
 def is_call(block: Block) -> bool:
-    """Whether it calls a tool, be it the client's or the server's."""
+    """Return whether ``block`` is a tool call, of the client or of the server."""
     return block.type is not None and block.type.endswith("tool_use")
 
 
 def is_result(block: Block) -> bool:
-    """Whether it is what a tool answered."""
+    """Return whether ``block`` is the result of a tool."""
     return block.type is not None and block.type.endswith("tool_result")
 
 
 def add_result(out: Out, block: Block, stranger: bytes) -> None:
-    """Append what a tool answered; several texts are one of several lines."""
+    """Append the result of a tool; several texts become the lines of one."""
     content = block.content
     if isinstance(content, list) and all(part.type == "text" for part in content):
         content = "\n".join(part.text or "" for part in content)
@@ -180,7 +180,7 @@ def add_block(out: Out, block: Block, stranger: bytes) -> None:
     """Append one block. A lone text is the same prompt as a plain string, and gives the same bytes."""
     kind = block.type
     if kind == "text" and block.text is not None:
-        if block.text:  # an empty one is nothing
+        if block.text:  # an empty text adds nothing
             out += (FIELD, b"c", encoded(block.text))
     elif kind == "thinking" and block.thinking is not None:
         out += (FIELD, b"r", encoded(block.thinking))
@@ -189,7 +189,7 @@ def add_block(out: Out, block: Block, stranger: bytes) -> None:
     elif is_call(block) and block.name is not None:
         out += (FIELD, b"u", encoded(block.id or ""), FIELD, b"m", encoded(block.name))
         add_raw(out, b"j", block.input)
-    elif is_result(block):  # of a tool that the server ran, within the assistant's message
+    elif is_result(block):  # a result of a server tool, inside the assistant's message
         out += (FIELD, b"z")
         add_result(out, block, stranger)
         out += (FIELD, b"y")
@@ -205,7 +205,7 @@ def add_block(out: Out, block: Block, stranger: bytes) -> None:
 
 
 def titles(block: Block) -> Iterator[tuple[bytes, str]]:
-    """What a document says beside its content."""
+    """Yield the title and the context of a document, with their tags."""
     if block.title:
         yield b"h", block.title
     if block.context:
@@ -213,7 +213,7 @@ def titles(block: Block) -> Iterator[tuple[bytes, str]]:
 
 
 class AnthropicParser(JsonParser):
-    """Reads ``/messages`` and ``/messages/count_tokens``."""
+    """Reads requests to ``/messages`` and ``/messages/count_tokens``."""
 
     type_name = "anthropic-parser"
     decoders: ClassVar[Mapping[str, msgspec.json.Decoder[Body]]] = {

@@ -1,4 +1,4 @@
-"""What a parser answers: a request body, understood as far as routing needs it."""
+"""The interface of parsers: they understand a request body as far as routing needs it."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ P = TypeVar("P", bound=msgspec.Struct)
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """One request body, understood."""
+    """The parts of one request body that routing needs."""
 
     model: str
-    """The model the client asked for; empty where the body names none: nobody read it, or its API has no such field."""
+    """The model that the client named. Empty if the body was not read, or if its API has no such field."""
     target_model: str
-    """The model the engine is asked for."""
+    """The model in the request that goes to the engine."""
     prompts: tuple[Prompt, ...]
-    """None when the request computes no KV (tokens are counted, say), so that nothing can be shared or learnt."""
+    """Empty if the request computes no KV (it only counts tokens, say), so that nothing can be shared or learned."""
     prompt_tokens: int
-    """At least 1. Exact for token ids, otherwise an estimate (4 bytes a token)."""
+    """At least 1. Exact for token ids, otherwise an estimate (4 bytes per token)."""
     streaming: bool
     body: bytes | None = None
-    """The body that names the target model instead; None when the client's may pass as it is."""
+    """The body with the target model in it; None if the client's body may pass unchanged."""
 
 
 UNREAD = Parsed(model="", target_model="", prompts=(), prompt_tokens=1, streaming=False)
-"""A body that passes unread: its endpoint is picked by load alone."""
+"""The result for a body that passes unread: its endpoint is picked by load alone."""
 
 
 class Reader(Protocol):
-    """Whoever reads request bodies."""
+    """The interface for reading request bodies."""
 
     def parse(self, path: str, body: bytes, target_model: str | None = None) -> Parsed:
-        """Read ``body``, sent to ``path`` (no query), and rewrite its model when ``target_model`` is given.
+        """Read ``body``, sent to ``path`` (no query), and rewrite its model if ``target_model`` is given.
 
-        Raises: BadRequest, whatever the bytes are; it names the field, or the path that it does not read.
+        Raises: BadRequest, and nothing else, whatever the bytes are. It names the field, or the path that has no
+        parser.
         """
 
 
@@ -46,8 +47,8 @@ class Parser(Plugin[P], ABC):
     """Reads the bodies of one family of APIs."""
 
     paths: ClassVar[tuple[str, ...]] = ()
-    """How the paths end whose bodies it reads; none of them: it reads what no other parser reads."""
+    """The endings of the paths whose bodies it reads; if empty, it reads what no other parser reads."""
 
     @abstractmethod
     def parse(self, path: str, body: bytes, target_model: str | None = None) -> Parsed:
-        """As ``Reader`` says."""
+        """Do as specified in ``Reader.parse``."""

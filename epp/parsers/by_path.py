@@ -1,4 +1,4 @@
-"""Several parsers as one: each body goes to the parser that knows the path best."""
+"""Combines several parsers: each body goes to the parser with the best match for its path."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from epp.errors import BadRequest
 from epp.parsers.base import Parsed, Parser
 
 LONGEST_SHOWN = 200
-"""Characters of a path in an error."""
+"""How many characters of a path an error shows."""
 
 
 class ByPath:
-    """The parser with the longest path that ends the request's reads; of equal ones the first in the list.
+    """Chooses the parser by the longest suffix that matches the path; of equal suffixes the first parser's counts.
 
-    A parser without paths reads what is left; without one, what is left is refused.
+    A parser without paths reads the rest. Without such a parser, the rest is refused.
     """
 
     def __init__(self, parsers: Sequence[Parser[Any]]) -> None:
         self.parsers = tuple(parsers)
         self._known = {suffix: parser for parser in reversed(parsers) for suffix in parser.paths}
         self._fallback = next((parser for parser in parsers if not parser.paths), None)
-        # Clients choose the paths: as many are remembered as a gateway has, not more.
+        # Clients choose the paths, so the cache has only as many entries as a gateway has paths.
         self._parser_for = lru_cache(maxsize=256)(self._find)
 
     def parse(self, path: str, body: bytes, target_model: str | None = None) -> Parsed:
-        """As the parser for ``path`` reads it. Raises: BadRequest."""
+        """Return what the parser for ``path`` returns. Raises: BadRequest."""
         return self._parser_for(path).parse(path, body, target_model)
 
     def _find(self, path: str) -> Parser[Any]:
@@ -41,5 +41,5 @@ class ByPath:
 
 
 def longest_suffix(path: str, suffixes: Iterable[str]) -> str | None:
-    """The longest of ``suffixes`` that ends ``path``, if any does."""
+    """Return the longest of ``suffixes`` that ``path`` ends with, or None."""
     return max((suffix for suffix in suffixes if path.endswith(suffix)), key=len, default=None)

@@ -3,14 +3,14 @@
 Laws, all of them tested as properties:
 
 - *Unambiguous.* Two different conversations never have the same bytes. Every field starts with one of two separators
-  that no UTF-8 text contains, and a letter that says what it is; text goes in unescaped.
-- *Prefix.* A conversation continued by more messages extends the bytes of the earlier one, so what depends on the whole
-  request (template, tools) comes first and nothing follows the last message.
-- *Size.* Four bytes stand for a token when no tokenizer is used, so framing is as short as a chat template's own.
+  that no UTF-8 text contains, and a letter that identifies the field; text goes in unescaped.
+- *Prefix.* A conversation continued by more messages extends the bytes of the earlier one. So what depends on the whole
+  request (template, tools) comes first, and nothing follows the last message.
+- *Size.* Four bytes stand for a token when no tokenizer is used, so the framing is as short as that of a chat template.
 
-Media count by a digest of their URL or data, in their place: an engine caches the same image as the same prefix. The
-digest is repeated until it is as long as the tokens that an engine makes of them (``epp.parsers.media``), so they weigh
-in load, limits and caches as they do there.
+Media are represented by a digest of their URL or data, in their place: an engine caches the same image as the same
+prefix. The digest is repeated until it is as long as the tokens that an engine makes of the media
+(``epp.parsers.media``), so that they have the same weight in load, limits and caches as in the engine.
 """
 
 from __future__ import annotations
@@ -33,36 +33,37 @@ FIELD = b"\xfe"
 BYTES_PER_TOKEN = 4
 
 ABSENT = msgspec.Raw(b"")
-"""The default of raw fields: not sent."""
+"""The default of raw fields, for a field that was not sent."""
 
 
 class Unfamiliar(Exception):
-    """Something of unknown kind belongs to the prompt, and nobody has said what to write for it."""
+    """Raised when the prompt has content of unknown kind, and the caller gave no ``stranger`` to write in its place."""
 
 
 class Rendered(NamedTuple):
-    """One prompt's bytes, and what kind of prompt it is."""
+    """The canonical bytes of one prompt, and the kind of prompt it is."""
 
     kind: bytes
     data: bytes
     more_tokens: int = 0
-    """Of further prompts of the request, or further media, of which nothing else is known."""
+    """Tokens of further prompts or further media of the request, of which nothing else is known."""
 
     @property
     def tokens(self) -> int:
-        """Exact for token ids, otherwise an estimate."""
+        """The number of tokens: exact for token ids, otherwise an estimate."""
         return -(-len(self.data) // BYTES_PER_TOKEN) + self.more_tokens
 
 
 class Out(list["bytes | msgspec.Raw"]):
-    """A prompt's bytes in pieces, few of which may be digests."""
+    """A prompt's bytes in pieces, with a limited number of digests of media."""
 
     media = 0
-    _filled = _unfilled = 0  # bytes that stand for media's tokens
+    _filled = _unfilled = 0  # bytes that stand for the tokens of media
 
     def add_media(self, tag: bytes, content: bytes | msgspec.Raw, tokens: int = 0) -> None:
-        """Append what names media of which an engine makes about so many ``tokens``. Raises: BadRequest when there are
-        too many."""
+        """Append a digest of media, repeated for about ``tokens`` tokens. Raises: BadRequest if there are too many
+        media.
+        """
         self.media += 1
         if self.media > MOST_MEDIA:
             raise BadRequest(
@@ -75,7 +76,7 @@ class Out(list["bytes | msgspec.Raw"]):
             self._fill(digest, missing)
 
     def rendered(self) -> Rendered:
-        """The conversation that was written."""
+        """Return the chat that was written so far."""
         return Rendered(b"chat", b"".join(self), self._unfilled // BYTES_PER_TOKEN)
 
     def _fill(self, digest: bytes, length: int) -> None:
@@ -109,9 +110,9 @@ MEDIA = tuple((tag, tokens) for _, tag, tokens in TAGGED)
 NO_MEDIA = (ABSENT,) * (1 + len(MEDIA))
 
 MOST_PIECES = 20_000
-"""Messages of a request and the parts of their contents, together. Guess: ten times what the longest agents send."""
+"""Maximum number of messages and content parts in a request. Guess: ten times what the longest agents send."""
 ITEMS = frozenset(("message", "function_call", "function_call_output", "reasoning"))
-"""The items of a Responses request that ``Message`` knows all fields of."""
+"""The items of a Responses request whose fields ``Message`` covers completely."""
 
 
 class Message(msgspec.Struct, gc=False):
@@ -137,13 +138,14 @@ class Message(msgspec.Struct, gc=False):
 
 
 def render_text(text: str) -> Rendered:
-    """A prompt of plain text."""
+    """Return a prompt of plain text."""
     return Rendered(b"text", encoded(text))
 
 
 def render_tokens(ids: Sequence[int], field: str) -> Rendered:
-    """A prompt of token ids. Raises: BadRequest naming ``field`` when one is not an unsigned 32-bit number, or
-    they are too many.
+    """Return a prompt of token ids.
+
+    Raises: BadRequest naming ``field`` if an id is not an unsigned 32-bit number, or if there are too many.
     """
     if len(ids) > MOST_VALUES:
         raise BadRequest(f"`{field}` holds {len(ids):,} token ids; at most {MOST_VALUES:,} are read")
@@ -157,7 +159,7 @@ def render_tokens(ids: Sequence[int], field: str) -> Rendered:
 
 
 def apart(kind: bytes, *values: msgspec.Raw) -> bytes:
-    """A kind of prompt of its own for those who sent these values; ``kind`` itself when all are absent or null."""
+    """Return a kind of prompt specific to these values; ``kind`` itself if all are absent or null."""
     given = [raw if is_given(raw) else b"" for raw in values]
     if not any(given):
         return kind
@@ -171,10 +173,10 @@ def apart(kind: bytes, *values: msgspec.Raw) -> bytes:
 def render_chat(
     head: Iterable[tuple[bytes, msgspec.Raw]], messages: Sequence[Message], stranger: bytes = b""
 ) -> Rendered:
-    """A conversation: what holds for the whole of it, then its messages; ``stranger`` in place of what is unknown.
+    """Return a conversation: first ``head``, which belongs to all of it, then its messages.
 
-    Raises: UnicodeDecodeError when a raw value is not UTF-8 (it could contain a separator). Unfamiliar when
-    ``stranger`` is needed and empty. BadRequest when there is too much of it.
+    ``stranger`` is written in place of unknown content. Raises: UnicodeDecodeError if a raw value is not UTF-8 (it
+    could contain a separator). Unfamiliar if ``stranger`` is needed and empty. BadRequest if there are too many pieces.
     """
     check_pieces(messages)
     out = Out()
@@ -187,19 +189,19 @@ def render_chat(
 
 
 def check_pieces(messages: Sequence[Message]) -> None:
-    """Raises: BadRequest when a request has too many messages and parts."""
+    """Check the number of messages and parts. Raises: BadRequest beyond the limit."""
     count = len(messages) + sum([len(message.content) for message in messages if type(message.content) is list])
     if count > MOST_PIECES:
         raise too_many_pieces(count)
 
 
 def too_many_pieces(count: int) -> BadRequest:
-    """The refusal of a request of ``count`` messages and parts."""
+    """Return the refusal of a request with ``count`` messages and parts."""
     return BadRequest(f"the request has {count:,} messages and parts of messages; at most {MOST_PIECES:,} are read")
 
 
 def add_message(out: Out, message: Message, stranger: bytes) -> None:
-    """Append one message. (Fields are tried one by one, not in a loop: a conversation has hundreds of messages.)"""
+    """Append one message. Fields are checked one by one, not in a loop: a conversation has hundreds of messages."""
     out += (MESSAGE, (message.role or message.type or "").encode())
     if message.name:
         out += (FIELD, b"n", encoded(message.name))
@@ -228,7 +230,7 @@ def add_message(out: Out, message: Message, stranger: bytes) -> None:
 
 
 def add_item(out: Out, item: Message, stranger: bytes) -> None:
-    """Append what only the items of a Responses request have."""
+    """Append the fields that only the items of a Responses request have."""
     if item.type not in ITEMS:
         add_stranger(out, stranger)
     if item.arguments:
@@ -256,36 +258,36 @@ def add_part(out: Out, part: str | Part, stranger: bytes) -> None:
         for (tag, tokens), raw in zip(MEDIA, contents, strict=True):
             if raw is not ABSENT and is_given(raw):
                 out.add_media(tag, raw, tokens)
-        if named:  # alone it stands for media that the engine has seen before
+        if named:  # a uuid alone stands for media that the engine has seen before
             out.add_media(b"W", uuid, IMAGE_TOKENS if len(out) == before else 0)
     if text is None and len(out) == before:
         add_stranger(out, stranger)
 
 
 def add_stranger(out: Out, stranger: bytes) -> None:
-    """Append what stands for something unknown. Raises: Unfamiliar when there is nothing to stand for it."""
+    """Append ``stranger`` in place of unknown content. Raises: Unfamiliar if it is empty."""
     if not stranger:
         raise Unfamiliar
     out += (FIELD, b"?", stranger)
 
 
 def digest_of(raw: bytes | msgspec.Raw) -> bytes:
-    """A name for large or binary content, in letters."""
+    """Return a digest of large or binary content, in hexadecimal letters."""
     return blake2b(raw, digest_size=16).hexdigest().encode()
 
 
 def add_raw(out: Out, tag: bytes, raw: msgspec.Raw) -> None:
     """Append a JSON value as the client wrote it."""
     if is_given(raw):
-        str(raw, "utf-8")  # raises when it is not
+        str(raw, "utf-8")  # raises UnicodeDecodeError if it is not UTF-8
         out += (FIELD, tag, raw)
 
 
 def is_given(raw: msgspec.Raw) -> bool:
-    """Whether the client sent a value other than null."""
+    """Return whether the client sent a value other than null."""
     return raw is not ABSENT and bytes(memoryview(raw)[:5]) != b"null"
 
 
 def encoded(text: str) -> bytes:
-    """UTF-8, of any str that JSON can hold."""
+    """Return the UTF-8 of any str that JSON can hold, including lone surrogates."""
     return text.encode("utf-8", "surrogatepass")

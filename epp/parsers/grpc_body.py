@@ -1,6 +1,6 @@
-"""The one message in the body of a unary gRPC request.
+"""The single message in the body of a unary gRPC request.
 
-Source: gRPC over HTTP/2: a byte that says whether the message is compressed, its length in four bytes, the message.
+Source: gRPC over HTTP/2: a byte that tells whether the message is compressed, its length in four bytes, the message.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ M = TypeVar("M", bound=Message)
 
 
 def message_bytes(body: bytes) -> bytes:
-    """The message in ``body``. Raises: BadRequest when there is not just one; UnsupportedEncoding."""
+    """Return the message in ``body``. Raises: BadRequest unless there is exactly one; UnsupportedEncoding."""
     if len(body) < HEADER_BYTES:
         raise BadRequest(f"the gRPC request ends within a frame: {len(body)} bytes, and its header has {HEADER_BYTES}")
     if body[0] == 1:
@@ -33,17 +33,17 @@ def message_bytes(body: bytes) -> bytes:
 
 
 def frame(message: bytes) -> bytes:
-    """``message`` as the body of a request."""
+    """Return ``message`` framed as the body of a request."""
     return b"\x00" + len(message).to_bytes(4, "big") + message
 
 
 def read(body: bytes, message: M) -> M:
-    """Return ``message``, filled with what ``body`` holds. Raises: BadRequest for whatever is wrong with it."""
+    """Return ``message``, filled from the frame in ``body``. Raises: BadRequest for whatever is wrong with it."""
     return decoded(message_bytes(body), message)
 
 
 def decoded(data: bytes, message: M) -> M:
-    """Return ``message``, filled from its encoding ``data``. Raises: BadRequest when ``data`` is none of it."""
+    """Return ``message``, filled from its encoding ``data``. Raises: BadRequest if ``data`` is not such a message."""
     try:
         message.ParseFromString(data)
     except DecodeError as error:

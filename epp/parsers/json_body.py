@@ -1,4 +1,4 @@
-"""JSON request bodies: decoded into typed structs that name only what routing needs; the rest is skipped, not built."""
+"""JSON request bodies, decoded into typed structs that name only what routing needs; the rest is skipped, not built."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from epp.parsers.structure import check_structure
 from scorers.base import NoParameters, Prompt
 
 LONGEST_MODEL = 1024
-"""Characters."""
+"""Maximum length of a model's name, in characters."""
 
 
 class Body(msgspec.Struct):
-    """What most APIs have in common."""
+    """The fields that most APIs have in common."""
 
     computes: ClassVar[bool] = True
     """Whether the engine computes KV for it."""
     names_model: ClassVar[bool] = True
-    """Whether a body without a model is refused; where not, any model that it names is left alone."""
+    """Whether a body without a model is refused; if not, any model that the body names is left alone."""
     must_be_read: ClassVar[bool] = True
-    """Whether a body that cannot be understood is refused; where not, it passes unread, for the engine to refuse."""
+    """Whether a body that cannot be parsed is refused; if not, it passes unread, for the engine to refuse."""
 
     model: str | None = None
     stream: bool | None = None
@@ -39,15 +39,15 @@ class Body(msgspec.Struct):
 
     @abstractmethod
     def prompts(self, stranger: bytes = b"") -> list[Rendered]:
-        """At least one prompt. ``stranger`` is what to write where something unknown stands.
+        """Return at least one prompt, with ``stranger`` in place of unknown content.
 
-        Raises: BadRequest naming the field that holds none; Unfamiliar when ``stranger`` is needed and empty;
+        Raises: BadRequest naming the field without a prompt; Unfamiliar if ``stranger`` is needed and empty;
         UnicodeDecodeError.
         """
 
 
 class JsonParser(Parser[NoParameters]):
-    """Reads the bodies of ``decoders``: by how the path ends, the shape of what is sent there."""
+    """Reads bodies with ``decoders``, which map the ending of a path to the shape of its bodies."""
 
     decoders: ClassVar[Mapping[str, msgspec.json.Decoder[Body]]]
     requires_model: ClassVar[bool] = True
@@ -73,8 +73,8 @@ class JsonParser(Parser[NoParameters]):
             try:
                 rendered = read.prompts()
             except Unfamiliar:
-                # Who may know what stands there is the engine; a digest of the whole body stands for it, since two
-                # prompts that differ in nothing else must not look alike.
+                # Only the engine may know this content. A digest of the whole body stands for it, since two prompts
+                # that differ in nothing else must not look alike.
                 rendered = read.prompts(digest_of(body))
         except UnicodeError as error:
             raise BadRequest(f"the request body is not UTF-8: {error}") from error
@@ -115,7 +115,7 @@ def decode(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
 
 
 def models(read: Body, target_model: str | None, *, required: bool) -> tuple[str, str]:
-    """The model asked for and the one to ask the engine for. Raises: BadRequest when there is none, or a long one."""
+    """Return the client's model and the one for the engine. Raises: BadRequest if it is missing or too long."""
     if not read.names_model:
         return "", ""
     if not read.model:

@@ -1,5 +1,7 @@
-"""What images, audio and video count as, where nothing but their kind is known: engines make tokens of them by their
-size and length, which a URL does not say."""
+"""How many tokens images, audio and video count as, if nothing but their kind is known.
+
+Engines derive the tokens from the size and length of media, which a URL does not show.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +10,20 @@ import msgspec
 RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 
 IMAGE_TOKENS = 225
-"""Of an image of 640 x 360, 32 x 32 pixels to a token, which the Go picker takes all images for that it cannot see."""
+"""The tokens of an image of 640 x 360, with 32 x 32 pixels per token. The Go picker assumes this size for all images
+that it cannot inspect.
+"""
 AUDIO_TOKENS = 750
-"""Guess: half a minute, 25 tokens a second (Qwen2-Audio's pace)."""
+"""Guess: half a minute, at 25 tokens a second (Qwen2-Audio's rate)."""
 VIDEO_TOKENS = 2_250
-"""Guess: ten seconds, one picture of IMAGE_TOKENS a second (Qwen3-VL merges two in a row of two a second)."""
+"""Guess: ten seconds, at one picture of IMAGE_TOKENS a second (Qwen3-VL takes two a second, and merges each pair)."""
 MOST_FILLED_BYTES = 4 << 20
-"""Of a request's media, so much is repeated digests, a million tokens; of more, the tokens only count. Guess: more than
-any engine takes."""
+"""Maximum number of bytes of repeated digests for a request's media: a million tokens. Beyond that, tokens are only
+counted. Guess: more than any engine takes.
+"""
 
 MOST_MEDIA = 10_000
-"""Images, files, thoughts and names of such: each costs a digest. Guess: more than any engine takes."""
+"""Maximum number of images, files, thoughts and their ids: each costs a digest. Guess: more than any engine takes."""
 
 TAGGED = (
     ("image_url", b"I", IMAGE_TOKENS),
@@ -33,11 +38,11 @@ TAGGED = (
     ("file_url", b"L", 0),
     ("file_id", b"J", 0),
 )
-"""The fields of a content's part that name media, their tags, and their tokens: 0 where the name is all that counts."""
+"""The fields of a content part that hold media, their tags, and their tokens: 0 if only the digest counts."""
 
 
 def items_in(given: msgspec.Raw) -> int:
-    """How many images (or the like) a field's JSON names: one, a list of them, or for a batch a list of such lists."""
+    """Return how many images (or other media) a field holds: one, a list of them, or a batch of such lists."""
     if not _is_list(given):
         return int(_is_one(given))
     items = RAWS.decode(given)

@@ -1,7 +1,7 @@
-"""``openai-parser``: completions, chat completions, embeddings, responses, conversations and images.
+"""The ``openai-parser``: completions, chat completions, embeddings, responses, conversations and images.
 
 Source: the OpenAI API reference, and vLLM's additions to it (token ids as prompts, ``cache_salt``, ``documents``,
-``chat_template``, ``chat_template_kwargs``, and ``render``, which answers a request's tokens).
+``chat_template``, ``chat_template_kwargs``, and ``render``, which returns a request's tokens).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from epp.parsers.texts import Texts, render_texts
 
 
 class Completion(Body):
-    """POST /v1/completions."""
+    """The body of POST /v1/completions."""
 
     prompt: Texts | None = None
 
@@ -35,7 +35,7 @@ class CompletionRender(Completion):
 
 
 class Embedding(Body):
-    """POST /v1/embeddings."""
+    """The body of POST /v1/embeddings."""
 
     input: Texts | None = None
 
@@ -45,7 +45,7 @@ class Embedding(Body):
 
 
 class Chat(Body):
-    """POST /v1/chat/completions."""
+    """The body of POST /v1/chat/completions."""
 
     messages: list[Message] | None = None
     tools: msgspec.Raw = ABSENT
@@ -75,7 +75,10 @@ class ChatRender(Chat):
 
 
 class Responses(Body):
-    """POST /v1/responses. Rendered as the chat that an engine makes of it: instructions are its system message."""
+    """The body of POST /v1/responses.
+
+    It is rendered as the chat that an engine makes of it: instructions become its system message.
+    """
 
     input: str | list[Message] | None = None
     instructions: str | None = None
@@ -94,7 +97,10 @@ class Responses(Body):
 
 
 class Conversation(Body):
-    """POST /v1/conversations: items are kept for later requests; the API has no model here, and nothing is computed."""
+    """The body of POST /v1/conversations: items that are kept for later requests.
+
+    The API has no model here, and nothing is computed.
+    """
 
     computes: ClassVar[bool] = False
     names_model: ClassVar[bool] = False
@@ -110,7 +116,7 @@ class Conversation(Body):
 
 
 class Image(Body):
-    """POST /v1/images/generations. A picture's description shares no prefix with a text to be continued."""
+    """The body of POST /v1/images/generations. A picture's description shares no prefix with a text to be continued."""
 
     prompt: str | None = None
 
@@ -122,7 +128,7 @@ class Image(Body):
 
 
 class OpenAIParser(JsonParser):
-    """Reads what is sent to a path that ends in one of ``decoders``; of two that fit, the longer."""
+    """Reads bodies sent to a path that ends in one of ``decoders``; if two fit, the longer one counts."""
 
     type_name = "openai-parser"
     decoders: ClassVar[Mapping[str, msgspec.json.Decoder[Body]]] = {

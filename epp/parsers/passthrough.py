@@ -1,4 +1,7 @@
-"""``passthrough-parser``: reads nothing, since engines serve more than a router should have to understand."""
+"""The ``passthrough-parser``, which reads nothing.
+
+Engines have more APIs than a router should have to understand.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ from scorers.base import NoParameters
 
 
 class PassthroughParser(Parser[NoParameters]):
-    """Takes what no other parser reads, and lets it pass as it is: its endpoint is picked by load alone."""
+    """Accepts the bodies that no other parser reads.
+
+    They pass unchanged, and their endpoints are picked by load alone.
+    """
 
     type_name = "passthrough-parser"
 

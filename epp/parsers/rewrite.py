@@ -1,4 +1,4 @@
-"""Name another model in a request body, and leave every other byte as the client wrote it."""
+"""Replaces the model in a request body, and leaves every other byte as the client wrote it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from epp.parsers.structure import pieces, without_escapes
 TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 NULL = b"null"
 PLAIN, ESCAPED = b'"model"', b"u006"
-"""A key that is ``model`` has one of these. (The backslash is left out: texts may be full of them, which slows a
-search.)"""
+"""Any key that spells ``model`` contains one of these. (The backslash of the escape is left out: texts may be full of
+backslashes, which slows a search.)
+"""
 LONGEST_KEY = len(r"\u006d\u006f\u0064\u0065\u006c")
-"""Bytes of the longest way to spell ``model``."""
+"""The length of the longest way to spell ``model``, in bytes."""
 MOST_MODELS = 100
-"""Times that a body may name its model."""
+"""Maximum number of times that a body may name its model."""
 BETWEEN = frozenset((b":", b",", b": ", b", "))
-"""What mostly stands between two texts, and opens and closes nothing."""
+"""What stands most often between two texts; none of it opens or closes anything."""
 
 
 def with_model(body: bytes, model: str, *, named: bool = False) -> bytes:
-    """Replace the value of every ``model`` key of the top-level object (of a repeated key, readers use the last), or
-    add one. ``named``: it is known to have one that is a text.
+    """Return ``body`` with the value of every top-level ``model`` key replaced, or with such a key added.
+
+    Every key is replaced, because readers use the last of repeated keys. ``named``: the body is known to have a
+    ``model`` that is a string.
 
     ``body`` must be valid JSON, an object, whose ``model`` is a string, null or absent: the caller has parsed it.
-    Raises: BadRequest when it names its model very often, or has too many texts.
+    Raises: BadRequest if it names its model very often, or has too many texts.
     """
     value = msgspec.json.encode(model)
     out: list[bytes] = []
@@ -41,13 +44,13 @@ def with_model(body: bytes, model: str, *, named: bool = False) -> bytes:
 
 
 def values_of_model(body: bytes, *, named: bool) -> list[tuple[int, int]]:
-    """Where the values of the top-level object's ``model`` keys begin and end. Raises: BadRequest."""
+    """Return the begin and end of each value of a top-level ``model`` key. Raises: BadRequest."""
     first = body.find(PLAIN)
     again = body.find(PLAIN, first + 1) if first >= 0 else -1
     escaped = ESCAPED in body
     if first < 0 and not escaped:
         return []
-    if named and again < 0 and not escaped:  # there is one, and nothing else that it could be
+    if named and again < 0 and not escaped:  # the only occurrence must be the key
         colon = body.index(b":", first)
         began = body.index(b'"', colon)
         text_there = TEXT.match(body, began)
@@ -65,7 +68,7 @@ def values_of_model(body: bytes, *, named: bool) -> list[tuple[int, int]]:
             continue
         after = split[index + 2].lstrip()
         if not after.startswith(b":"):
-            continue  # a value
+            continue  # it is a value, not a key
         if len(found) == MOST_MODELS:
             raise BadRequest(f"the request body names `model` too often: {MOST_MODELS} times at most; name it once")
         rest = after[1:].lstrip()
@@ -75,7 +78,7 @@ def values_of_model(body: bytes, *, named: bool) -> list[tuple[int, int]]:
 
 
 def with_first_key(body: bytes, value: bytes) -> bytes:
-    """``body``, an object without ``model``, with one."""
+    """Return ``body``, an object without ``model``, with that key added in front."""
     at = body.index(b"{") + 1
     rest = body[at:]
     comma = b"" if rest.lstrip().startswith(b"}") else b","
@@ -83,7 +86,7 @@ def with_first_key(body: bytes, value: bytes) -> bytes:
 
 
 def names_model(bare: bytes, body: bytes, began: int, ended: int) -> bool:
-    """Whether the JSON string ``body[began:ended]`` spells ``model``, in plain letters or with escapes."""
+    """Return whether the JSON string ``body[began:ended]`` spells ``model``, in plain letters or with escapes."""
     if bare == b"model":
         return True
     if b"\\u" not in bare or len(bare) > LONGEST_KEY:

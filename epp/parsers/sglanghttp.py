@@ -1,6 +1,6 @@
-"""``sglanghttp-parser``: SGLang's own ``/generate``.
+"""The ``sglanghttp-parser``, which reads SGLang's own ``/generate``.
 
-Source: SGLang's ``GenerateReqInput``: a text or token ids, one or a batch; ``extra_key`` is its cache salt.
+Source: SGLang's ``GenerateReqInput``: a text or token ids, one prompt or a batch; ``extra_key`` is its cache salt.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ MEDIA_TOKENS = (IMAGE_TOKENS, VIDEO_TOKENS, AUDIO_TOKENS)
 
 
 class Generate(Body):
-    """POST /generate. The API has no model: one server, one model, and adapters by ``lora_path``."""
+    """The body of POST /generate.
+
+    The API has no model field: one server has one model, and adapters by ``lora_path``.
+    """
 
     names_model: ClassVar[bool] = False
 
@@ -48,7 +51,7 @@ class Generate(Body):
 
 
 class SGLangHttpParser(JsonParser):
-    """Reads ``/generate``."""
+    """Reads requests to ``/generate``."""
 
     type_name = "sglanghttp-parser"
     decoders: ClassVar[Mapping[str, msgspec.json.Decoder[Body]]] = {"/generate": msgspec.json.Decoder(Generate)}

@@ -1,9 +1,9 @@
-"""How much structure a JSON body holds, told before anything is decoded.
+"""Limits how much structure a JSON body may hold, before anything is decoded.
 
-An empty message of 3 bytes becomes an object of 200, so that a body's size says little about what it costs to read.
-Counted are marks outside of texts: a prompt may hold any amount of code. That a body has few marks, texts and all, is
-told by a sample; only one with many is looked at as a whole, without its texts. Where a body is not JSON the counts
-hold up to the first error, and so does whoever decodes it.
+An empty message of 3 bytes becomes an object of 200 bytes, so a body's size alone does not limit what it costs to read.
+What counts are the marks outside of texts: a prompt may hold any amount of code. A sample shows whether a body has few
+marks even if those in texts are included; only a body with many is scanned completely, without its texts. If a body is
+not JSON, the counts hold up to the first error, and the decoder gets no further.
 """
 
 from __future__ import annotations
@@ -13,34 +13,39 @@ from random import randbytes
 from epp.errors import BadRequest
 
 MOST_OBJECTS, MOST_TEXTS, MOST_VALUES = 50_000, 150_000, 1_100_000
-"""Objects and lists; texts and keys; values, that is, commas. Guess: ten times what today's longest contexts hold, and
-more token ids than any model reads."""
+"""Maximum numbers of objects and lists, of texts and keys, and of values (that is, commas). Guess: ten times what
+today's longest contexts hold, and more token ids than any model reads.
+"""
 
 MOST_ESCAPES = 4_000_000
-"""Backslashes of a body that is to be looked at without its texts."""
+"""Maximum number of backslashes in a body that must be scanned without its texts."""
 
 SEARCHED_BYTES = 17 << 20
-"""A larger body is not looked at without its texts: it would take longer than to decode it. Guess: more code than any
-model reads."""
+"""A larger body is not scanned without its texts, since that would take longer than to decode it. Guess: more code than
+any model reads.
+"""
 
 CHECKED_BYTES = 2 * MOST_OBJECTS
-"""A body of fewer holds too few objects to matter, whatever it is made of."""
+"""A smaller body holds too few objects to matter, whatever it consists of."""
 
 SLICE_BYTES = 1 << 16
 STEP_BYTES, SAMPLED_BYTES = 4096, 256
-"""Of each step, so many bytes at a place that nobody can know beforehand."""
+"""From each step, this many bytes are sampled, at a place that cannot be predicted."""
 
 OPENING = (b"{", b"[")
 
 
 def check_structure(body: bytes) -> None:
-    """Raises: BadRequest when ``body`` would take many times its size to hold, or long to read."""
+    """Check the structure of ``body``.
+
+    Raises: BadRequest if it would take many times its size in memory, or long to read.
+    """
     if len(body) < CHECKED_BYTES:
         return
     objects, quotes, commas = sampled_marks(body)
     dense = 2 * objects >= MOST_OBJECTS or 2 * quotes >= 2 * MOST_TEXTS
     if not dense and 2 * commas < MOST_VALUES:
-        return  # far below all limits, texts and all
+        return  # far below all limits, even including marks in texts
     if dense and len(body) > SEARCHED_BYTES:
         raise too_many(f"{SEARCHED_BYTES >> 20} MiB of a body so full of brackets or quotation marks, texts and all,")
     outside = b" ".join(pieces(without_escapes(body))[::2])
@@ -51,7 +56,7 @@ def check_structure(body: bytes) -> None:
 
 
 def sampled_marks(body: bytes) -> tuple[int, int, int]:
-    """About how many opening brackets, quotation marks and commas ``body`` has, those in texts too."""
+    """Return about how many opening brackets, quotation marks and commas ``body`` has, including those in texts."""
     steps = range(0, len(body), STEP_BYTES)
     sample = b"".join(
         [body[at + 16 * r : at + 16 * r + SAMPLED_BYTES] for at, r in zip(steps, randbytes(len(steps)), strict=True)]
@@ -65,9 +70,9 @@ def sampled_marks(body: bytes) -> tuple[int, int, int]:
 
 
 def pieces(bare: bytes) -> list[bytes]:
-    """In turns what stands between the texts of a body ``without_escapes``, and what they say.
+    """Split a body ``without_escapes`` into the parts between its texts and the texts, in turns.
 
-    Raises: BadRequest when there are too many texts.
+    Raises: BadRequest if there are too many texts.
     """
     if counted(bare, (b'"',), 2 * MOST_TEXTS) > 2 * MOST_TEXTS:
         raise too_many(f"{MOST_TEXTS:,} texts and keys")
@@ -75,7 +80,7 @@ def pieces(bare: bytes) -> list[bytes]:
 
 
 def counted(body: bytes, wanted: tuple[bytes, ...], most: int) -> int:
-    """How often any of ``wanted``, single bytes, stands in ``body``: exact up to ``most``, more than that beyond."""
+    """Return how often the single bytes ``wanted`` occur in ``body``: exact up to ``most``, a larger number beyond."""
     found = 0
     for at in range(0, len(body), SLICE_BYTES):
         for mark in wanted:
@@ -86,18 +91,19 @@ def counted(body: bytes, wanted: tuple[bytes, ...], most: int) -> int:
 
 
 def without_escapes(body: bytes) -> bytes:
-    """``body``, each byte in its place, but its only quotation marks are those that begin and end a text.
+    """Return ``body`` with all other bytes in place, but no quotation marks except those that begin and end a text.
 
-    Raises: BadRequest when it has too many backslashes for that.
+    Raises: BadRequest if it has too many backslashes for that.
     """
     if b"\\" not in body:
         return body
     if len(body) > MOST_ESCAPES and counted(body, (b"\\",), MOST_ESCAPES) > MOST_ESCAPES:
         raise too_many(f"{MOST_ESCAPES:,} backslashes beside much structure")
-    # In a run of backslashes each second one is what the one before it names; after these, only others name quotes.
+    # In a run of backslashes, each second one is escaped by the one before it. Once these pairs are gone, a backslash
+    # before a quotation mark escapes that mark.
     return body.replace(b"\\\\", b"__").replace(b'\\"', b"__")
 
 
 def too_many(limit: str) -> BadRequest:
-    """The refusal of a body beyond ``limit``."""
+    """Return the refusal of a body beyond ``limit``."""
     return BadRequest(f"the request body has too many parts: at most {limit} are read; send less in one request")

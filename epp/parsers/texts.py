@@ -9,24 +9,26 @@ from epp.errors import BadRequest
 from epp.parsers.canonical import BYTES_PER_TOKEN, Rendered, render_text, render_tokens
 
 Texts: TypeAlias = str | list[str | int | list[int]]
-"""One text, several, one prompt's token ids, or several prompts' ids."""
+"""One text, several texts, the token ids of one prompt, or those of several prompts."""
 
 
 MOST_PROMPTS = 32
-"""Prompts of one request that are told apart, matched and recorded, the first; of more, only the tokens count, as new.
-Each is a walk, a table of the endpoints and a record in one step of the event loop. Embeddings too: engines cache the
-prefixes of models that pool the last token. Source: benchmarks/picker/batch_request.py, CPU of a request of 1,024
-prompts that begin alike, before this bound and with it, 2 shared cores, 2026-11-22: 75 and 4 ms at 10 endpoints, 153
-and 5 at 100, 903 and 12 at 1,000."""
+"""Maximum number of prompts of one request that are matched and recorded separately, from the first one on. Of further
+prompts only the tokens count, as new tokens. Each prompt costs a walk through the index, a table of the endpoints
+and a record, in one step of the event loop. Embeddings have the same limit: engines cache the prefixes of models
+that pool the last token. Source: benchmarks/picker/batch_request.py, CPU of a request of 1,024 prompts that begin
+alike, before this limit and with it, 2 shared cores, 2026-11-22: 75 and 4 ms at 10 endpoints, 153 and 5 at 100, 903
+and 12 at 1,000.
+"""
 
 
 def render_texts(given: Texts | None, field: str) -> list[Rendered]:
-    """The prompts of a field that holds texts or token ids. Raises: BadRequest naming it when it is empty or mixed."""
+    """Return the prompts of a field with texts or token ids. Raises: BadRequest naming it if it is empty or mixed."""
     if isinstance(given, str) and given:
         return [render_text(given)]
     if not given:
         raise BadRequest(f"`{field}` must hold a text, a list of texts, token ids, or a list of lists of token ids")
-    if type(given[0]) is int:  # packing tells by itself whether all are, and at half the price
+    if type(given[0]) is int:  # packing fails if one is not an int, at half the cost of a check
         with suppress(TypeError):
             return [render_tokens(cast("list[int]", given), field)]
     kinds = set(map(type, given))
@@ -43,7 +45,7 @@ def render_texts(given: Texts | None, field: str) -> list[Rendered]:
 
 
 def with_more(rendered: list[Rendered], tokens: int) -> list[Rendered]:
-    """``rendered``, and ``tokens`` of prompts beyond them."""
+    """Return ``rendered``, with the ``tokens`` of further prompts added to the last one."""
     if tokens:
         rendered[-1] = rendered[-1]._replace(more_tokens=tokens)
     return rendered

@@ -1,7 +1,7 @@
-"""``vertexai-parser``: Vertex AI's gRPC API, whose requests wrap a JSON body of the OpenAI API.
+"""The ``vertexai-parser``: Vertex AI's gRPC API, whose requests wrap a JSON body of the OpenAI API.
 
-Source: ``PredictionService`` of google.cloud.aiplatform v1beta1: ChatCompletions holds a chat; RawPredict and
-StreamRawPredict hold what the model server takes, which is read as a Responses request, as the Go picker does.
+Source: ``PredictionService`` of google.cloud.aiplatform v1beta1. ChatCompletions holds a chat. RawPredict and
+StreamRawPredict hold whatever the model server takes, which is read as a Responses request, as in the Go picker.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INNER = {
     "PredictionService/RawPredict": "/responses",
     "PredictionService/StreamRawPredict": "/responses",
 }
-"""By method, where its JSON would be sent to."""
+"""For each method, the path to which its JSON would be sent without the wrapping."""
 OTHERS = tuple(
     f"PredictionService/{method}"
     for method in (
@@ -33,17 +33,17 @@ OTHERS = tuple(
         "StreamDirectRawPredict", "StreamGenerateContent", "StreamingPredict", "StreamingRawPredict",
     )
 )  # fmt: skip
-"""Methods whose requests pass unread."""
+"""The methods whose requests pass unread."""
 
 
 class WrappedParser(OpenAIParser):
-    """For bodies whose model the wrapping may name: none need be in the JSON."""
+    """Reads wrapped bodies, which need not name a model, since the wrapping may do so."""
 
     requires_model: ClassVar[bool] = False
 
 
 class VertexAIParser(Parser[NoParameters]):
-    """Reads ChatCompletions, RawPredict and StreamRawPredict; lets the service's other methods pass."""
+    """Reads ChatCompletions, RawPredict and StreamRawPredict; passes the service's other methods on unread."""
 
     type_name = "vertexai-parser"
     paths = (*INNER, *OTHERS)

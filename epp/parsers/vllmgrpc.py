@@ -1,6 +1,7 @@
-"""``vllmgrpc-parser``: vLLM's gRPC API (h2c).
+"""The ``vllmgrpc-parser``, which reads vLLM's gRPC API (h2c).
 
-A request names no model, and no salt: one server, one model. Source: vLLM's vllm_engine.proto, as of version 0.32.
+A request names neither a model nor a salt: one server has one model. Source: vLLM's vllm_engine.proto, as of version
+0.32.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ OTHERS = tuple(
         "Abort", "GetLoads", "GetModelInfo", "GetServerInfo", "GetTokenizer", "HealthCheck", "SubscribeKvEvents",
     )
 )  # fmt: skip
-"""Methods without a prompt; their requests pass unread."""
+"""The methods without a prompt; their requests pass unread."""
 
 
 class VllmGrpcParser(Parser[NoParameters]):
-    """Reads ``Generate`` and ``Embed``; lets the service's other methods pass."""
+    """Reads ``Generate`` and ``Embed``; passes the service's other methods on unread."""
 
     type_name = "vllmgrpc-parser"
     paths = (GENERATE, EMBED, *OTHERS)
@@ -47,7 +48,7 @@ class VllmGrpcParser(Parser[NoParameters]):
 
 
 def generated(request: GenerateRequest) -> Rendered:
-    """The prompt of a Generate. Raises: BadRequest when there is none."""
+    """Return the prompt of a Generate request. Raises: BadRequest if there is none."""
     kind = request.WhichOneof("input")
     if kind == "text" and request.text:
         rendered = render_text(request.text)
@@ -56,13 +57,14 @@ def generated(request: GenerateRequest) -> Rendered:
     else:
         raise BadRequest("one of `text` and `tokenized` must hold the prompt")
     if request.HasField("mm_inputs"):
-        # The placeholders' ids are the same for every picture, so these prompts share with none but their likes.
+        # The placeholders' ids are the same for every picture, so such a prompt shares its prefix only with prompts
+        # that have the same media.
         return Rendered(rendered.kind + media(request.mm_inputs), rendered.data)
     return rendered
 
 
 def tokens(given: TokenizedInput) -> Rendered:
-    """Return the prompt of token ids, or of the text that they were made of. Raises: BadRequest when both are empty."""
+    """Return the prompt of token ids, or of the text that they were made of. Raises: BadRequest if both are empty."""
     if not given.input_ids and given.original_text:
         return render_text(given.original_text)
     if not given.input_ids:
@@ -71,14 +73,14 @@ def tokens(given: TokenizedInput) -> Rendered:
 
 
 def media(given: MultimodalInputs) -> bytes:
-    """A name for the media of a prompt: by their hashes where the client says them, else by all that it sends."""
+    """Return a digest of a prompt's media: of their hashes if the client sends these, else of everything it sends."""
     if given.mm_hashes:
         given = MultimodalInputs(mm_hashes=given.mm_hashes, mm_placeholders=given.mm_placeholders)
     return blake2b(given.SerializeToString(deterministic=True), digest_size=16).digest()
 
 
 def parsed(rendered: Rendered, *, streaming: bool) -> Parsed:
-    """The answer about one prompt."""
+    """Return the result for a request with one prompt."""
     return Parsed(
         model="",
         target_model="",

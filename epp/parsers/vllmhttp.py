@@ -1,4 +1,4 @@
-"""``vllmhttp-parser``: vLLM's own HTTP API, and the OpenAI API that it serves beside it.
+"""The ``vllmhttp-parser``: vLLM's own HTTP API, and the OpenAI API that it has as well.
 
 Source: vLLM's ``/inference/v1/generate`` (tokens in, tokens out), as of version 0.32.
 """
@@ -18,14 +18,14 @@ from epp.parsers.openai import OpenAIParser
 
 
 class Features(msgspec.Struct):
-    """What stands for media among the token ids."""
+    """The fields that stand for media among the token ids."""
 
     mm_hashes: msgspec.Raw = ABSENT
     mm_placeholders: msgspec.Raw = ABSENT
 
 
 class Generate(Body):
-    """POST /inference/v1/generate."""
+    """The body of POST /inference/v1/generate."""
 
     token_ids: list[int] | None = None
     features: Features | None = None
@@ -37,12 +37,13 @@ class Generate(Body):
         rendered = render_tokens(self.token_ids, "token_ids")
         if self.features is None:
             return [rendered]
-        # The placeholders' ids are the same for every picture, so these prompts share with none but their likes.
+        # The placeholders' ids are the same for every picture, so such a prompt shares its prefix only with prompts
+        # that have the same media.
         return [Rendered(apart(b"tokens", self.features.mm_hashes, self.features.mm_placeholders), rendered.data)]
 
 
 class VllmHttpParser(JsonParser):
-    """Reads ``/inference/v1/generate``, and all that ``openai-parser`` reads: one may be named for both."""
+    """Reads ``/inference/v1/generate`` and all paths of ``openai-parser``, so that one parser may be named for both."""
 
     type_name = "vllmhttp-parser"
     decoders: ClassVar[Mapping[str, msgspec.json.Decoder[Body]]] = {
