@@ -28,6 +28,7 @@ DONE: tuple[str, ...] = (
     "scorers",
     "scorers/index",
     "scorers/prefix",
+    "scorers/precise",
 )
 """The rooms whose docstrings have been rewritten. The others follow, until this is the list of all rooms."""
 

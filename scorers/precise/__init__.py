@@ -1,1 +1,1 @@
-"""How much of a prompt each endpoint holds, as its KV events tell."""
+"""How much of a prompt each endpoint holds, as its KV events report it."""

@@ -1,6 +1,6 @@
-"""What endpoints hold as their engines tell it, for the producers that ask: the index, and how far it can be believed.
+"""What endpoints hold according to their engines' events: the index, and how far it can be trusted.
 
-Whoever follows the engines (a *feed*) is told of endpoints, and says of each what it holds and whether that is all.
+A *feed* follows the engines. It is given the endpoints, and reports what each one holds and whether that is complete.
 """
 
 from __future__ import annotations
@@ -19,47 +19,47 @@ from scorers.precise.index import BYTES_PER_TOKEN, TIERS, PreciseIndex
 from scorers.precise.speculation import Speculations
 
 _OF_TOKENS = b"\x06\0\0\0tokens"
-"""What identities of prompts begin with that were sent as token ids."""
+"""The beginning of the identity of a prompt that was sent as token ids."""
 FULL = 0.95
-"""A tier whose known blocks fill so much of it holds next to nothing else. A guess."""
+"""A tier that is filled to this share with known blocks holds next to nothing else. A guess."""
 NOT_STARTED = "not started"
-"""Why nothing is known of an endpoint that nobody has spoken of yet."""
+"""Why an endpoint is not covered that the feed has not reported on yet."""
 
 
 class Feed(Protocol):
-    """Who follows the engines."""
+    """Follows the engines' events; the receiver of its reports is ``PreciseCache``."""
 
     def follow(self, source: int, candidate: Candidate) -> None:
-        """Say from now on what ``candidate`` holds, as ``source``."""
+        """Report what ``candidate`` holds from now on, as ``source``."""
 
     def leave(self, source: int) -> None:
-        """Say no more of it; when nothing of it is held any more, ``PreciseCache.left``."""
+        """Stop reporting on ``source``; call ``PreciseCache.left`` once nothing is held under it any more."""
 
 
 @dataclass(slots=True)
 class Told:
-    """One endpoint, as far as its engine tells."""
+    """What one endpoint's engine has reported, and how complete that is."""
 
     source: int
     slot: Slot
     address: str
     why: str = NOT_STARTED
-    """Why it is not sure what it holds; empty where it is."""
+    """Why it is uncertain what the endpoint holds; empty if it is certain."""
     known: int = 0
-    """Of ``TIERS``, one bit each: those in which everything is known."""
+    """The tiers whose contents are completely known, one bit for each of ``TIERS``."""
     tokens: tuple[int, ...] = (0, 0, 0)
     gaps: int = 0
     restarts: int = 0
     capacity: tuple[int, ...] = (0, 0, 0)
-    """Of each tier, as the engine reports it; 0 where it does not."""
+    """Capacity of each tier as the engine reports it; 0 if it does not."""
     block_tokens: int | None = None
-    """Of its GPU memory's blocks, as the engine reports it."""
+    """Tokens per block of GPU memory, as the engine reports it."""
     hears: bool = False
-    """Whether everything that is published now is followed."""
+    """Whether the feed receives everything that is published now."""
 
     @property
     def sure(self) -> int:
-        """The tiers that are known, one bit each: what was told in full, and what is full of what was told."""
+        """The tiers that can be trusted, one bit each: reported completely, or full of what was reported."""
         full = 0
         if self.hears:
             for bit, (held, capacity) in enumerate(zip(self.tokens, self.capacity, strict=True)):
@@ -71,14 +71,17 @@ class Found(msgspec.Struct, frozen=True):
     """What is known of a request's prompts."""
 
     total_tokens: int
-    """In full blocks."""
+    """Number of tokens in full blocks."""
     held: Mapping[Tier, Mapping[Slot, int]]
-    """Contiguous tokens, of endpoints whose tier is known."""
+    """Contiguous tokens by tier and endpoint, for endpoints whose tier is known."""
 
 
 class PreciseCache:
-    """A listener of the pool. Sources have small numbers, which are positions in bit masks; a number is used again when
-    nothing is held under it any more. Owner: the event loop."""
+    """What every engine reports to hold, with the source number of each endpoint. A listener of the pool.
+
+    Sources have small numbers, which are positions in bit masks; a number is reused when nothing is held under it any
+    more. Owner: the event loop.
+    """
 
     def __init__(
         self,
@@ -88,12 +91,15 @@ class PreciseCache:
         clock: Callable[[], float] = time.monotonic,
         secret: bytes | None = None,
     ) -> None:
-        """``block_tokens`` is what blocks are taken for until an engine says; ``speculate_s`` how long a pick counts
-        as if its prompt were held already, None for not at all."""
+        """Create an empty cache.
+
+        ``block_tokens`` is the assumed block size until an engine reports one; ``speculate_s`` is how long a pick
+        counts as if its prompt were held already, None for not at all.
+        """
         self.index = PreciseIndex(secret)
         self.speculation = Speculations(speculate_s, secret) if speculate_s is not None else None
         self.fallbacks: Counter[str] = Counter()
-        """Picks whose endpoint was not known precisely, by the reason."""
+        """Number of picks whose endpoint was not known precisely, by reason."""
         self.feed: Feed | None = None
         self.clock = clock
         self._block_tokens = block_tokens
@@ -104,11 +110,11 @@ class PreciseCache:
         self._adapters: frozenset[str] = frozenset()
         self._modes: dict[Tier, dict[Slot, Mode]] = {tier: {} for tier in TIERS}
 
-    # The pool's endpoints
+    # Called by the pool
 
     def endpoint_added(self, candidate: Candidate) -> None:
-        """Have a new endpoint followed."""
-        self.endpoint_removed(candidate.slot, "")  # whoever had the slot before
+        """Add a new endpoint, and have the feed follow it."""
+        self.endpoint_removed(candidate.slot, "")  # the slot's previous endpoint
         if self._free:
             source = self._free.pop()
         else:
@@ -120,7 +126,7 @@ class PreciseCache:
             self.feed.follow(source, candidate)
 
     def endpoint_removed(self, slot: Slot, address: str) -> None:  # noqa: ARG002
-        """Forget an endpoint; what its source still holds counts for nobody."""
+        """Remove an endpoint; what its source still holds is ignored."""
         told = self._told.pop(slot, None)
         if told is None:
             return
@@ -134,7 +140,7 @@ class PreciseCache:
             self._free.append(told.source)
 
     def engine_reported(self, candidate: Candidate) -> None:
-        """Follow how much the endpoint's tiers can hold."""
+        """Update how much the endpoint's tiers can hold."""
         told = self._told.get(candidate.slot)
         if told is None:
             return
@@ -147,7 +153,7 @@ class PreciseCache:
         if told.sure != before:
             self._believe()
 
-    # What the feed says
+    # Called by the feed
 
     def fares(
         self,
@@ -160,7 +166,7 @@ class PreciseCache:
         *,
         hears: bool = True,
     ) -> None:
-        """How the endpoint of ``source`` fares; ``hears``: nothing that is published now is missed."""
+        """Update the status that the follower reports for ``source``; ``hears`` is false while events may be missed."""
         told = self._by_source.get(source)
         if told is None:
             return
@@ -171,23 +177,25 @@ class PreciseCache:
             self._believe()
 
     def doubt(self, why: str) -> None:
-        """Nobody says anything any more."""
+        """Distrust every endpoint for the reason ``why``, because the feed reports nothing any more."""
         for told in self._told.values():
             told.known, told.why, told.hears = 0, why, False
         self._believe()
 
     def left(self, source: int) -> None:
-        """Nothing is held by ``source`` any more."""
+        """Free the number of ``source``, since nothing is held under it any more."""
         if source not in self._by_source:
             self._free.append(source)
 
     def adapter(self, name: str) -> None:
-        """``name`` is a LoRA adapter of some engine."""
+        """Note that ``name`` is a LoRA adapter of some engine."""
         self._adapters |= {name}
 
     def begin(self, feed: Feed, candidates: Sequence[Candidate], secret: bytes, why: str = "") -> Iterator[None]:
-        """Forget everything that was told, and have ``candidates`` followed by ``feed``, whose digests are made with
-        ``secret``. To be iterated (``PreciseIndex.clear``)."""
+        """Forget everything, and have ``feed`` follow ``candidates``; its digests are made with ``secret``.
+
+        Iterate over the result to take the old index apart (``PreciseIndex.clear``).
+        """
         rubble = self.index.clear(secret)
         self.feed = None
         self._told.clear()
@@ -201,23 +209,26 @@ class PreciseCache:
         self._believe()
         return rubble
 
-    # What producers ask
+    # Called by the producers
 
     def told(self, slot: Slot) -> Told | None:
-        """How an endpoint fares; None for an unknown one."""
+        """Return the status of an endpoint; None for an unknown one."""
         return self._told.get(slot)
 
     def everyone(self) -> list[Told]:
-        """All endpoints."""
+        """Return the status of all endpoints."""
         return list(self._told.values())
 
     def modes(self, tier: Tier) -> dict[Slot, Mode]:
-        """``Mode.PRECISE`` for each endpoint whose ``tier`` is known; nobody may change it."""
+        """Return ``Mode.PRECISE`` for each endpoint whose ``tier`` is known; the result must not be changed."""
         return self._modes[tier]
 
     def find(self, prompts: Sequence[Prompt]) -> Found:
-        """What is held of ``prompts``, which are token ids, and would be a hit: the last token, from which an engine
-        goes on, is always computed, so a block that ends with it is none."""
+        """Return what is held of ``prompts``, which are token ids, and would be a cache hit.
+
+        An engine always computes a prompt's last token, since it continues from there. So a block that ends with the
+        last token is not a cache hit.
+        """
         sizes = self.index.block_sizes
         block_tokens = min(sizes) if sizes else self._block_tokens
         held: dict[Tier, dict[Slot, int]] = {tier: {} for tier in TIERS}
@@ -237,7 +248,7 @@ class PreciseCache:
         return Found(total, held)
 
     def picked(self, request: Request, candidate: Candidate) -> None:
-        """Note why the endpoint was not known, or that it will hold the prompts in a moment."""
+        """Count why the endpoint was not known, or speculate that it will soon hold the prompts."""
         told = self._told.get(candidate.slot)
         prompts = token_prompts(request)
         if prompts is None:
@@ -262,7 +273,7 @@ class PreciseCache:
                 held[slot] = tokens
 
     def _named(self, identity: bytes) -> bytes:
-        """As events name it: an adapter by its name, every other model by none."""
+        """Return the identity as events use it: with an adapter's name, or without any other model's name."""
         return renamed(identity, self._adapters)
 
     def _believe(self) -> None:
@@ -273,12 +284,12 @@ class PreciseCache:
 
 
 def usable_tokens(prompt: Prompt) -> int:
-    """How much of a prompt of token ids may be a hit."""
+    """Return how many tokens of a prompt of token ids may be a cache hit."""
     return max(0, len(prompt.data) // BYTES_PER_TOKEN - 1)
 
 
 def token_prompts(request: Request) -> Sequence[Prompt] | None:
-    """The request's prompts as token ids; None where nobody knows them."""
+    """Return the request's prompts as token ids; None if they are unknown."""
     if request.tokens is not None:
         return request.tokens
     sent = request.prompts
@@ -287,8 +298,10 @@ def token_prompts(request: Request) -> Sequence[Prompt] | None:
 
 @lru_cache(maxsize=4096)
 def renamed(identity: bytes, adapters: frozenset[str] = frozenset()) -> bytes:
-    """An identity of token ids (its kind, model and salt, each after its length in four bytes) with no model, unless
-    that is one of ``adapters``."""
+    """Return an identity of token ids without its model, unless the model is one of ``adapters``.
+
+    An identity is a kind, a model and a salt, each after its length in four bytes.
+    """
     begin = 4 + int.from_bytes(identity[:4], "little")
     end = begin + 4 + int.from_bytes(identity[begin : begin + 4], "little")
     if identity[begin + 4 : end].decode(errors="surrogatepass") in adapters:

@@ -1,15 +1,17 @@
-"""Which endpoint holds how much of a prompt, block by block as the engines tell it.
+"""Which endpoint holds how much of a prompt, block by block as the engines report it.
 
-The tree of runs of ``scorers.index.tree``, one for each size of block (an engine's CPU tier may move 256 tokens at a
-time where its GPU tier keeps 16), dictated from outside: whoever reads the engines' events owns the runs, numbers them,
-and says how many blocks of each run each holder has from its start. So one change here is one run's, however many
-blocks it has, and a prompt is matched as in ``scorers.index.index``: one hash call for each known run.
+This is the tree of runs of ``scorers.index.tree``, one for each block size (an engine's CPU tier may move 256 tokens at
+a time where its GPU tier keeps 16), maintained from outside. The process that reads the engines' events owns the runs,
+numbers them, and reports how many blocks of each run each holder has from its start. So one change here is a change of
+one run, however many blocks it has, and a prompt is matched as in ``scorers.index.index``: one hash call for each known
+run.
 
-The order of last use that ``scorers.index.index`` keeps beside its tree has no place here: an engine says what it
-drops, and in which order is its own affair. So who holds how much of a run is told for each run, and not found by where
-a tier's cut lies.
+The order of last use that ``scorers.index.index`` keeps beside its tree is not needed here: an engine reports what it
+drops, and decides on the order itself. So how much of a run each holder has is reported for each run, and not derived
+from where a tier's cut lies.
 
-A *holder* is one tier of one source of events, ``source * TIERS + tier``; who a source is, ``precise_cache`` knows.
+A *holder* is one tier of one source of events, ``source * TIERS + tier``; ``scorers.precise.cache`` maps sources to
+endpoints.
 """
 
 from __future__ import annotations
@@ -33,43 +35,43 @@ class PreciseMatch(msgspec.Struct, frozen=True):
     """What is known of one prompt."""
 
     held: tuple[dict[int, int], ...]
-    """For each of ``TIERS`` the contiguous tokens from the prompt's start by source, without those that hold nothing;
-    a source that has blocks of several sizes in one tier holds the most that any size comes to."""
+    """For each of ``TIERS``, the contiguous tokens from the prompt's start by source. Sources that hold nothing are
+    absent; a source with blocks of several sizes in one tier gets the most that any size yields."""
     known_tokens: int
-    """As far as anybody's blocks are known."""
+    """How many tokens of the prompt are in the tree, whichever endpoint holds them."""
 
 
 class PreciseIndex:
-    """The runs, by number and as trees, and who holds how much of each.
+    """The runs, by number and as trees, and how much of each run each holder has.
 
     Invariant: a holder's bit is in ``full`` of the runs that it holds whole, and in ``partial`` of those of which
-    ``_kept`` says how many blocks it holds, more than none and fewer than all.
+    ``_kept`` has the number of blocks that it holds, more than none and fewer than all.
 
-    Owner: the event loop. ``match`` changes nothing. What is said of an unknown run is ignored.
+    Owner: the event loop. ``match`` changes nothing. Calls that name an unknown run are ignored.
     """
 
     def __init__(self, secret: bytes | None = None) -> None:
         self._hasher = PrefixHasher(secret)
         self._roots: dict[int, Node] = {}
         self._runs: dict[int, Node] = {}
-        self._kept: dict[Node, dict[int, int]] = {}  # holders that have part of a run, and how many blocks of it
+        self._kept: dict[Node, dict[int, int]] = {}  # by run: holders of a part, and how many blocks
 
     def __len__(self) -> int:
-        """Runs."""
+        """Return the number of runs."""
         return len(self._runs)
 
     @property
     def blocks(self) -> int:
-        """Distinct blocks."""
+        """Number of distinct blocks."""
         return sum([node.blocks for node in self._runs.values()])
 
     @property
     def block_sizes(self) -> Iterable[int]:
-        """Tokens to a block, for each size that is in use."""
+        """Tokens per block, for each size that is in use."""
         return self._roots.keys()
 
     def add(self, run: int, parent: int, block_tokens: int, digests: bytes) -> None:
-        """A new run, which nobody holds yet, below ``parent``; 0 is the root of blocks of ``block_tokens``."""
+        """Add a new run without holders below ``parent``; 0 is the root of blocks of ``block_tokens``."""
         above = self._runs.get(parent) if parent else self._roots.get(block_tokens)
         if above is None:
             if parent:
@@ -79,7 +81,7 @@ class PreciseIndex:
         above.adopt(node)
 
     def grow(self, run: int, digests: bytes) -> None:
-        """A run without children goes on; whoever held it whole holds its first blocks."""
+        """Extend a run without children; endpoints that held it whole now hold its first blocks."""
         node = self._runs.get(run)
         if node is None:
             return
@@ -91,7 +93,7 @@ class PreciseIndex:
         node.extend(digests)
 
     def split(self, run: int, blocks: int, upper: int) -> None:
-        """The first ``blocks`` of a run become the run ``upper``, the rest stays."""
+        """Split a run: its first ``blocks`` become the run ``upper``, and ``run`` is the rest."""
         node = self._runs.get(run)
         if node is None:
             return
@@ -106,13 +108,13 @@ class PreciseIndex:
             self._set(node, holder, max(0, kept - blocks))
 
     def hold(self, run: int, holder: int, blocks: int) -> None:
-        """``holder`` has the first ``blocks`` of a run, from now on and no more than these."""
+        """Set that ``holder`` has the first ``blocks`` of a run, and no more."""
         node = self._runs.get(run)
         if node is not None:
             self._set(node, holder, blocks)
 
     def drop(self, run: int) -> None:
-        """Nobody holds anything of a run, and it has no children."""
+        """Remove a run that has no holder and no children."""
         node = self._runs.pop(run, None)
         if node is not None:
             above = node.parent
@@ -123,15 +125,17 @@ class PreciseIndex:
                 self._roots = {size: root for size, root in self._roots.items() if root is not above}
 
     def clear(self, secret: bytes) -> Iterator[None]:
-        """Forget everything at once, and match digests made with ``secret``. To be iterated: takes old runs apart (they
-        hold each other), some at each step."""
+        """Forget everything at once, and match digests made with ``secret``.
+
+        Iterate over the result to take the old runs apart, some at each step, since they refer to each other.
+        """
         self._hasher = PrefixHasher(secret)
         roots = list(self._roots.values())
         self._runs, self._roots, self._kept = {}, {}, {}
         return chain.from_iterable(map(take_apart, roots))
 
     def match(self, identity: bytes, data: bytes, limit_tokens: int = sys.maxsize) -> PreciseMatch:
-        """What every source holds of the first ``limit_tokens`` of a prompt."""
+        """Return what every source holds of the first ``limit_tokens`` of a prompt."""
         found: tuple[dict[int, int], ...] = ({}, {}, {})
         view, known = memoryview(data), 0
         for block_tokens, root in self._roots.items():
@@ -149,7 +153,10 @@ class PreciseIndex:
         return PreciseMatch(found, known)
 
     def check_integrity(self) -> None:
-        """Raises: AssertionError naming the first invariant that does not hold."""
+        """Check the invariants of all runs.
+
+        Raises: AssertionError naming the first invariant that does not hold.
+        """
         for run, node in self._runs.items():
             parts = self._kept.get(node, {})
             if node.full & node.partial or node.partial != sum([1 << holder for holder in parts]):
@@ -182,7 +189,7 @@ class PreciseIndex:
 
 
 def bits_of(mask: int) -> Iterator[int]:
-    """The positions of its ones."""
+    """Yield the positions of the ones in ``mask``."""
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length() - 1

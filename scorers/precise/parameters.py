@@ -1,6 +1,6 @@
-"""How the precise producer is configured.
+"""The parameters of the precise producer.
 
-Source: names and defaults of the Go picker's plugin of the same type; what is marked so is ours.
+Source: names and defaults of the Go picker's plugin of the same type; fields marked "Ours" are not in it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ PORT = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The base of those below."""
+    """The base of the structs below: frozen, in camel case, and without unknown keys."""
 
 
 class TokenProcessorConfig(Settings, frozen=True):
-    """What blocks are taken for until an engine says; the index takes each as its engine announces it."""
+    """The block size assumed until an engine reports one; the index takes each block as its engine announces it."""
 
     block_size_tokens: int | None = None
     block_size: int | None = None
-    """Deprecated name of ``block_size_tokens``, which wins."""
+    """Deprecated name of ``block_size_tokens``, which takes precedence."""
     hash_seed: str = ""
-    """Changes nothing: what blocks are named by is secret and of this process alone."""
+    """No effect: blocks are named with a secret of this process alone."""
     hash_algorithm: Literal["", "cbor-fnv", "xxh64"] = ""
-    """Changes nothing."""
+    """No effect."""
 
     def __post_init__(self) -> None:
         check_range("blockSizeTokens", self.block_size_tokens, 1, 2**16)
@@ -40,12 +40,12 @@ class TokenProcessorConfig(Settings, frozen=True):
 
     @property
     def block_tokens(self) -> int:
-        """16 unless written."""
+        """The assumed block size, 16 unless configured. Units: tokens."""
         return self.block_size_tokens or self.block_size or 16
 
 
 class KvCacheBackendConfig(Settings, frozen=True):
-    """What a token in one tier is worth, beside one that need not be moved."""
+    """The value of a token in one tier, relative to one that need not be moved."""
 
     name: str = ""
     weight: float = 1.0
@@ -55,13 +55,13 @@ class KvCacheBackendConfig(Settings, frozen=True):
 
 
 class IndexerConfig(Settings, frozen=True):
-    """The index, which lies in this process's memory and is as large as what the engines hold."""
+    """The index, which is in this process's memory and as large as what the engines hold."""
 
     kv_block_index_config: dict[str, Any] | None = None
-    """Of the Go picker's index: of no use here; one that would lie elsewhere is refused."""
+    """The configuration of the Go picker's index, not used here; an index outside this process is refused."""
     kv_cache_backend_configs: tuple[KvCacheBackendConfig, ...] | None = None
     tokenizers_pool_config: Any = None
-    """Deprecated, and of no use: token ids come from a token-producer."""
+    """Deprecated and not used: token ids come from a token-producer."""
 
     def __post_init__(self) -> None:
         for key in ("redisConfig", "valkeyConfig"):
@@ -76,7 +76,7 @@ class IndexerConfig(Settings, frozen=True):
 
     @property
     def weights(self) -> dict[Tier, float]:
-        """By tier; what is not there is worth nothing."""
+        """Weights by tier; an absent tier has weight 0."""
         written = self.kv_cache_backend_configs
         if written is None:
             return {Tier.GPU: 1.0, Tier.CPU: 0.8}
@@ -87,24 +87,24 @@ class PodDiscoveryConfig(Settings, frozen=True):
     """Where each endpoint publishes its events."""
 
     pod_label_selector: str = ""
-    """Changes nothing: every endpoint of the pool is followed."""
+    """No effect: every endpoint of the pool is followed."""
     pod_namespace: str = ""
-    """Changes nothing."""
+    """No effect."""
     socket_port: PORT | None = None
-    """Where batches are published; the rank of an endpoint whose name ends in ``-rank-N`` is added. 5557, unless
-    ``socket_port_offset`` says it."""
+    """The port where batches are published, plus N for an endpoint whose name ends in ``-rank-N``. 5557, unless
+    ``socket_port_offset`` is configured."""
     replay_socket_port: PORT = 0
-    """Where they are sent again; 0: nowhere. The rank is added."""
+    """The port where batches are sent again, plus the rank; 0 for none."""
     data_parallel_size: Annotated[int, msgspec.Meta(ge=0, le=256)] = 0
-    """Publishers of an endpoint, on consecutive ports; 0 is one. (The Go picker ignores it.)"""
+    """Number of publishers per endpoint, on consecutive ports; 0 is one. (The Go picker ignores it.)"""
     socket_port_offset: int | None = None
-    """Ours: the port is the serving port plus this, in the place of ``socket_port``."""
+    """Ours: the port is the serving port plus this, instead of ``socket_port``."""
     replay_socket_port_offset: int | None = None
-    """Ours."""
+    """Ours: the same for ``replay_socket_port``."""
     socket_port_label: str = "tierwise/kv-events-port"
-    """Ours: an endpoint's label that names the port; wins over everything."""
+    """Ours: the endpoint label that has the port; takes precedence over everything else."""
     replay_socket_port_label: str = "tierwise/kv-replay-port"
-    """Ours."""
+    """Ours: the same for the replay port."""
 
     def __post_init__(self) -> None:
         check_range("socketPortOffset", self.socket_port_offset, -65535, 65535)
@@ -123,19 +123,19 @@ class KvEventsConfig(Settings, frozen=True):
     """How the engines' events are followed."""
 
     topic_filter: str | None = None
-    """What topics begin with. None: ``kv@`` where publishers connect to us, else anything, since the socket says whose
-    they are. (The Go picker wants ``kv@`` of all.)"""
+    """The prefix of the topics. None is ``kv@`` where publishers connect to us, else any topic, since the socket then
+    identifies the publisher. (The Go picker always expects ``kv@``.)"""
     concurrency: Annotated[int, msgspec.Meta(ge=1)] = 4
-    """Changes nothing: one process follows all."""
+    """No effect: one process follows all engines."""
     engine_type: Literal["", "vllm", "sglang"] = "vllm"
-    """Changes nothing: both are understood."""
+    """No effect: both are understood."""
     discover_pods: bool = True
     pod_discovery_config: PodDiscoveryConfig = PodDiscoveryConfig()
     zmq_endpoint: str = ""
-    """Where publishers connect to us, ``tcp://*:5557``; their topics must be ``kv@HOST:PORT@MODEL``. Empty: we connect
-    to them."""
+    """The address where publishers connect to us, ``tcp://*:5557``; their topics must be ``kv@HOST:PORT@MODEL``. Empty
+    if we connect to them."""
     tracing: bool = False
-    """Changes nothing."""
+    """No effect."""
 
     def __post_init__(self) -> None:
         if self.zmq_endpoint and not re.fullmatch(r"tcp://\S+:\d+|ipc://\S+", self.zmq_endpoint):
@@ -149,28 +149,31 @@ class KvEventsConfig(Settings, frozen=True):
 
     @property
     def topic(self) -> str:
-        """What topics begin with."""
+        """The prefix of the topics to subscribe to."""
         if self.topic_filter is not None:
             return self.topic_filter
         return "kv@" if self.zmq_endpoint else ""
 
 
 class PreciseParameters(Settings, frozen=True):
-    """Everything."""
+    """All parameters of the precise producer."""
 
     token_processor_config: TokenProcessorConfig = TokenProcessorConfig()
     indexer_config: IndexerConfig = IndexerConfig()
     kv_events_config: KvEventsConfig = KvEventsConfig()
     speculative_indexing: bool = False
-    """Whether a pick counts at once, until the engine's events say so."""
+    """Whether a pick counts at once, before the engine's events confirm it."""
     speculative_ttl: str = msgspec.field(default="2s", name="speculativeTTL")
-    """For how long."""
+    """How long such a pick counts."""
 
     def __post_init__(self) -> None:
         self.lifetime_s()
 
     def lifetime_s(self) -> float:
-        """``speculative_ttl``. Raises: ValueError."""
+        """Return ``speculative_ttl`` in seconds.
+
+        Raises: ValueError if it is not a duration.
+        """
         parts = _DURATION.findall(self.speculative_ttl)
         if not parts or "".join(number + unit for number, unit in parts) != self.speculative_ttl:
             raise ValueError(f"speculativeTTL: {self.speculative_ttl!r} is no duration; write 2s")

@@ -1,4 +1,4 @@
-"""Send a request where its prompt is cached, as the engines themselves tell it."""
+"""Send a request where its prompt is cached, as the engines themselves report it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from scorers.precise.parameters import IndexerConfig, PreciseParameters
 from scorers.prefix.prefix import ApproxPrefixParameters, ApproxPrefixProducer, PrefixScorer
 
 GUESSED = (Tier.GPU, Tier.CPU)
-"""Tiers for which something is known without events."""
+"""Tiers whose contents can be estimated without events."""
 
 
 class Guess(ApproxPrefixProducer):
-    """What stands in where an endpoint is not known precisely. It was not asked for, so nobody need be told that a
-    tier of unknown capacity counts as empty."""
+    """The fallback for endpoints that are not known precisely.
+
+    The configuration does not name it, so a tier of unknown capacity counts as empty without a warning.
+    """
 
     asked_for = False
 
@@ -30,20 +32,20 @@ class Guess(ApproxPrefixProducer):
 
     @override
     def better(self) -> Mapping[Slot, Mode]:
-        """Those that are known precisely."""
+        """Return the endpoints that are known precisely."""
         source = self._whose.source
         return source.modes(self.tier) if source is not None else {}
 
 
 class PrecisePrefixProducer(Producer[PreciseParameters]):
-    """Says how much of a request each endpoint holds in each tier, by the best that is known of the endpoint.
+    """Reports how much of a request each endpoint holds in each tier, by the best source for the endpoint.
 
-    The ladder, for each endpoint and tier: what its engine's KV events say, where all of them are known and the request
-    has token ids; else what the approximate producers of the same tiers say, which use the engine's eviction horizon
-    where it has one, and their own record of picks where it has not.
+    For each endpoint and tier, the first of these that is available: the engine's KV events, if they are complete and
+    the request has token ids; else the approximate producers of the same tiers, which use the engine's eviction horizon
+    if it has one, and their own record of picks if it has none.
 
     Writes: ``Request.cached`` under ``NAME/gpu``, ``NAME/cpu`` and ``NAME/storage``, and under the instance's name the
-    GPU tier with what all tiers together are ``worth``.
+    GPU tier with the ``worth`` of all tiers together.
     """
 
     type_name = "precise-prefix-cache-producer"
@@ -53,28 +55,28 @@ class PrecisePrefixProducer(Producer[PreciseParameters]):
     def __init__(self, parameters: PreciseParameters | None = None, name: str = "") -> None:
         super().__init__(parameters, name)
         self.source: PreciseCache | None = None
-        """Set by whoever follows the engines."""
+        """Set when the engines are followed."""
         self.fallbacks = tuple([Guess(tier, self) for tier in GUESSED])
-        """To be served by the prefix cache."""
+        """The approximate producers, which the prefix cache serves."""
         weights = self.parameters.indexer_config.weights
         self._by_worth = sorted(weights.items(), key=lambda item: -item[1])
 
     def name_of(self, tier: Tier) -> str:
-        """Under which one tier is written."""
+        """Return the name under which one tier is written."""
         return f"{self.name}/{tier.value}"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All that it writes."""
+        """All names that this producer writes."""
         return (self.name, *[self.name_of(tier) for tier in TIERS])
 
     @property
     def followed_by(self) -> object:
-        """What of the parameters cannot change while the engines are followed."""
+        """The parameters that cannot change while the engines are followed."""
         return msgspec.structs.replace(self.parameters, indexer_config=IndexerConfig())
 
     def new_cache(self, clock: Callable[[], float] = time.monotonic) -> PreciseCache:
-        """A cache as the parameters want it, which serves this producer."""
+        """Create a cache according to the parameters, and make it this producer's source."""
         parameters = self.parameters
         speculate_s = parameters.lifetime_s() if parameters.speculative_indexing else None
         block_tokens = parameters.token_processor_config.block_tokens
@@ -100,13 +102,13 @@ class PrecisePrefixProducer(Producer[PreciseParameters]):
         )
 
     def picked(self, request: Request, candidate: Candidate) -> None:
-        """Remember the pick, for the ways to know that need it."""
+        """Pass the pick on to the approximate producers and to the cache."""
         self.fallbacks[0].picked(request, candidate)
         if self.source is not None:
             self.source.picked(request, candidate)
 
     def state(self) -> object:
-        """How many endpoints are known, or why not."""
+        """Return how many endpoints are known precisely, and the reasons why others are not."""
         source = self.source
         if source is None:
             return None
@@ -121,7 +123,7 @@ class PrecisePrefixProducer(Producer[PreciseParameters]):
         }
 
     def _worth(self, request: Request) -> dict[Slot, float]:
-        """Each token counts by the best tier that holds it, and all before it, and no token twice."""
+        """Return each endpoint's weighted tokens: each token counts once, by the best tier that holds it."""
         deepest: dict[Slot, int] = {}
         worth: dict[Slot, float] = {}
         for tier, weight in self._by_worth:
@@ -143,8 +145,10 @@ def ladder(
     known: Mapping[Slot, Mode],
     guess: CachedPrefix | None,
 ) -> CachedPrefix:
-    """For each endpoint the best that is known: what is ``told``, where that is ``known``, else the ``guess``, which
-    counts tokens in its own way and is taken as the share of the prompt that it is."""
+    """Merge the events' tokens with the ``guess``, which is used for endpoints that are not ``known``.
+
+    The guess counts tokens in its own way, so its share of the prompt is what is used.
+    """
     if guess is None or not guess.total_tokens:
         return CachedPrefix(tier, total_tokens, told, known)
     tokens = dict(told)
@@ -156,7 +160,7 @@ def ladder(
 
 
 class PrecisePrefixScorer(Scorer[PreciseParameters]):
-    """Score what an endpoint holds, by a precise producer that has this scorer's parameters; deprecated."""
+    """Score what an endpoint holds, by a precise producer with this scorer's parameters; deprecated."""
 
     type_name = "precise-prefix-cache-scorer"
     Parameters = PreciseParameters
@@ -164,14 +168,14 @@ class PrecisePrefixScorer(Scorer[PreciseParameters]):
     def __init__(self, parameters: PreciseParameters | None = None, name: str = "") -> None:
         super().__init__(parameters, name)
         self.producer_name = PrecisePrefixProducer.type_name
-        """Whose numbers it reads."""
+        """The name of the producer that the scorer reads."""
         self._scorer = PrefixScorer()
 
     def producer(self) -> PrecisePrefixProducer:
-        """The producer that it stands for where none is declared."""
+        """Return the producer that this scorer stands for if none is declared."""
         return PrecisePrefixProducer(self.parameters)
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
-        """One score per candidate, by what it holds."""
+        """Return one score per candidate, by what it holds."""
         self._scorer.producer_name = self.producer_name
         return self._scorer.score(request, candidates)

@@ -1,7 +1,7 @@
-"""What endpoints will hold in a moment, since requests were just sent there: until the engines' events say so.
+"""What endpoints will soon hold, since requests were just sent there, until the engines' events confirm it.
 
-A tree of prompts like that of the index, in which every pick counts along its path for ``lifetime_s``. A later pick of
-the same prompt counts once more, so the end of the first one takes nothing from it.
+This is a tree of prompts like that of the index, in which every pick counts along its path for ``lifetime_s``. A later
+pick of the same prompt is counted separately, so the end of the first one does not affect it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from scorers.index.tree import Node, walk
 from scorers.precise.index import BYTES_PER_TOKEN, bits_of
 
 MOST = 100_000
-"""Picks remembered at a time; of more, the oldest end early."""
+"""Number of picks remembered; beyond it, the oldest end early."""
 LEAST_BLOCK_TOKENS = 16
-"""Endpoints with smaller blocks are followed in several of theirs: a digest for each token would take long."""
+"""Smaller blocks are combined until they have this many tokens, since a digest for each token would take long."""
 MOST_TOKENS = 1 << 17
-"""Of one prompt: more is not remembered, as digests of 100,000 tokens take a millisecond."""
+"""Tokens of one prompt that are remembered, as digests of 100,000 tokens take a millisecond."""
 
 
 class Speculations:
-    """One ``Speculation`` for each size of block, since what an endpoint will hold are whole blocks of its own.
+    """One ``Speculation`` for each block size, since an endpoint will hold whole blocks of its own size.
 
     Owner: the event loop.
     """
@@ -33,11 +33,11 @@ class Speculations:
         self._by_size: dict[int, Speculation] = {}
 
     def __len__(self) -> int:
-        """Prompts of picks that have not ended."""
+        """Return the number of prompts of picks that have not ended."""
         return sum([len(each) for each in self._by_size.values()])
 
     def add(self, prompt: Prompt, slot: Slot, block_tokens: int, now: float) -> None:
-        """A request with ``prompt`` was sent to ``slot``, whose blocks have ``block_tokens``."""
+        """Note that a request with ``prompt`` was sent to ``slot``, whose blocks have ``block_tokens``."""
         size = -(-LEAST_BLOCK_TOKENS // block_tokens) * block_tokens
         speculation = self._by_size.get(size)
         if speculation is None:
@@ -46,7 +46,7 @@ class Speculations:
         speculation.add(prompt, slot, now)
 
     def held(self, prompt: Prompt, usable_tokens: int, now: float) -> dict[Slot, int]:
-        """Tokens among the first ``usable_tokens`` of ``prompt`` that each endpoint was sent within the lifetime."""
+        """Return how many of the first ``usable_tokens`` of ``prompt`` each endpoint was sent within the lifetime."""
         held: dict[Slot, int] = {}
         for speculation in self._by_size.values():
             for slot, tokens in speculation.held(prompt, now, usable_tokens).items():
@@ -54,13 +54,15 @@ class Speculations:
         return held
 
     def forget(self, slot: Slot) -> None:
-        """Another endpoint may get ``slot``."""
+        """Forget ``slot``, which another endpoint may get."""
         for speculation in self._by_size.values():
             speculation.forget(slot)
 
 
 class Speculation:
-    """Invariant: ``_picks[node][slot]`` is how many picks that have not ended go through ``node``, and more than 0.
+    """Recent picks with one block size, as a tree of their prompts.
+
+    Invariant: ``_picks[node][slot]`` is how many picks that have not ended go through ``node``, and more than 0.
 
     Owner: the event loop.
     """
@@ -75,11 +77,11 @@ class Speculation:
         self._ends: deque[tuple[float, Slot, Node]] = deque()
 
     def __len__(self) -> int:
-        """Prompts of picks that have not ended."""
+        """Return the number of prompts of picks that have not ended."""
         return len(self._ends)
 
     def add(self, prompt: Prompt, slot: Slot, now: float) -> None:
-        """A request with ``prompt`` was sent to ``slot``."""
+        """Note that a request with ``prompt`` was sent to ``slot``."""
         step, data = self._step, memoryview(prompt.data)
         blocks = min(len(data) // step, MOST_TOKENS // self._block_tokens)
         if not blocks:
@@ -105,7 +107,10 @@ class Speculation:
         self._ends.append((now + self._lifetime_s, slot, leaf))
 
     def held(self, prompt: Prompt, now: float, most_tokens: int = MOST_TOKENS) -> dict[Slot, int]:
-        """Tokens of ``prompt``'s beginning, whole blocks, that each endpoint was sent within the lifetime."""
+        """Return how many tokens of the beginning of ``prompt`` each endpoint was sent within the lifetime.
+
+        Counts whole blocks.
+        """
         while self._ends and self._ends[0][0] <= now:
             self._end()
         data = memoryview(prompt.data)
@@ -124,7 +129,7 @@ class Speculation:
         return held
 
     def forget(self, slot: Slot) -> None:
-        """Another endpoint may get ``slot``."""
+        """Forget ``slot``, which another endpoint may get."""
         kept = [end for end in self._ends if end[1] != slot]
         for _, _, leaf in [end for end in self._ends if end[1] == slot]:
             self._take(slot, leaf)
