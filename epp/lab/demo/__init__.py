@@ -1,1 +1,1 @@
-"""``tierwise demo``: one workload, three ways to choose an endpoint, and what each was worth."""
+"""``tierwise demo``: one workload, several ways to choose an endpoint, and what each of them gains."""

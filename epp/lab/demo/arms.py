@@ -1,10 +1,10 @@
 """The ways to choose that the demo compares, each as the configuration that a user would write.
 
-Round robin is the proxy's own, with nobody to ask: the standalone proxy pointed at a picker that is not there, which is
-what its ``--fail-open`` does when the picker is down. The next two are the picker's, and differ only in the prefix
-scorers: 2:2:2 with one that knows the GPU tier, 2:2:1:1 with one for each tier, so that the prefix has the same say in
-both. The last one goes by the estimated time to first token, as ``manifests/config/cost.yaml`` does, and learns what
-these endpoints take from a sample of the responses.
+Round robin is the proxy's own, without a picker: the standalone proxy has the address of a picker that does not run,
+which is what its ``--fail-open`` does when the picker is down. The next two are the picker's, and differ only in the
+prefix scorers: 2:2:2 with one that knows the GPU tier, 2:2:1:1 with one for each tier, so that the prefix has the same
+total weight in both. The last one uses the estimated time to first token, like ``manifests/config/cost.yaml``, and
+learns its cost constants from a sample of the responses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SEED_CPU_BLOCKS = 41000
-"""CPU blocks of 16 tokens where nobody says how many: the llm-d guide's value."""
+"""CPU blocks of 16 tokens where the capacity is unknown: the llm-d guide's value."""
 
 HEAD = """\
 apiVersion: llm-d.ai/v1alpha1
@@ -83,11 +83,11 @@ class Arm:
     title: str
     config: str | None
     flags: tuple[str, ...] = ()
-    """Of ``tierwise standalone``."""
+    """Flags of ``tierwise standalone``."""
 
 
 def arms(cpu_blocks: int = SEED_CPU_BLOCKS) -> tuple[Arm, ...]:
-    """The comparison, the baseline first; ``cpu_blocks`` is the CPU tier of each endpoint in blocks of 16 tokens."""
+    """Return the arms, the baseline first; ``cpu_blocks`` is the CPU tier of each endpoint in blocks of 16 tokens."""
     return (
         Arm("round-robin", "round robin", None),
         Arm("gpu-only", "GPU-only prefix 2:2:2", GPU_ONLY),

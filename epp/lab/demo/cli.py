@@ -1,4 +1,4 @@
-"""``tierwise demo``: what tier awareness is worth, measured here and now."""
+"""The command ``tierwise demo``: measures here and now what tier awareness gains."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ INTERRUPTED = 130
 
 
 def run_demo(options: DemoOptions) -> int:
-    """Run the command; the process's exit status. Raises: ConfigError for what is known before anything runs."""
+    """Run the command and return its exit status. Raises: ConfigError for faults known before anything runs."""
     console = console_for()
     if options.json is not None:
         check_writable(options.json)
@@ -53,7 +53,7 @@ def run_demo(options: DemoOptions) -> int:
 
 
 def check_writable(path: Path) -> None:
-    """Raises: ConfigError when ``path`` cannot be written, which is better known before two minutes of work."""
+    """Check that ``path`` can be written, before two minutes of work. Raises: ConfigError if it cannot."""
     try:
         path.open("ab").close()
     except OSError as error:
@@ -61,14 +61,14 @@ def check_writable(path: Path) -> None:
 
 
 async def until_terminated(comparison: Coroutine[None, None, list[Result]]) -> list[Result]:
-    """Its results. On SIGTERM, as on Ctrl-C, it is cancelled, so that what it started ends in order."""
+    """Return the results of ``comparison``. SIGTERM cancels it, like Ctrl-C, so that what it started ends in order."""
     task = asyncio.ensure_future(comparison)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return await task
 
 
 async def compare(options: DemoOptions, console: Console, workload: Workload | None = None) -> list[Result]:
-    """Run every arm, show each, then all of them beside each other. ``workload``: another than the options ask for."""
+    """Run every arm, show each, then compare them all. ``workload`` replaces the one of the options."""
     own = options.endpoints
     workload = workload or await chosen(options)
     introduce(console, workload, own)
@@ -87,13 +87,13 @@ async def compare(options: DemoOptions, console: Console, workload: Workload | N
 
 
 async def chosen(options: DemoOptions) -> Workload:
-    """The demo's workload, or one of the same shape for the user's endpoints."""
+    """Return the demo's workload, or one of the same shape for the user's endpoints."""
     workload = await sized(options.endpoints) if options.endpoints else Workload()
     return workload.quick() if options.quick else workload
 
 
 async def sized(own: tuple[str, ...]) -> Workload:
-    """A workload of the same shape for the user's endpoints."""
+    """Return a workload of the same shape for the user's endpoints."""
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
         servers = await look(session, own)
     return Workload().sized(servers.gpu_tokens, servers.max_model_len)
@@ -101,7 +101,7 @@ async def sized(own: tuple[str, ...]) -> Workload:
 
 @asynccontextmanager
 async def endpoints(folder: Path, own: tuple[str, ...]) -> AsyncIterator[list[str]]:
-    """The user's endpoints, or fresh simulated ones."""
+    """Yield the addresses of the user's endpoints, or of fresh simulated ones."""
     if own:
         yield await resolve(own)
         return
@@ -110,7 +110,7 @@ async def endpoints(folder: Path, own: tuple[str, ...]) -> AsyncIterator[list[st
 
 
 async def measure(console: Console, arm: Arm, workload: Workload, url: str, addresses: list[str]) -> Result:
-    """Send the whole workload through ``url`` and show it happening."""
+    """Send the whole workload through ``url`` and show its progress."""
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
         model = (await served_model(session, addresses[0])).id
         watch = Watch(session, addresses)
@@ -134,7 +134,7 @@ async def measure(console: Console, arm: Arm, workload: Workload, url: str, addr
 
 
 async def keep_showing(watch: Watch, progress: screen.Progress) -> None:
-    """Read and show until cancelled."""
+    """Read and show the counters until cancelled."""
     while True:
         await watch.read()
         progress.show(watch.now, time.monotonic())
@@ -142,7 +142,7 @@ async def keep_showing(watch: Watch, progress: screen.Progress) -> None:
 
 
 def introduce(console: Console, workload: Workload, own: tuple[str, ...]) -> None:
-    """Say what is going to happen, and what is not real about it."""
+    """Print what is going to happen, and what is simulated."""
     said = []
     if own:
         said.append(f"{len(own)} endpoints of yours: {', '.join(own)}")
@@ -160,7 +160,7 @@ def introduce(console: Console, workload: Workload, own: tuple[str, ...]) -> Non
 
 
 def conclude(console: Console, own: tuple[str, ...]) -> None:
-    """Say what the figures are, and what to do next."""
+    """Print what the figures mean, and what to do next."""
     kept_apart = "prompts of its own" if own else "empty caches"
     figures = (
         "x: the multiple of round robin's. TTFT as the client sees it; hits as the endpoints count them, in shares of"

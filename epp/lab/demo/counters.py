@@ -1,4 +1,4 @@
-"""What the endpoints themselves count: the truth about cache hits, under vLLM's metric names."""
+"""The endpoints' own counters, the authority on cache hits, under vLLM's metric names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METRICS = {
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """One endpoint's numbers, or several endpoints' sums."""
+    """One endpoint's numbers, or the sums of several endpoints."""
 
     requests: float = 0.0
     running: float = 0.0
@@ -38,7 +38,7 @@ class Counters:
         return Counters(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     def since(self, before: Counters) -> Counters:
-        """What was counted after ``before``; the gauges as they are."""
+        """Return what was counted after ``before``; gauges keep their values."""
         return Counters(
             requests=self.requests - before.requests,
             running=self.running,
@@ -67,12 +67,12 @@ class Counters:
 
     @property
     def mean_ttft_s(self) -> float | None:
-        """Mean time to first token as the endpoint sees it; None before the first."""
+        """Mean time to first token as the endpoint measures it; None before the first."""
         return self.ttft_sum_s / self.ttft_count if self.ttft_count else None
 
 
 def read(text: str) -> Counters:
-    """The counters in a Prometheus exposition; what is missing counts as 0."""
+    """Return the counters in a Prometheus exposition; a missing one counts as 0."""
     found = dict.fromkeys(METRICS.values(), 0.0)
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -82,16 +82,16 @@ def read(text: str) -> Counters:
 
 
 class Watch:
-    """Reads the counters of ``endpoints`` and remembers where they stood at the first time."""
+    """Reads the counters of ``endpoints`` and remembers their first values."""
 
     def __init__(self, session: aiohttp.ClientSession, endpoints: Sequence[str]) -> None:
         self._session, self._endpoints = session, endpoints
         self._before: dict[str, Counters] = {}
         self.now: dict[str, Counters] = dict.fromkeys(endpoints, Counters())
-        """Since the first reading, by endpoint."""
+        """Counts since the first reading, by endpoint."""
 
     async def read(self) -> None:
-        """Bring ``now`` up to date; an endpoint that does not answer keeps its numbers."""
+        """Update ``now``; an endpoint that does not answer keeps its numbers."""
         for endpoint, counters in zip(
             self._endpoints, await asyncio.gather(*map(self._one, self._endpoints)), strict=True
         ):
@@ -107,5 +107,5 @@ class Watch:
 
     @property
     def total(self) -> Counters:
-        """All endpoints together."""
+        """The sum over all endpoints."""
         return sum(self.now.values(), Counters())

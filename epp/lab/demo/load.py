@@ -1,4 +1,4 @@
-"""Sends a workload, so many requests at a time, and measures what a client sees."""
+"""Sends a workload with a fixed number of concurrent requests, and measures what a client sees."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANSWER_WITHIN_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How one request went. ``ttft_s`` is None when no content came; ``error`` is empty when all of it did."""
+    """The outcome of one request. ``ttft_s`` is None if no content came; ``error`` is empty if all of it came."""
 
     group: int
     ttft_s: float | None
@@ -28,7 +28,7 @@ class Sample:
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What the server counted."""
+    """The token counts that the server reports."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -41,7 +41,7 @@ class Delta(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """Where a piece belongs."""
+    """The choice that a piece belongs to."""
 
     delta: Delta = Delta()
 
@@ -79,7 +79,7 @@ async def run(
 
 
 async def ask(session: aiohttp.ClientSession, model: str, prompt: Prompt) -> Sample:
-    """Stream one answer. Never raises: what went wrong is in the sample."""
+    """Stream one answer. Never raises: errors are in the sample."""
     body = {
         "model": model,
         "messages": [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.question}],

@@ -1,4 +1,4 @@
-"""What a run came to, as numbers and as JSON."""
+"""The results of a run, as numbers and as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from epp.lab.demo.load import Sample
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """One arm's run. Units: seconds, requests per second, tokens per second; shares of prompt tokens, 0 to 1."""
+    """The result of one arm. Units: seconds, requests and tokens per second; shares of prompt tokens, 0 to 1."""
 
     name: str
     title: str
@@ -32,18 +32,18 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest of ``values`` that at least ``share`` of them do not exceed; NaN of none."""
+    """Return the smallest of ``values`` that at least ``share`` of them do not exceed; NaN for no values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean; NaN of none."""
+    """Return the mean of ``values``; NaN for no values."""
     return math.fsum(values) / len(values) if values else math.nan
 
 
 def summarise(name: str, title: str, samples: Sequence[Sample], duration_s: float, counted: Counters) -> Result:
-    """A run's result; requests that failed count as errors and in nothing else."""
+    """Return the result of a run; failed requests count only as requests and errors."""
     good = [sample for sample in samples if not sample.error]
     ttfts = [sample.ttft_s for sample in good if sample.ttft_s is not None]
     return Result(

@@ -1,4 +1,4 @@
-"""What the person sees: a live table on a terminal, plain lines elsewhere, and the comparison at the end."""
+"""The demo's output: a live table on a terminal, plain lines elsewhere, and the comparison at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LINE_EVERY_S = 5.0
 
 
 class Progress:
-    """One run as it happens. A context manager; ``show`` is called now and then, ``sample`` as each request ends."""
+    """The progress of one run. A context manager; ``show`` is called now and then, ``sample`` as each request ends."""
 
     def __init__(self, console: Console, title: str, requests: int) -> None:
         self._console, self._title, self._requests = console, title, requests
@@ -52,7 +52,7 @@ class Progress:
             self._ttfts.append(sample.ttft_s)
 
     def show(self, endpoints: Mapping[str, Counters], now: float) -> None:
-        """Draw the table, or print a line if the last one was long ago. ``now``: as ``time.monotonic()``."""
+        """Draw the table, or print a line if the last one was long ago. ``now`` is a time of ``time.monotonic()``."""
         done = f"{self._done}/{self._requests} requests in {now - self.began:.0f} s"
         text = f"{done}, mean TTFT {seconds(mean(self._ttfts))}"
         if self._live is not None:
@@ -75,7 +75,7 @@ class Progress:
 
 
 def endpoint_table(endpoints: Mapping[str, Counters]) -> Sheet:
-    """Where the requests went, and what was found there."""
+    """Return a table of the requests and hits of each endpoint."""
     sheet = Sheet("", "endpoint", "done", "running", "waiting", "GPU hits", "CPU hits", "misses", "mean TTFT")
     for endpoint, c in endpoints.items():
         ttft = "-" if c.mean_ttft_s is None else seconds(c.mean_ttft_s)
@@ -86,11 +86,11 @@ def endpoint_table(endpoints: Mapping[str, Counters]) -> Sheet:
 
 
 def comparison(results: Sequence[Result]) -> Table:
-    """Every run beside the first one."""
+    """Return a table that compares every run to the first one."""
     table = Table(title="the same requests, each way to choose an endpoint", title_justify="left", padding=(0, 1))
     table.add_column("")
     for name in ("mean\nTTFT", "P90\nTTFT", "through-\nput", "hits\nGPU", "hits\nCPU", "misses", "errors"):
-        table.add_column(name, justify="right")  # two lines to a cell, so that all fits into 80 columns
+        table.add_column(name, justify="right")  # two lines per cell, so that the table fits into 80 columns
     base = results[0]
     for result in results:
         table.add_row(
@@ -107,10 +107,10 @@ def comparison(results: Sequence[Result]) -> Table:
 
 
 def seconds(value: float) -> str:
-    """A duration for a person; ``-`` for none."""
+    """Format a duration for people; ``-`` for NaN."""
     return "-" if value != value else f"{value * 1000:.0f} ms" if value < 1 else f"{value:.2f} s"
 
 
 def ratio(value: float, base: float) -> str:
-    """``value`` as a multiple of ``base``."""
+    """Format ``value`` as a multiple of ``base``."""
     return f"x{value / base:.2f}" if base > 0 else ""

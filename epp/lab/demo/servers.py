@@ -1,4 +1,4 @@
-"""What the user's own endpoints say about themselves, as far as the workload depends on it."""
+"""What the user's own endpoints report about themselves, as far as the workload depends on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from epp.lab.demo.stack import DemoError
 
 
 class ModelCard(msgspec.Struct, frozen=True):
-    """One served model."""
+    """One model that is served."""
 
     id: str
     max_model_len: int | None = None
@@ -27,16 +27,16 @@ class ModelList(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """All endpoints together. Units: tokens."""
+    """The properties of all endpoints together. Units: tokens."""
 
     model: str
     max_model_len: int
     gpu_tokens: int
-    """What all GPU caches together hold; 0 when they do not say."""
+    """Capacity of all GPU caches together; 0 if any of them does not report it."""
 
 
 async def look(session: aiohttp.ClientSession, endpoints: Sequence[str]) -> Servers:
-    """Ask every endpoint. Raises: DemoError naming the one that does not answer as a vLLM server does."""
+    """Query every endpoint. Raises: DemoError that names the one that does not answer like a vLLM server."""
     cards = [await served_model(session, endpoint) for endpoint in endpoints]
     for endpoint, card in zip(endpoints, cards, strict=True):
         if card.id != cards[0].id:
@@ -49,7 +49,7 @@ async def look(session: aiohttp.ClientSession, endpoints: Sequence[str]) -> Serv
 
 
 async def served_model(session: aiohttp.ClientSession, endpoint: str) -> ModelCard:
-    """The first model that ``endpoint`` serves. Raises: DemoError when it does not say."""
+    """Return the first model that ``endpoint`` serves. Raises: DemoError if it does not report one."""
     url = f"http://{endpoint}/v1/models"
     try:
         async with session.get(url) as response:
@@ -59,7 +59,7 @@ async def served_model(session: aiohttp.ClientSession, endpoint: str) -> ModelCa
 
 
 async def cache_tokens(session: aiohttp.ClientSession, endpoint: str) -> int:
-    """The size of ``endpoint``'s GPU cache, by its metrics; 0 when it does not say."""
+    """Return the size of ``endpoint``'s GPU cache from its metrics; 0 if it does not report it."""
     try:
         async with session.get(f"http://{endpoint}/metrics") as response:
             return read_cache_tokens(await response.text())
@@ -68,7 +68,7 @@ async def cache_tokens(session: aiohttp.ClientSession, endpoint: str) -> int:
 
 
 def read_cache_tokens(text: str) -> int:
-    """Blocks times block size in a Prometheus exposition, over all engines behind it."""
+    """Return blocks times block size in a Prometheus exposition, summed over all its engines."""
     total = 0
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

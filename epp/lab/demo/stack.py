@@ -32,18 +32,18 @@ SERVING = re.compile(r"^\s*http://(\S+:\d+)$", re.MULTILINE)
 
 
 class DemoError(Exception):
-    """Something did not start; the message says what, and the end of its output."""
+    """A process did not start; the message has the reason and the end of its output."""
 
 
 class Child:
-    """A command of ours in a process of its own. Owner: the context that started it."""
+    """A ``tierwise`` command in a process of its own. Owner: the context that started it."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, output: Path) -> None:
         self._name, self._process, self._output = name, process, output
 
     @property
     def text(self) -> str:
-        """What it has printed."""
+        """The output of the process so far."""
         return self._output.read_text(errors="replace")
 
     async def until(self, ready: Callable[[], Awaitable[bool]]) -> None:
@@ -65,9 +65,9 @@ class Child:
 
 @asynccontextmanager
 async def child(folder: Path, command: str, *arguments: str) -> AsyncIterator[Child]:
-    """Run ``tierwise COMMAND ARGUMENTS`` while the context lasts; it is asked to end, and killed if it does not.
+    """Run ``tierwise COMMAND ARGUMENTS`` while the context lasts; then send SIGTERM, and kill it if it does not end.
 
-    It dies with us, however we die.
+    The process dies with ours, however ours ends.
     """
     output = folder / f"{command}.log"
     with output.open("wb") as sink:
@@ -94,14 +94,14 @@ async def child(folder: Path, command: str, *arguments: str) -> AsyncIterator[Ch
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
+    """Return ports that are free at the moment."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server((LOOPBACK, 0))) for _ in range(count)]
         return [sock.getsockname()[1] for sock in sockets]
 
 
 async def answers(url: str) -> bool:
-    """Whether ``GET url`` gives 200."""
+    """Return whether ``GET url`` answers 200."""
     try:
         async with aiohttp.ClientSession() as session, session.get(url) as response:
             return response.status == 200
@@ -111,7 +111,7 @@ async def answers(url: str) -> bool:
 
 @asynccontextmanager
 async def simulated(folder: Path, count: int, preset: str) -> AsyncIterator[list[str]]:
-    """Fresh simulated endpoints; yields their addresses."""
+    """Start simulated endpoints and yield their addresses."""
     async with child(folder, "sim", f"--endpoints={count}", "--port=0", f"--preset={preset}") as sim:
 
         async def listening() -> bool:
@@ -123,7 +123,7 @@ async def simulated(folder: Path, count: int, preset: str) -> AsyncIterator[list
 
 @asynccontextmanager
 async def router(folder: Path, arm: Arm, endpoints: Sequence[str], envoy: Path | None) -> AsyncIterator[str]:
-    """A proxy before ``endpoints`` that chooses as ``arm`` says; yields its base URL once it answers."""
+    """Run a proxy that chooses among ``endpoints`` as ``arm`` does; yield its base URL once it answers."""
     if arm.config is None:
         async with round_robin(folder, endpoints, envoy) as url:
             yield url
@@ -147,7 +147,7 @@ async def router(folder: Path, arm: Arm, endpoints: Sequence[str], envoy: Path |
 
 @asynccontextmanager
 async def round_robin(folder: Path, endpoints: Sequence[str], envoy: Path | None) -> AsyncIterator[str]:
-    """The standalone proxy with nobody to ask: it fails open, to its own round robin."""
+    """Run the standalone proxy without a picker: it fails open, to its own round robin."""
     port, admin, nobody = free_ports(3)
     file = folder / "endpoints" / "endpoints.json"
     file.parent.mkdir()

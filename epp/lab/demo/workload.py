@@ -15,7 +15,7 @@ load evict hold share guess learn count score pick send wait start fast slow lon
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One chat request."""
+    """One chat request of the workload."""
 
     group: int
     system: str
@@ -25,7 +25,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is asked, and how many at a time. Units: tokens."""
+    """The requests of a run, and how many are concurrent. Units: tokens."""
 
     groups: int = 40
     prompts_per_group: int = 12
@@ -37,29 +37,29 @@ class Workload:
 
     @property
     def requests(self) -> int:
-        """Requests in all."""
+        """The number of all requests."""
         return self.groups * self.prompts_per_group
 
     @property
     def shared_tokens(self) -> int:
-        """What all system prompts together take in a cache."""
+        """Tokens that all system prompts together take in a cache."""
         return self.groups * self.system_tokens
 
     def quick(self) -> Workload:
-        """A third of the requests, over as many groups."""
+        """Return a third of the requests, over as many groups."""
         return replace(self, prompts_per_group=max(2, self.prompts_per_group // 3))
 
     def sized(self, gpu_tokens: int, max_model_len: int) -> Workload:
-        """The same for endpoints whose GPU caches hold ``gpu_tokens`` together (0: unknown): twice that is shared.
+        """Return a workload whose shared tokens are twice ``gpu_tokens``, the capacity of all GPU caches (0: unknown).
 
-        Longer prompts first; more groups once a prompt takes two thirds of the context.
+        Prompts get longer first; there are more groups once a prompt takes two thirds of the context.
         """
         shared = 2 * gpu_tokens or self.shared_tokens
         system = max(64, min(-(-shared // self.groups), max_model_len * 2 // 3))
         return replace(self, system_tokens=system, groups=max(self.groups, -(-shared // system)))
 
     def prompts(self, run: str) -> list[Prompt]:
-        """All requests in order, the same for every ``run`` but for their first words: no run profits from another."""
+        """Return all requests in order; runs differ only in their first words, so that none profits from another."""
         chance = random.Random(self.seed)
         systems = [f"Run {run}. " + text(chance, self.system_tokens) for _ in range(self.groups)]
         questions = [
@@ -72,7 +72,7 @@ class Workload:
 
 
 def text(chance: random.Random, tokens: int) -> str:
-    """Words of ``tokens`` tokens' length."""
+    """Return words with the length of ``tokens`` tokens."""
     size = tokens * TOKEN_BYTES
     words = chance.choices(WORDS, k=size // 4)
     return " ".join(words)[:size]
