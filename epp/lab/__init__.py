@@ -1,1 +1,1 @@
-"""The offline tools: simulated engines and fleets, and the commands made of them. No serving room imports them."""
+"""The offline tools: simulated engines and fleets, and the commands built from them. No serving room imports them."""

@@ -1,7 +1,7 @@
-"""What SIGINT and SIGTERM do to a command that works for a while and then writes its result.
+"""How SIGINT and SIGTERM end a command that works for a while and then writes its result.
 
-Both end it in order, as KeyboardInterrupt. A result is there as a whole or not at all: while it is put in place,
-signals wait, and a folder that was made for it goes again when nothing came of it.
+Both end it in order, as KeyboardInterrupt. A result is there completely or not at all: signals are blocked while it is
+moved into place, and a folder that was created for it is removed if it stays empty.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ENDING = frozenset({signal.SIGINT, signal.SIGTERM})
 
 @contextmanager
 def sigterm_interrupts() -> Iterator[None]:
-    """Have SIGTERM raise KeyboardInterrupt while the context lasts, as Ctrl-C does. For the main thread."""
+    """Make SIGTERM raise KeyboardInterrupt while the context lasts, as Ctrl-C does. For the main thread."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -35,7 +35,7 @@ def sigterm_interrupts() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold SIGINT and SIGTERM back while the context lasts; they arrive when it ends."""
+    """Block SIGINT and SIGTERM while the context lasts; they are delivered when it ends."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
         yield
@@ -45,7 +45,7 @@ def uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def result_folder(output: Path) -> Iterator[None]:
-    """Make the folder ``output`` before anything takes time; what was made of it and is empty at the end is removed.
+    """Create the folder ``output`` before the work starts; created folders that are still empty at the end are removed.
 
     Raises: ConfigError where nothing can be written there.
     """
@@ -62,5 +62,5 @@ def result_folder(output: Path) -> Iterator[None]:
         yield
     finally:
         for path in new:
-            with contextlib.suppress(OSError):  # it has something in it
+            with contextlib.suppress(OSError):  # not empty
                 path.rmdir()
