@@ -1,4 +1,4 @@
-"""Where the endpoints come from."""
+"""Discovery: where the endpoints come from."""
 
 from epp.discovery.file import FileDiscovery
 

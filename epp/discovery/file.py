@@ -25,12 +25,13 @@ log = logging.getLogger(__name__)
 MAX_FILE_BYTES = 1 << 20
 MAX_SKIPPED_LOGGED = 20
 ASK_AGAIN_S = 5.0
-"""Between two questions for the names of hosts that nobody knows yet: engines and their names come up after the file.
-A guess."""
+"""Time between two lookups of host names that do not resolve yet, since engines and their names may come up after the
+file. A guess.
+"""
 
 
 class FileDiscovery:
-    """Keeps a pool as a file lists it. Owner: the event loop."""
+    """Keeps a pool equal to the list in a file. Owner: the event loop."""
 
     def __init__(
         self,
@@ -43,9 +44,9 @@ class FileDiscovery:
         resolve: Callable[[Sequence[str]], Awaitable[Sequence[str]]] = resolve,
     ) -> None:
         self.loaded = False
-        """Whether a list was ever taken: before, nobody should be served."""
+        """Whether a list was ever loaded; before that, no request should be served."""
         self.trouble: str | None = None
-        """Why the file as it is now cannot be used; None when it is in use."""
+        """Why the file in its current form cannot be used; None when it is in use."""
         self.reloads = 0
         self.errors = 0
         self._path = path
@@ -57,14 +58,14 @@ class FileDiscovery:
         self._resolved: dict[str, str] = {}
         self._listing = Listing((), ())
         self._skipped: list[str] = []
-        self._unknown = 0  # hosts whose names have no address yet
+        self._unknown = 0  # hosts whose names do not resolve yet
         self._using = asyncio.Lock()
         self._chores: list[Chore] = []
 
     async def start(self) -> None:
-        """Take the file's list, and follow the file if asked to.
+        """Load the file's list, and follow the file if ``watch`` was set.
 
-        Raises: ConfigError when there is no usable list and nobody waits for one.
+        Raises: ConfigError if there is no usable list and the file is not followed.
         """
         try:
             await self._load()
@@ -77,14 +78,14 @@ class FileDiscovery:
         self._chores.append(Chore("file-discovery-names", self._ask_again))
 
     async def stop(self) -> None:
-        """Follow no more."""
+        """Stop following the file."""
         self._file.stop()
         for chore in self._chores:
             await chore.stop()
         self._chores.clear()
 
     def readings(self) -> Iterator[Reading]:
-        """For ``Telemetry.gauge_source``."""
+        """Yield the readings for ``Telemetry.gauge_source``."""
         for name, text, count in (
             ("tierwise_discovery_reloads", "Lists of endpoints taken from the file.", self.reloads),
             ("tierwise_discovery_errors", "Changes of the file that could not be used.", self.errors),
@@ -101,11 +102,11 @@ class FileDiscovery:
         async for _ in self._file.changes():
             try:
                 await self._load()
-            except Exception as error:  # no file must end the picker
+            except Exception as error:  # no file may end the picker
                 self._refused(error)
 
     async def _load(self) -> None:
-        """Take the file's list. Raises: ConfigError; the endpoints are as before then."""
+        """Load the file's list. Raises: ConfigError, with the endpoints unchanged."""
         async with self._using:
             self._file.seen()
             self._listing = await asyncio.to_thread(self._read)  # a large list takes longer than a decision may wait
@@ -115,7 +116,7 @@ class FileDiscovery:
             log.info("%s: %s, %s skipped", self._path, endpoints, skipped)
 
     async def _use(self) -> None:
-        """Make the list the pool. Raises: ConfigError; the endpoints are as before then."""
+        """Put the list into the pool. Raises: ConfigError, with the endpoints unchanged."""
         endpoints, skipped = await self._with_addresses(self._listing)
         if self._listing.endpoints and not endpoints:
             raise ConfigError(f"{self._path}: no host is known; the first: {skipped[-1]}")
@@ -129,20 +130,20 @@ class FileDiscovery:
         self._skipped = skipped
 
     async def _ask_again(self) -> None:
-        """Hosts that were unknown may be known by now."""
+        """Look up hosts again that did not resolve."""
         while True:
             await asyncio.sleep(self._ask_again_s)
             if not self._unknown:
                 continue
             async with self._using:
                 before = self._unknown
-                with suppress(ConfigError):  # said when the file was read
+                with suppress(ConfigError):  # logged when the file was read
                     await self._use()
                 if self._unknown < before:
                     log.info("%s: %d endpoints; hosts are known now", self._path, len(self._pool))
 
     def _read(self) -> Listing:
-        """Raises: ConfigError."""
+        """Read and parse the file. Raises: ConfigError if that fails."""
         try:
             if not stat.S_ISREG(self._path.stat().st_mode):
                 raise ConfigError(f"{self._path}: not a regular file")
@@ -158,9 +159,9 @@ class FileDiscovery:
             raise ConfigError(f"{self._path}: {error}") from error
 
     async def _with_addresses(self, listing: Listing) -> tuple[list[Endpoint], list[str]]:
-        """The endpoints with addresses for host names, and a sentence for each that cannot be had.
+        """Return the endpoints with host names resolved, and a sentence for each that cannot be used.
 
-        A name that was known before and is not now keeps its address: name servers fail more often than hosts move.
+        A name that resolved before and does not now keeps its address: name servers fail more often than hosts move.
         """
         found: dict[str, Endpoint] = {}
         skipped, unknown = list(listing.skipped), 0

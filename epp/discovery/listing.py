@@ -1,9 +1,9 @@
-"""A list of endpoints as a file's text says it.
+"""A list of endpoints, parsed from a file's text.
 
     endpoints:
       - {name: vllm-0, namespace: default, address: 10.0.0.7, port: "8000", labels: {role: decode}}
 
-Source: the Go picker's file-discovery, which takes IPv4 literals; host names are taken here too.
+Source: the Go picker's file-discovery, which takes IPv4 literals; host names are accepted here too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from epp.errors import ConfigError
 from epp.pool.pool import Endpoint, check_address
 
 MAX_VALUES = 250_000
-"""In a file: the 10,000 endpoints of a full pool, with 20 labels each."""
+"""The most values in a file: the 10,000 endpoints of a full pool, with 20 labels each."""
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,18 +36,18 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a file lists."""
+    """The contents of a file."""
 
     endpoints: tuple[Endpoint, ...]
-    """Their hosts as written: names are not resolved."""
+    """The usable endpoints, with hosts as written: names are not resolved."""
     skipped: tuple[str, ...]
     """One sentence for each entry that cannot be used, its position first."""
 
 
 def read_listing(raw: bytes) -> Listing:
-    """The endpoints in ``raw``, YAML or JSON.
+    """Return the endpoints in ``raw``, which is YAML or JSON.
 
-    Raises: ConfigError when it is neither, has no list ``endpoints``, or has entries of which none can be used.
+    Raises: ConfigError if it is neither, has no list ``endpoints``, or has entries of which none can be used.
     """
     entries = _entries(raw)
     endpoints: dict[str, Endpoint] = {}
@@ -85,21 +85,21 @@ def _entries(raw: bytes) -> list[object]:
 
 
 def _entry(data: object, where: str) -> Entry:
-    """Raises: ConfigError."""
+    """Convert one entry. Raises: ConfigError if it is not valid."""
     try:
         return msgspec.convert(data, Entry)
     except msgspec.ValidationError:
-        return convert(data, Entry, where)  # slower: takes nulls, and names what is wrong
+        return convert(data, Entry, where)  # slower: accepts nulls, and names what is wrong
 
 
 def _endpoint(entry: Entry) -> Endpoint:
-    """Raises: ConfigError."""
+    """Return the endpoint of an entry. Raises: ConfigError if its address is not valid."""
     host = entry.address.strip()
     try:
         ip = ipaddress.ip_address(host.strip("[]"))
         host = f"[{ip}]" if ip.version == 6 else str(ip)
     except ValueError:
-        pass  # a name
+        pass  # a host name
     address = f"{host}:{entry.port}"
     check_address(address)
     return Endpoint(address, f"{entry.namespace}/{entry.name}" if entry.name else "", entry.labels)
