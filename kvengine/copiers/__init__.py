@@ -1,4 +1,4 @@
-"""Who moves bytes between the device and the arena; one file per way to do it."""
+"""Copiers move bytes between the device and the arena. One file per way to copy."""
 
 from kvengine.copiers.base import Copier, Direction, Done
 from kvengine.copiers.checked import CheckedCopier

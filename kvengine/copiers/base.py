@@ -1,4 +1,4 @@
-"""What a copier promises."""
+"""The interface of copiers, and what each of them guarantees."""
 
 from __future__ import annotations
 
@@ -12,42 +12,46 @@ JobId = NewType("JobId", int)
 
 
 class Direction(Enum):
-    """Which way."""
+    """The direction of a copy, as the engine sees it."""
 
     LOAD = "load"
-    """Host to device."""
+    """From host memory to the device."""
     STORE = "store"
-    """Device to host."""
+    """From the device to host memory."""
 
 
 class Done(NamedTuple):
-    """How a job ended."""
+    """How and when a job ended."""
 
     job: JobId
     direction: Direction
     ok: bool
-    """False: the destination's bytes are undefined."""
+    """If False, the destination's bytes are undefined."""
     copied_bytes: int
     seconds: float
-    """From submission to the end of the copy, or to the poll that saw it where the device does not say when."""
+    """From submission to the end of the copy, or to the poll that noticed the end if the device does not report its
+    time."""
 
 
 class Copier(ABC):
     """Copies in the background. Owner: one thread, which submits and polls.
 
-    Promises: a job is done exactly once, whatever happens to it; a store reads the device only after all that was
-    launched on it before ``submit``; a load writes at once, so that its destination must be nobody's; loads do not wait
-    for stores.
+    Guarantees: each job is reported as done exactly once, whatever happens to it. A store reads the device only after
+    all work that was launched on it before ``submit``. A load may write at once, so nothing else may use its
+    destination. Loads do not wait for stores.
     """
 
     @abstractmethod
     def submit(self, job: JobId, direction: Direction, fragments: Fragments) -> None:
-        """Begin a job. The memory on both sides must stay until it is done. Never raises and never waits."""
+        """Begin a job. Never raises and never waits.
+
+        The memory on both sides must stay allocated until the job is done.
+        """
 
     @abstractmethod
     def poll(self) -> list[Done]:
-        """The jobs that ended since the last call. Never waits."""
+        """Return the jobs that ended since the last call. Never waits."""
 
     @abstractmethod
     def close(self) -> None:
-        """End what runs, and be done with every job. Never raises."""
+        """Let the copies under way end; the next poll returns every job that was still open. Never raises."""

@@ -1,4 +1,4 @@
-"""A copier that keeps a checksum of every slot, and finds what changed in host memory since it was stored."""
+"""A copier that keeps a checksum of every slot, and detects bytes that changed in host memory after the store."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ log = logging.getLogger(__name__)
 
 
 class CheckedCopier(Copier):
-    """Has another copier copy. A store is done when its slots are summed up, in a thread of its own; a load when they
-    were summed up again, and is failed when the sums differ.
+    """Adds checksums to another copier. A thread of its own computes them after each copy.
 
-    A store fills its slots; a load may read parts of them. Nobody writes a slot that is being loaded.
+    A store is done when the checksums of its slots are computed; a load when they are computed again, and it fails if
+    they differ. A store fills its slots completely; a load may read parts of them. No store writes to a slot that is
+    being loaded.
     """
 
     def __init__(self, copier: Copier, address: int, slot_bytes: int) -> None:
-        """``address``: of slot 0."""
+        """``address``: the address of slot 0."""
         self._copier = copier
         self._address = address
         self._slot_bytes = slot_bytes
@@ -71,7 +72,7 @@ class CheckedCopier(Copier):
                 ok = done.ok and self._check(done, slots)
             except Exception:
                 log.exception("%s %d could not be checked", done.direction.value, done.job)
-            finally:  # whatever it is, somebody waits for this job
+            finally:  # whatever the error is, the owner waits for this job
                 self._done.put(done._replace(ok=ok))
 
     def _check(self, done: Done, slots: list[int]) -> bool:
@@ -89,7 +90,7 @@ class CheckedCopier(Copier):
         return zlib.crc32(memory)
 
     def _refuse(self) -> None:
-        """Be done with what nobody will check any more: the thread has died."""
+        """Fail the jobs that are still queued after the checking thread has ended."""
         while True:
             try:
                 copied = self._copied.get_nowait()

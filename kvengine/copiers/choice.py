@@ -1,4 +1,4 @@
-"""Which way to copy: measured at start on this device, once both ways have brought back what they took."""
+"""Chooses how to copy: both ways are checked with known bytes at the start, then measured on this device."""
 
 from __future__ import annotations
 
@@ -20,32 +20,36 @@ log = logging.getLogger(__name__)
 
 KIB, GB = 1024, 1e9
 SIZES = (4 * KIB, 8 * KIB, 16 * KIB, 24 * KIB, 32 * KIB, 64 * KIB)
-"""Where batched copies by the copy engines fall off. Source: vLLM's issue 42212: 4 to 7 GB/s up to 24 KiB on an H100,
-44 and more from 28 KiB on."""
+"""Fragment sizes to measure, around the size below which batched copies by the copy engines are slow. Source: vLLM's
+issue 42212: 4 to 7 GB/s up to 24 KiB on an H100, 44 and more from 28 KiB on."""
 BUDGET_S = 0.5
+"""Most time that the measurements take."""
 SCRATCH_BYTES = 8 << 20
 FEWEST = 16
-"""Fragments of a size, or it is not measured: the arena is too small to matter."""
+"""Fewest fragments for a measurement. A size of which fewer fit is not measured: the arena is too small to matter."""
 JOBS = 4
-"""At once, so that a thread's wake-up does not count."""
+"""Jobs submitted at a time, so that the time a thread takes to wake up does not count."""
 BETTER = 1.05
-"""A kernel takes some of the engine's processors: it must be worth it. A guess."""
+"""How many times faster the kernel must be: it takes some of the device's processors from the engine. A guess."""
 
 
 class Unusable(DeviceError):
-    """The device's copies are not right: nothing may be kept with them."""
+    """The device copies incorrectly: no KV may be stored with it."""
 
 
 class Timing(NamedTuple):
-    """Of the same bytes. Units: seconds."""
+    """How long both ways take for the same bytes. Units: seconds."""
 
     direct_s: float
     kernel_s: float
 
 
 def threshold(timings: Mapping[int, Timing]) -> int:
-    """Below how many bytes the kernel is the better way: from the smallest fragments that were measured on, as long as
-    it is. Half way to the next size, since the fall is somewhere between."""
+    """Return the fragment size in bytes below which the kernel is the better way.
+
+    The kernel must be better at every measured size below the threshold, beginning with the smallest. The threshold
+    lies halfway to the next larger size, since the change is somewhere between the two.
+    """
     below = NEVER
     sizes = sorted(timings)
     for number, size in enumerate(sizes):
@@ -58,9 +62,11 @@ def threshold(timings: Mapping[int, Timing]) -> int:
 def opened(
     driver: Driver, compute: Callable[[], Stream], pieces: HostPieces, ready_bytes: int, budget_s: float = BUDGET_S
 ) -> CudaCopier:
-    """A copier that has been seen to work. ``ready_bytes`` of pinned memory, from the begin of ``pieces`` on, are used.
+    """Return a copier that has passed the check, with thresholds that were measured on this device.
 
-    Raises: DeviceError; Unusable when what the device brings back is not what it was given.
+    ``ready_bytes`` of pinned memory, from the start of ``pieces`` on, are overwritten.
+
+    Raises: DeviceError; Unusable when the device returns other bytes than it was given.
     """
     size = min(ready_bytes // 2, SCRATCH_BYTES)
     device = driver.device_memory(size)
@@ -83,7 +89,10 @@ def opened(
 
 
 def tried(copier: CudaCopier, device: int, host: int, size_bytes: int, name: str) -> str | None:
-    """Copy known bytes both ways; why the kernel must not be used, or None. Raises: Unusable when neither may be."""
+    """Copy known bytes in both ways and both directions; return why the kernel must not be used, or None.
+
+    Raises: Unusable when the copy engines must not be used either.
+    """
     wrong = difference(copier, device, host, size_bytes)
     if wrong is not None:
         raise Unusable(f"copies to and from {name}: {wrong}")
@@ -100,7 +109,7 @@ def tried(copier: CudaCopier, device: int, host: int, size_bytes: int, name: str
 def measured(
     copier: CudaCopier, direction: Direction, device: int, host: int, size_bytes: int, until: float
 ) -> dict[int, Timing]:
-    """Both ways at each fragment size, as long as there is time."""
+    """Measure both ways at each fragment size, until the time ``until``."""
     found: dict[int, Timing] = {}
     for size in SIZES:
         if size_bytes < FEWEST * size:
@@ -126,7 +135,7 @@ def measured(
 
 
 def scattered(device: int, host: int, size_bytes: int, fragment_bytes: int) -> Fragments:
-    """All of the host's bytes in order, the device's in an order without neighbours."""
+    """Return fragments that are in order in host memory, and in an order without neighbors on the device."""
     count = size_bytes // fragment_bytes
     at = np.arange(count, dtype=np.int64)
     elsewhere = np.concatenate((at[1::2], at[::2]))
@@ -135,7 +144,7 @@ def scattered(device: int, host: int, size_bytes: int, fragment_bytes: int) -> F
 
 
 def sentence(name: str, below: KernelBelow, found: Mapping[Direction, Mapping[int, Timing]], moved_bytes: int) -> str:
-    """The choice, and what it was made of."""
+    """Return the log line that states the choice and the measurements behind it."""
     parts = []
     for direction, timings in found.items():
         chosen = below.of(direction)

@@ -1,11 +1,11 @@
 """Copies between a CUDA device and pinned host memory.
 
-One thread per direction begins the copies, so that a step never waits for a long list of them, and loads never for
-stores. The owner's thread only notes an event on the engine's stream when a store is submitted, and asks for events
-when it polls. Loads have urgent streams, stores have not.
+One thread per direction begins the copies, so that a step never waits for a long list of them, and loads never wait for
+stores. The owner's thread only records an event on the engine's stream when a store is submitted, and queries events
+when it polls. Loads use urgent streams; stores do not.
 
-A job that cannot be begun as a whole is failed when what had begun of it has ended. When even that cannot be known the
-device is dead, as CUDA's contexts are after some errors: every job fails from then on.
+A job that cannot be begun as a whole fails once the part of it that had begun has ended. If even that cannot be
+determined, the device is dead, as CUDA contexts are after some errors: every job fails from then on.
 """
 
 from __future__ import annotations
@@ -30,18 +30,23 @@ from kvengine.layout import Fragments
 log = logging.getLogger(__name__)
 
 NEVER = 0
+"""A threshold below which no fragment is."""
 ALWAYS = 1 << 62
+"""A threshold below which every fragment is."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelBelow:
-    """Fragments of fewer bytes go through the staging ring, if they fit it; the others are copied as they are."""
+    """The fragment sizes below which the kernel copies, by way of the staging ring, if they fit into it.
+
+    All other fragments are copied directly.
+    """
 
     load_bytes: int = NEVER
     store_bytes: int = NEVER
 
     def of(self, direction: Direction) -> int:
-        """In one direction."""
+        """Return the threshold of one direction."""
         return self.load_bytes if direction is Direction.LOAD else self.store_bytes
 
 
@@ -53,7 +58,7 @@ class _Job:
     kernel_below: int
     submitted: float
     ends: list[Event]
-    """Reached when all is copied."""
+    """Events that are reached when everything is copied."""
 
     @property
     def copied_bytes(self) -> int:
@@ -61,15 +66,17 @@ class _Job:
 
 
 class CudaCopier(Copier):
-    """Implements ``Copier`` on a ``Driver``. A job counts as ended at the poll that sees it."""
+    """Implements ``Copier`` on a ``Driver``. A job counts as ended at the poll that notices it."""
 
     def __init__(
         self, driver: Driver, compute: Callable[[], Stream], pieces: HostPieces, ring: RingSize = RING_SIZE
     ) -> None:
-        """``compute``: the stream on which what stores read was launched, asked for at each store. Raises: DeviceError
-        when there are no streams."""
+        """``compute`` returns the stream on which the KV is computed, and is called for each store.
+
+        Raises: DeviceError when no streams are available.
+        """
         self.kernel_below = KernelBelow()
-        """For the jobs that are submitted from now on."""
+        """The thresholds for jobs that are submitted from now on."""
         self._driver = driver
         self._compute = compute
         self.pieces = pieces
@@ -85,11 +92,11 @@ class CudaCopier(Copier):
 
     @property
     def dead(self) -> bool:
-        """Whether the device answers no more."""
+        """Whether the device no longer responds."""
         return self._dead
 
     def can_stage(self) -> str | None:
-        """Make the staging rings; why they cannot be had, or None. Nothing has been submitted yet."""
+        """Create the staging rings, while no job is open; return why that is not possible, or None."""
         try:
             for lane in self._lanes.values():
                 lane.stage()
@@ -120,7 +127,7 @@ class CudaCopier(Copier):
         for direction, lane in self._lanes.items():
             while lane.running and self._reached(lane, lane.running[0]):
                 job = lane.running.popleft()
-                if self._dead:  # what was asked first may have shown it
+                if self._dead:  # ``_reached`` may just have found this out
                     self.fail(job, direction)
                     continue
                 self.give_events(job.ends)
@@ -135,7 +142,7 @@ class CudaCopier(Copier):
     def close(self) -> None:
         if self._drained:
             return
-        self._closed = True  # a signal may interrupt what follows: it is gone through again by the next call
+        self._closed = True  # a signal may interrupt what follows; the next call then repeats it
         for lane in self._lanes.values():
             lane.jobs.put(None)
         for lane in self._lanes.values():
@@ -144,7 +151,7 @@ class CudaCopier(Copier):
             lane.drained()
         self._drained = True
         for each in self.poll():
-            self._ended.put(each)  # for whoever polls after this
+            self._ended.put(each)  # for the owner's next poll
         for lane in self._lanes.values():
             lane.close()
         try:
@@ -153,24 +160,24 @@ class CudaCopier(Copier):
             log.warning("events are left to the device: %s", error)
 
     def take_event(self) -> Event:
-        """One that nothing waits for. Raises: DeviceError."""
+        """Return an event that no stream waits for. Raises: DeviceError."""
         try:
             return self._free_events.popleft()
         except IndexError:
             return self._driver.event()
 
     def give_events(self, events: list[Event]) -> None:
-        """Nobody asks for them, or is to be told to wait for them, any more."""
+        """Take back events that are no longer queried and that no stream will be made to wait for."""
         self._free_events.extend(events)
 
     def fail(self, job: _Job, direction: Direction) -> None:
-        """The job has ended, its destination's bytes undefined."""
+        """Report a job as failed: it has ended, and its destination's bytes are undefined."""
         self.give_events(job.ends if job.after is None else [*job.ends, job.after])
         size = job.copied_bytes
         self._ended.put(Done(job.id, direction, False, size, time.monotonic() - job.submitted))
 
     def die(self, error: Exception) -> None:
-        """The device answers no more."""
+        """Declare the device dead, since it no longer responds."""
         with self._dying:
             first, self._dead = not self._dead, True
         if first:
@@ -183,12 +190,12 @@ class CudaCopier(Copier):
             return all(self._driver.reached(event) for event in job.ends)
         except DeviceError as error:
             log.warning("%s was asked whether a copy has ended, and refused: %s", self._driver.name, error)
-            lane.settle()  # no job is said to have failed, and its blocks are no one else's, while it still copies
+            lane.settle()  # no job may fail, and so release its blocks, while it still copies
             return True
 
 
 class _Lane:
-    """One direction: its streams, its thread, and the jobs that run."""
+    """One direction: its streams, its thread, and its running jobs."""
 
     def __init__(self, copier: CudaCopier, driver: Driver, direction: Direction, ring: RingSize) -> None:
         self._copier = copier
@@ -201,31 +208,37 @@ class _Lane:
         self._staging: Staging | None = None
         self.jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self.running: deque[_Job] = deque()
-        """Begun, in order."""
+        """The jobs that have begun, in order."""
         self.thread = threading.Thread(target=self._work, name=f"kvengine-{direction.value}", daemon=True)
 
     def stage(self) -> None:
-        """Make the ring. Raises: DeviceError."""
+        """Create the staging ring. Raises: DeviceError."""
         if self._staging is None:
             self._staging = Staging(self._driver, self._direction, self._copies, self._kernels, self._ring)
 
     def settle(self) -> bool:
-        """Wait for the streams; any thread may. False when the device does not answer, and the copier dies."""
+        """Wait until the streams are idle; any thread may call it.
+
+        Returns False when the device does not respond; the copier is dead then.
+        """
         try:
             self._driver.synchronize(self._copies)
             self._driver.synchronize(self._kernels)
-        except Exception as error:  # in the lane's thread, whatever it is would end the lane and leave its jobs waiting
+        except Exception as error:  # any exception would end the lane's thread and leave its jobs waiting
             self._copier.die(error)
             return False
         return True
 
     def drained(self) -> None:
-        """Wait for the streams, when nothing else is begun on them. The copier dies when the device does not answer."""
+        """Wait until the streams are idle, when nothing else is being begun on them, and free the ring's places.
+
+        The copier is dead afterwards if the device does not respond.
+        """
         if self.settle() and self._staging is not None:
             self._staging.clear()
 
     def close(self) -> None:
-        """Nothing runs any more. Never raises."""
+        """Release the streams and the ring, when nothing runs any more. Never raises."""
         try:
             if self._staging is not None:
                 self._staging.close()
@@ -241,15 +254,15 @@ class _Lane:
                 self._copier.fail(job, self._direction)
 
     def _began(self, job: _Job) -> bool:
-        """Whether all of it was begun; if not, nothing of it runs any more."""
+        """Return whether the whole job was begun; if not, no part of it runs any more."""
         try:
             self._begin(job)
-        except Exception:  # whatever it is, somebody waits for this job
+        except Exception:  # whatever the error is, the owner waits for this job
             log.exception("%s %d failed", self._direction.value, job.id)
             self.drained()
             return False
         if job.after is not None:
-            self._copier.give_events([job.after])  # what waits for it has been told already
+            self._copier.give_events([job.after])  # the streams that wait for it have been set up already
             job.after = None
         return True
 

@@ -1,4 +1,4 @@
-"""Copies by the device's copy engines: one descriptor per fragment, many to a call."""
+"""Copies by the device's copy engines: one descriptor per fragment, many per call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kvengine.layout import Fragments
 def begin_copies(
     driver: Driver, stream: Stream, direction: Direction, fragments: Fragments, pieces: HostPieces
 ) -> None:
-    """Begin all of them on ``stream``. Raises: DeviceError, and some may have begun."""
+    """Begin all copies on ``stream``. Raises: DeviceError, after which some copies may have begun."""
     device, host, sizes = cut(fragments, pieces)
     to, source = ends(direction, device, host)
     for part in batches(len(sizes)):

@@ -1,12 +1,12 @@
-"""Small fragments by way of a staging ring on the device: the bus carries large copies, a kernel does the small ones.
+"""Small fragments by way of a staging ring on the device: large copies cross the bus, and a kernel does the small ones.
 
-Two streams, so that the kernel moves one load while the bus carries the next:
+Two streams let the kernel move one load while the next one crosses the bus:
 
     load    copies: host ─► place ─► filled        kernels: filled ─► place ─► blocks ─► emptied
     store   kernels: blocks ─► place ─► filled     copies: filled ─► place ─► host ─► emptied
 
-A place is filled again only after it was emptied. The kernel reads what to move from a table in pinned host memory;
-there are many more tables than places, since it is this thread that has to wait before one is written again.
+A place is filled again only after it was emptied. The kernel reads the list of pieces to move from a table in pinned
+host memory. There are many more tables than places, since this thread itself must wait before it overwrites a table.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ NUMBER_BYTES = 8
 
 
 class RingSize(NamedTuple):
-    """Of one direction. Guesses: 32 MiB of the device's memory, about 0.6 ms of a fast bus."""
+    """The size of one direction's ring. Guesses: 32 MiB of the device's memory, about 0.6 ms of a fast bus."""
 
     places: int = 8
     place_bytes: int = 4 << 20
     tables: int = 32
     table_moves: int = 4096
-    """To a place at a time, at most."""
+    """Most pieces that pass through a place at a time."""
 
     @property
     def table_bytes(self) -> int:
-        """Of one table."""
+        """The size of one table."""
         return self.table_moves * 3 * NUMBER_BYTES
 
 
@@ -45,10 +45,10 @@ RING_SIZE = RingSize()
 
 
 class Staging:
-    """One direction's ring. Owner: the thread that begins that direction's copies."""
+    """One direction's staging ring. Owner: the thread that begins that direction's copies."""
 
     def __init__(self, driver: Driver, direction: Direction, copies: Stream, kernels: Stream, size: RingSize) -> None:
-        """Raises: DeviceError when the memory or the kernel cannot be had."""
+        """Raises: DeviceError when the memory or the kernel is not available."""
         reason = driver.can_move()
         if reason is not None:
             raise DeviceError(reason)
@@ -68,8 +68,10 @@ class Staging:
             raise
 
     def begin(self, fragments: Fragments, pieces: HostPieces) -> None:
-        """Begin the copies. Raises: DeviceError or ValueError, and some may have begun: nothing else is begun before
-        both streams have nothing to do, and ``clear`` was called."""
+        """Begin the copies. Raises: DeviceError or ValueError, after which some copies may have begun.
+
+        After an error, begin nothing else until both streams are idle and ``clear`` was called.
+        """
         driver, size = self._driver, self._size
         for load in staged(fragments, pieces, most_bytes=size.place_bytes, most_moves=size.table_moves):
             place = self._ring.take()
@@ -87,12 +89,12 @@ class Staging:
             self._ring.leave(place.number, emptied)
 
     def clear(self) -> None:
-        """Both streams have nothing to do."""
+        """Make all places and tables free; both streams are idle."""
         self._ring.clear()
         self._tables.clear()
 
     def close(self) -> None:
-        """Give the memory back; both streams have nothing to do. Raises: DeviceError."""
+        """Free the memory; both streams are idle. Raises: DeviceError."""
         self._driver.destroy([], [*self._filled, *self._emptied, *self._read])
         self._driver.free_device(self._memory)
         self._driver.free_host(self._table_memory)

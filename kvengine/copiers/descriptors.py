@@ -1,4 +1,4 @@
-"""What a device is told to copy: pieces cut where it needs them cut, in batches that it takes. Pure."""
+"""Prepares the copies that a device is given: pieces cut to its limits, in batches that it accepts. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ from kvengine.copiers.base import Direction
 from kvengine.layout import Addresses, Fragments
 
 BATCH = 1024
-"""Copies begun in one call. A call holds the driver's lock, at about 0.6 µs per copy, and the engine's launches wait.
-Source: vLLM's pull request 48434 (8,192 copies: 5.1 ms)."""
+"""Most copies begun in one call. A call holds the driver's lock for about 0.6 µs per copy, and the engine's launches
+wait meanwhile. Source: vLLM's pull request 48434 (8,192 copies: 5.1 ms)."""
 
 
 class HostPieces(NamedTuple):
-    """Host memory as it was pinned: pieces of ``size_bytes``, the first from ``origin`` on. A device copies within one
-    piece at a time."""
+    """The pieces of host memory that were pinned one by one: ``size_bytes`` each, the first at ``origin``.
+
+    A device copy must lie within one piece.
+    """
 
     origin: int
     size_bytes: int
 
 
 def checked(fragments: Fragments) -> Fragments:
-    """The same, as arrays of 64-bit numbers. Raises: ValueError when they are not one list of pieces."""
+    """Return the same fragments as arrays of 64-bit numbers.
+
+    Raises: ValueError when the arrays differ in length, or a size is negative.
+    """
     device, host, sizes = (np.ascontiguousarray(each, dtype=np.int64) for each in fragments)
     if not len(device) == len(host) == len(sizes):
         raise ValueError(f"{len(device)} places on the device, {len(host)} in host memory and {len(sizes)} sizes")
@@ -34,7 +39,7 @@ def checked(fragments: Fragments) -> Fragments:
 
 
 def cut(fragments: Fragments, pieces: HostPieces) -> Fragments:
-    """The same bytes, no fragment in two pieces of host memory."""
+    """Return fragments with the same bytes, each of them within one piece of host memory."""
     device, host, sizes = fragments
     if not len(sizes):
         return fragments
@@ -51,7 +56,7 @@ def cut(fragments: Fragments, pieces: HostPieces) -> Fragments:
 
 
 def split(fragments: Fragments, below_bytes: int) -> tuple[Fragments, Fragments]:
-    """Those of less than ``below_bytes``, and the others."""
+    """Split the fragments into those of less than ``below_bytes`` and the others."""
     small = fragments.sizes < below_bytes
     if not small.any():
         return Fragments(*(each[:0] for each in fragments)), fragments
@@ -59,11 +64,11 @@ def split(fragments: Fragments, below_bytes: int) -> tuple[Fragments, Fragments]
 
 
 def ends(direction: Direction, device: Addresses, host: Addresses) -> tuple[Addresses, Addresses]:
-    """Where to and where from."""
+    """Return the destinations and the sources of copies in ``direction``."""
     return (device, host) if direction is Direction.LOAD else (host, device)
 
 
 def batches(count: int, most: int = BATCH) -> Iterator[slice]:
-    """Parts of ``count`` things, of at most ``most``."""
+    """Divide ``count`` items into slices of at most ``most``."""
     for begin in range(0, count, most):
         yield slice(begin, min(begin + most, count))

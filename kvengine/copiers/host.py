@@ -1,4 +1,4 @@
-"""Copies between two places in host memory: vLLM's CPU backend, and every test."""
+"""Copies within host memory, for vLLM's CPU backend and for tests."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class HostCopier(Copier):
-    """One thread for loads and one for stores, so that neither waits for the other.
+    """Copies with one thread for loads and one for stores, so that neither waits for the other.
 
-    What the "device" computes here is computed by the thread that submits, before it submits: there is no order to keep
-    beside the queue's.
+    The submitting thread computes the KV itself, before it submits. So a store needs no ordering beyond that of its
+    queue.
     """
 
     def __init__(self) -> None:
@@ -64,12 +64,12 @@ class HostCopier(Copier):
                 ok = True
             except Exception:
                 log.exception("%s %d failed", direction.value, job.job)
-            finally:  # whatever it is, somebody waits for this job
+            finally:  # whatever the error is, the owner waits for this job
                 seconds = time.monotonic() - job.submitted
                 self._done.put(Done(job.job, direction, ok, job.size_bytes, seconds))
 
     def _refuse(self, direction: Direction) -> None:
-        """Be done with what nobody will copy any more: the thread has died."""
+        """Fail the jobs that are still queued after their thread has ended."""
         while True:
             try:
                 job = self._open[direction].get_nowait()
@@ -90,7 +90,7 @@ class _Job:
 
 
 def copy(fragments: Fragments, direction: Direction) -> None:
-    """Copy every fragment, one after the other, without the interpreter's lock."""
+    """Copy every fragment in turn, without holding the interpreter's lock."""
     device, host = fragments.device.tolist(), fragments.host.tolist()
     to, source = (device, host) if direction is Direction.LOAD else (host, device)
     for destination, origin, size in zip(to, source, fragments.sizes.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Places that are used in turn, each again only after its last use has ended. Pure."""
+"""Places that are used in turn, each of them again only after its last use has ended. Calls no driver."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from kvengine.cuda.driver import Event
 
 
 class Place(NamedTuple):
-    """One to use now."""
+    """A place in the ring that may be used now."""
 
     number: int
     free_after: Event | None
-    """When its last use ends; None when there was none."""
+    """The event at which its last use ends; None if it was not used before."""
 
 
 class Ring:
-    """``[0, places)``, each free, or taken, or free after an event. Owner: one thread."""
+    """The state of the places ``[0, places)``: free, taken, or free after an event. Owner: one thread."""
 
     def __init__(self, places: int) -> None:
         self._free_after: list[Event | None] = [None] * places
@@ -24,7 +24,7 @@ class Ring:
         self._next = 0
 
     def take(self) -> Place:
-        """The next place in turn. Raises: RuntimeError when nobody has said when its last use ends."""
+        """Take the next place in turn. Raises: RuntimeError when its last use was never ended by ``leave``."""
         number = self._next
         if self._taken[number]:
             raise RuntimeError(f"place {number} of {len(self._taken)} was taken and never left")
@@ -33,13 +33,13 @@ class Ring:
         return Place(number, self._free_after[number])
 
     def leave(self, number: int, free_after: Event) -> None:
-        """The place is free after that event. Raises: RuntimeError when it was not taken."""
+        """Make a place free after an event. Raises: RuntimeError when it was not taken."""
         if not self._taken[number]:
             raise RuntimeError(f"place {number} of {len(self._taken)} is left, and was not taken")
         self._taken[number] = False
         self._free_after[number] = free_after
 
     def clear(self) -> None:
-        """Nothing uses any place any more."""
+        """Make all places free: none of them is in use any more."""
         self._free_after = [None] * len(self._taken)
         self._taken = [False] * len(self._taken)

@@ -1,5 +1,6 @@
-"""How small fragments become large copies: a slot's bytes lie together in host memory, so that they travel as they lie,
-and only the device's side is scattered. Pure.
+"""How small fragments are combined into large copies over the bus. Pure functions.
+
+A slot's bytes are contiguous in host memory and cross the bus in that order. Only on the device are they scattered:
 
     host     │ b7 b8 b9 │ b7 b8 b9 │          one span, one copy over the bus
     staging  │ b7 b8 b9 │ b7 b8 b9 │
@@ -18,18 +19,25 @@ from kvengine.layout import Addresses, Fragments
 
 
 class Load(NamedTuple):
-    """What goes through one place of the ring at a time. Offsets are in bytes, from the place's begin."""
+    """What passes through one place of the ring at a time, in either direction. Offsets are in bytes, from the place's
+    start.
+    """
 
     spans: Fragments
-    """Over the bus; ``device`` is an offset."""
+    """The copies over the bus; their ``device`` is an offset."""
     device: Addresses
+    """The addresses of the pieces that the kernel moves, in the device's blocks."""
     offsets: Addresses
+    """The offsets of the same pieces in the place."""
     sizes: Addresses
-    """Moved by the kernel: the block's address, the offset, the bytes."""
+    """The sizes of the same pieces, in bytes."""
 
 
 def staged(fragments: Fragments, pieces: HostPieces, *, most_bytes: int, most_moves: int) -> Iterator[Load]:
-    """The fragments, in loads of at most that many bytes and moves. Raises: ValueError for one that is larger."""
+    """Split the fragments into loads of at most ``most_bytes`` bytes and ``most_moves`` pieces.
+
+    Raises: ValueError for a fragment of more than ``most_bytes``.
+    """
     order = np.argsort(fragments.host, kind="stable")
     device, host, sizes = (each[order] for each in fragments)
     if len(sizes) and sizes.max() > most_bytes:
@@ -47,7 +55,7 @@ def staged(fragments: Fragments, pieces: HostPieces, *, most_bytes: int, most_mo
 
 
 def spanned(offsets: Addresses, host: Addresses, sizes: Addresses) -> Fragments:
-    """Neighbours in host memory as one; in the staging memory they are neighbours already."""
+    """Merge pieces that are adjacent in host memory; in the staging memory, they are adjacent already."""
     breaks = np.flatnonzero(host[1:] != host[:-1] + sizes[:-1]) + 1
     starts = np.concatenate(([0], breaks))
     return Fragments(offsets[starts], host[starts], np.add.reduceat(sizes, starts))

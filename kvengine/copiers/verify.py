@@ -1,4 +1,4 @@
-"""Whether a copier does what it says: known bytes go to the device and come back, at every kind of address and size."""
+"""Checks a copier: known bytes are copied to the device and back, at many kinds of addresses and sizes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kvengine.layout import Fragments
 Bytes = npt.NDArray[np.uint8]
 
 PATIENCE_S = 10.0
-"""For what takes milliseconds."""
+"""How long to wait for copies that usually take milliseconds."""
 SIZES = (1, 3, 16, 17, 250, 256, 1000, 4096, 4097, 8192, 24576, 65536, 100_003)
-"""In bytes: multiples of what a kernel moves at once, and not; pages, and one byte more."""
+"""Fragment sizes in bytes: multiples of what a kernel moves at a time, and others; pages, and one byte more."""
 
 
 def ended(copier: Copier, count: int, patience_s: float = PATIENCE_S) -> bool:
-    """Wait for ``count`` jobs; whether all went well, and in time."""
+    """Wait for ``count`` jobs; return whether all of them succeeded, and in time."""
     until = time.monotonic() + patience_s
     fine = True
     while count and time.monotonic() < until:
@@ -34,11 +34,14 @@ def ended(copier: Copier, count: int, patience_s: float = PATIENCE_S) -> bool:
 
 
 def difference(copier: Copier, device: int, host: int, size_bytes: int, *, at_once: int = 4) -> str | None:
-    """What is wrong with the copier, or None. ``size_bytes`` of the device's memory and twice as many of the host's are
-    written. Nothing else is submitted."""
+    """Return what is wrong with the copier, or None.
+
+    Overwrites ``size_bytes`` of the device's memory and twice as many of host memory. The copier must have no other
+    jobs.
+    """
     there, back = memory(host, size_bytes), memory(host + size_bytes, size_bytes)
     random = np.random.default_rng(size_bytes)
-    for attempt in range(2):  # the second time nothing is right that was left from the first
+    for attempt in range(2):  # the second try detects bytes left over from the first
         there[:] = random.integers(0, 256, size_bytes, dtype=np.uint8)
         back[:] = ~there
         out = odd(device, host, size_bytes)
@@ -60,7 +63,7 @@ def difference(copier: Copier, device: int, host: int, size_bytes: int, *, at_on
 
 
 def odd(device: int, host: int, size_bytes: int) -> Fragments:
-    """Fragments of many sizes with small gaps, in shuffled order, the last ones first on the device."""
+    """Return fragments of many sizes with small gaps, in shuffled order; the last ones come first on the device."""
     pieces = list(_places(size_bytes))
     order = np.random.default_rng(1).permutation(len(pieces))
     begins, sizes = (np.array(each, dtype=np.int64)[order] for each in zip(*pieces, strict=True))
@@ -68,7 +71,7 @@ def odd(device: int, host: int, size_bytes: int) -> Fragments:
 
 
 def memory(address: int, size_bytes: int) -> Bytes:
-    """Host memory, to read and to write."""
+    """Return a writable view of host memory."""
     return np.ctypeslib.as_array((ctypes.c_uint8 * size_bytes).from_address(address))
 
 
@@ -77,5 +80,5 @@ def _places(size_bytes: int) -> Iterator[tuple[int, int]]:
     while begin < size_bytes:
         size = min(SIZES[number % len(SIZES)], size_bytes - begin)
         yield begin, size
-        begin += size + (number % 3) * 8  # a third are neighbours
+        begin += size + (number % 3) * 8  # a third of them are adjacent
         number += 1
