@@ -61,9 +61,7 @@ class Out(list["bytes | msgspec.Raw"]):
     _filled = _unfilled = 0  # bytes that stand for the tokens of media
 
     def add_media(self, tag: bytes, content: bytes | msgspec.Raw, tokens: int = 0) -> None:
-        """Append a digest of media, repeated for about ``tokens`` tokens. Raises: BadRequest if there are too many
-        media.
-        """
+        """Append a digest of media, repeated for about ``tokens`` tokens. Raises: BadRequest for too many media."""
         self.media += 1
         if self.media > MOST_MEDIA:
             raise BadRequest(
