@@ -25,6 +25,7 @@ DONE: tuple[str, ...] = (
     "epp/printing",
     "epp/tokens",
     "epp/tokens/model",
+    "epp/tracing",
     "kvengine",
     "kvengine/connector",
     "kvengine/copiers",

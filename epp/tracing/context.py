@@ -1,4 +1,4 @@
-"""The trace that a request belongs to, as W3C's header ``traceparent`` says it.
+"""The trace that a request belongs to, from W3C's header ``traceparent``.
 
 Source: W3C Trace Context, level 1: version, trace id, the caller's span id and flags, in lower-case hexadecimal digits.
 """
@@ -15,7 +15,7 @@ SAMPLED = 1
 
 
 class TraceContext(NamedTuple):
-    """A span that others may be children of."""
+    """The ids of a span that other spans may be children of."""
 
     trace_id: int
     span_id: int
@@ -23,12 +23,15 @@ class TraceContext(NamedTuple):
 
     @property
     def header(self) -> str:
-        """The value of ``traceparent``."""
+        """The span as a value of ``traceparent``."""
         return f"00-{self.trace_id:032x}-{self.span_id:016x}-{'01' if self.sampled else '00'}"
 
 
 def parent_of(value: str) -> TraceContext | None:
-    """What ``traceparent`` says; None when it is not one. Later versions may append fields; ours may not."""
+    """Parse a value of ``traceparent``; return None if it is invalid.
+
+    Later versions of the format may append fields; the current one may not.
+    """
     match = _PARENT.fullmatch(value)
     if match is None:
         return None

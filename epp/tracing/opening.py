@@ -1,4 +1,4 @@
-"""A tracer as it was asked for; what it needs is imported here, where it is asked for."""
+"""Opens the tracer that the settings ask for. The libraries it needs are imported here, and only then."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MISSING = "traces need the extra otel: pip install '.[otel]' in a clone of Tierw
 
 
 def described(settings: TraceSettings) -> str:
-    """Where traces go and how many, in words for the log."""
+    """Return a log line about where traces are sent, and how many of them."""
     where = "standard output"
     if settings.exporter is Exporter.OTLP:
         where = f"the collector at {USERINFO.sub('', settings.endpoint)}"
@@ -31,9 +31,10 @@ def described(settings: TraceSettings) -> str:
 def open_tracer(
     settings: TraceSettings, *, clock: Callable[[], float] = time.monotonic
 ) -> tuple[Tracer, TraceQueue] | None:
-    """A tracer and its queue, which is to be stopped; None where variables ask for traces that cannot be written.
+    """Return a tracer and its queue, which must be stopped at the end.
 
-    Raises: ConfigError when the flag asks for them and the library is not there.
+    Returns None if only environment variables ask for traces and the library is missing. Raises: ConfigError if the
+    flag asks for them and the library is missing.
     """
     try:
         from epp.tracing.exporters import open_sink

@@ -1,7 +1,7 @@
-"""Complete traces on their way to whoever wants them: a bounded queue and a thread of its own.
+"""Complete traces on their way to a sink: a bounded queue, and a thread that empties it.
 
-A collector that is down, slow or hostile costs traces, which are counted, and never anybody's time: the request path
-appends to a list, and the end of the process waits for a moment only.
+A collector that is down, slow or hostile costs traces, which are counted, but never delays anything else: the request
+path appends to a list, and the end of the process waits only for a moment.
 """
 
 from __future__ import annotations
@@ -19,29 +19,36 @@ log = logging.getLogger(__name__)
 
 MAX_QUEUED = 2048
 BATCH = 64
-"""Traces of some ten spans. Source: OpenTelemetry's batches of 512 spans, and its queue of 2048, of spans there."""
+"""Traces of about ten spans each. Source: OpenTelemetry's batches of 512 spans, and its queue of 2048 entries, which
+are spans there.
+"""
 EVERY_S = 1.0
-"""A guess: OpenTelemetry's is 5 s, and people who try it out wait for it."""
+"""A guess: OpenTelemetry's is 5 s, but users who try out tracing wait for the result."""
 STOP_S = 2.0
 """How long the end of the process waits for traces to be written. A guess."""
 
 
 class Sink(Protocol):
-    """Who takes traces: ``epp.tracing.exporters``. Called by the queue's thread only, except ``close``."""
+    """Takes complete traces (``epp.tracing.exporters``). Called by the queue's thread only, except for ``close``."""
 
     def write(self, traces: Sequence[Trace]) -> bool:
-        """Whether they were taken; may take its time, for at most some seconds."""
+        """Write ``traces``, and return whether they were taken. May block for a few seconds."""
 
     def close(self) -> None:
-        """Give up, also in the middle of ``write``; any thread."""
+        """Give up, even in the middle of ``write``. Any thread may call it."""
 
 
 class TraceQueue:
-    """``offer`` belongs to the event loop; the thread writes what was offered, oldest first."""
+    """A bounded queue of traces with its thread, which writes the oldest first.
+
+    Owner: the event loop calls ``offer``; the thread calls the sink.
+    """
 
     def __init__(self, sink: Sink, *, every_s: float = EVERY_S) -> None:
         self.written = self.failed = self.dropped = 0
-        """Traces: taken by the sink, refused by it, and never offered to it because the queue was full."""
+        """How many traces the sink has taken, how many it has refused, and how many were dropped because the queue was
+        full.
+        """
         self._sink = sink
         self._every_s = every_s
         self._queue: deque[Trace] = deque()
@@ -52,11 +59,11 @@ class TraceQueue:
 
     @property
     def waiting(self) -> int:
-        """How many are yet to be offered to the sink."""
+        """How many traces have not been offered to the sink yet."""
         return len(self._queue)
 
     def offer(self, trace: Trace) -> None:
-        """Write ``trace`` soon, or drop it when too many wait."""
+        """Queue ``trace`` to be written soon, or drop it if the queue is full."""
         if len(self._queue) >= MAX_QUEUED or self._stopping:
             self.dropped += 1
             return
@@ -65,7 +72,7 @@ class TraceQueue:
             self._wake.set()
 
     def stop(self, timeout_s: float = STOP_S) -> None:
-        """Write what waits, for at most ``timeout_s``; drop the rest. Not for the event loop: it waits."""
+        """Write the queued traces for at most ``timeout_s``, and drop the rest. Blocks, so not for the event loop."""
         self._stopping = True
         self._wake.set()
         self._thread.join(timeout_s)
@@ -75,7 +82,7 @@ class TraceQueue:
         self.dropped += len(self._queue)
 
     def readings(self) -> Iterator[Reading]:
-        """What became of traces."""
+        """Yield the metrics of queued, written, failed and dropped traces."""
         yield Reading("tierwise_traces_queued", "Traces that wait to be written.", (), [((), len(self._queue))])
         yield Reading(
             "tierwise_traces",
@@ -98,7 +105,7 @@ class TraceQueue:
             batch = [queue.popleft() for _ in range(min(BATCH, len(queue)))]
             try:
                 taken = self._sink.write(batch)
-            except Exception:  # a library's defect must not end the thread
+            except Exception:  # a bug in a library must not end the thread
                 log.exception("traces could not be written")
                 taken = False
             if taken:

@@ -1,4 +1,4 @@
-"""Which requests are traced: decided from the caller's context and the trace's id alone."""
+"""Decides which requests are traced, from the caller's context and the trace's id alone."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ _ID_SPACE = 1 << 64
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """``ratio`` of all traces; or, ``by_parent``, what the caller decided where there is one, and else ``ratio``.
+    """Samples a share of the traces.
 
-    Source: OpenTelemetry's samplers. The lower half of the id decides, as in its Python library, so that several
-    services with one ratio choose the same traces.
+    With ``by_parent``, the caller's decision counts if there is one, else the share ``ratio``; without it, always
+    ``ratio``. Source: OpenTelemetry's samplers. The lower half of the trace id decides, as in its Python library, so
+    that services with the same ratio choose the same traces.
     """
 
     ratio: float = 0.1
     by_parent: bool = True
 
     def samples(self, trace_id: int, parent: TraceContext | None) -> bool:
-        """Whether the trace is to be written."""
+        """Return whether the trace is to be written."""
         if parent is not None and self.by_parent:
             return parent.sampled
         return trace_id % _ID_SPACE < round(self.ratio * _ID_SPACE)
 
 
 def sampler_named(name: str, argument: str) -> Sampler:
-    """The sampler that ``OTEL_TRACES_SAMPLER`` and ``OTEL_TRACES_SAMPLER_ARG`` name; empty for the defaults.
+    """Return the sampler for ``OTEL_TRACES_SAMPLER`` and ``OTEL_TRACES_SAMPLER_ARG``; empty values mean the defaults.
 
-    Raises: ValueError that says what is allowed.
+    Raises: ValueError that lists the allowed values.
     """
     name = name or "parentbased_traceidratio"
     by_parent, plain = name.startswith("parentbased_"), name.removeprefix("parentbased_")

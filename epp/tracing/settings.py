@@ -1,4 +1,4 @@
-"""Whether and where traces are written, as the flag and OpenTelemetry's variables say."""
+"""Whether and where traces are written, according to the flag and OpenTelemetry's variables."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 
 
 class Exporter(Enum):
-    """Who takes the spans."""
+    """The exporter that takes the spans."""
 
     OTLP = "otlp"
-    """A collector, by gRPC."""
+    """A collector, by OTLP over gRPC."""
     CONSOLE = "console"
-    """Standard output, as JSON."""
+    """Standard output, in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceSettings:
-    """What holds for all traces of a process.
+    """The settings of all traces of a process.
 
-    Headers and certificates for the collector are left to the exporter, which reads its own variables
-    (``OTEL_EXPORTER_OTLP_HEADERS``, ``..._CERTIFICATE``): they are secrets.
+    Headers and certificates for the collector are secrets. They are left to the exporter, which reads its own variables
+    (``OTEL_EXPORTER_OTLP_HEADERS``, ``..._CERTIFICATE``).
     """
 
     exporter: Exporter = Exporter.CONSOLE
@@ -37,14 +37,14 @@ class TraceSettings:
     sampler: Sampler = _DEFAULT_SAMPLER
     service_name: str = SERVICE_NAME
     demanded: bool = False
-    """By the flag: without the library it is an error then, and else a warning."""
+    """Whether the flag asks for traces. A missing library is then an error, otherwise a warning."""
 
 
 def trace_settings(flag: bool | None, environment: Mapping[str, str]) -> TraceSettings | None:
-    """What ``--tracing`` (None where it is not given) and the variables ask for; None for no traces.
+    """Return the settings that ``--tracing`` (None if not given) and the variables ask for; None for no traces.
 
-    Without the flag, traces are written when a variable names an exporter or a collector. With it and no such variable,
-    they go to standard output, as in the Go picker.
+    Without the flag, traces are written if a variable names an exporter or a collector. With the flag and no such
+    variable, they go to standard output, as in the Go picker.
 
     Raises: ConfigError naming the variable.
     """

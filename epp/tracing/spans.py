@@ -1,4 +1,4 @@
-"""A trace as the spans that the Go picker writes: same names, same attributes where the meaning is the same."""
+"""Turns a trace into the spans that the Go picker writes: same names, and same attributes where they mean the same."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opentelemetry.util.types import AttributeValue
 from epp.tracing.trace import Placed, Run, Trace
 
 TOP = 5
-"""Endpoints of which the picker's span names the totals. Source: the Go picker's."""
+"""How many endpoints the picker's span lists with their totals. Source: the Go picker's."""
 NAME_CHARACTERS = 256
 _SCOPE = InstrumentationScope("tierwise")
 _OK = Status(StatusCode.UNSET)
@@ -24,12 +24,12 @@ Attributes = dict[str, AttributeValue]
 
 
 def wall_offset_ns() -> int:
-    """What is added to nanoseconds of the requests' clock to get Unix time."""
+    """Return the nanoseconds to add to the requests' clock to get Unix time."""
     return time.time_ns() - time.monotonic_ns()
 
 
 class SpanWriter:
-    """The spans of traces. Owner: the exporting thread."""
+    """Builds the spans of traces. Owner: the exporting thread."""
 
     def __init__(self, resource: Resource, *, offset_ns: Callable[[], int] = wall_offset_ns) -> None:
         self._resource = resource
@@ -37,7 +37,7 @@ class SpanWriter:
         self._random = random.Random()
 
     def spans(self, trace: Trace) -> list[ReadableSpan]:
-        """All of ``trace``, the outermost last."""
+        """Return all spans of ``trace``, the outermost last."""
         return list(_OfOne(trace, self._resource, self._offset_ns(), self._random).spans())
 
 
@@ -179,7 +179,7 @@ class _OfOne:
 
 
 def scored(run: Run, placed: Placed) -> Attributes:
-    """What a scorer's span says."""
+    """Return the attributes of a scorer's span."""
     attributes: Attributes = {
         "llm_d.epp.scorer.type": run.plugin_type,
         "llm_d.epp.scorer.name": run.plugin_name,
@@ -197,7 +197,7 @@ def scored(run: Run, placed: Placed) -> Attributes:
 
 
 def top(placed: Placed) -> Attributes:
-    """What the picker's span says: the candidates of the highest totals."""
+    """Return the attributes of the picker's span: the candidates with the highest totals."""
     best = sorted(range(len(placed.totals)), key=lambda i: -placed.totals[i])[:TOP]
     return {
         "llm_d.epp.picker.candidate_endpoints": len(placed.candidates),

@@ -1,4 +1,4 @@
-"""What is noted of one traced request: references and times, no prompts and no header values."""
+"""The record of one traced request: references and times, but no prompts and no header values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from epp.tracing.context import TraceContext
 
 
 class Run(NamedTuple):
-    """One run of a plugin. Units: seconds; ``ended_s`` on the clock of the requests."""
+    """One run of a plugin. Units: seconds; ``ended_s`` is on the requests' clock."""
 
     extension_point: str
     plugin_type: str
@@ -19,48 +19,49 @@ class Run(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """How a request got its endpoint, as the decision says it without the request."""
+    """How a request got its endpoint: a decision without its request."""
 
     began_s: float
-    """When its candidates were scored."""
+    """When the candidates began to be scored."""
     ended_s: float
     candidates: tuple[str, ...]
-    """Addresses of those that were scored."""
+    """The addresses of the scored candidates."""
     chosen: tuple[str, ...]
     scores: dict[str, tuple[float, list[float]]]
     totals: list[float]
     prompt_tokens: int
     considered: int
-    """How many there were before the filters."""
+    """How many candidates there were before the filters."""
 
 
 class Trace:
-    """Owner: the event loop, until it is offered to the exporting thread; nobody writes it then.
+    """One traced request, from its receipt to its end.
 
-    Units: seconds on the clock of the requests.
+    Owner: the event loop, until the trace is offered to the exporting thread; it does not change after that. Units:
+    seconds on the requests' clock.
     """
 
     __slots__ = ("context", "ended_s", "error", "labels", "outcome", "parent", "placed", "read_s", "received_s", "runs")
 
     def __init__(self, context: TraceContext, parent: TraceContext | None, received_s: float, read_s: float) -> None:
         self.context = context
-        """Of the span that is the whole request; the engine's spans are its children."""
+        """The ids of the span of the whole request; the engine's spans are its children."""
         self.parent = parent
-        """The caller's span."""
+        """The ids of the caller's span."""
         self.received_s = received_s
         self.read_s = read_s
-        """When the body was there."""
+        """When the body was complete."""
         self.ended_s = read_s
         self.labels = RequestLabels()
         self.runs: list[Run] = []
         self.placed: Placed | None = None
         self.error = ""
-        """Why it went nowhere: the code of the refusal."""
+        """The code of the refusal, if the request was refused."""
         self.outcome: Outcome | None = None
 
 
 def placed(decision: Decision, began_s: float, ended_s: float, considered: int) -> Placed:
-    """What a trace keeps of ``decision``, which holds the prompt."""
+    """Return what a trace keeps of ``decision``, which itself holds the prompt."""
     totals = [0.0] * len(decision.candidates)
     for weight, column in decision.scores.values():
         totals = [total + weight * score for total, score in zip(totals, column, strict=True)]

@@ -1,4 +1,4 @@
-"""What the director tells of requests, for those that are traced."""
+"""The director's callbacks that record traced requests."""
 
 from __future__ import annotations
 
@@ -15,24 +15,27 @@ from epp.tracing.sampler import Sampler
 from epp.tracing.trace import Run, Trace, placed
 
 MAX_OPEN = 10_000
-"""Traced requests that have not ended; more are not traced. A guess: 20 MB."""
+"""Maximum number of traced requests that have not ended; further ones are not traced. A guess: 20 MB."""
 
 Timer = Callable[[float], None]
 Timers = Callable[[str, str, str], Timer]
 
 
 class Traces(Protocol):
-    """Who takes traces that are complete: ``epp.tracing.queue.TraceQueue``."""
+    """Takes complete traces: ``epp.tracing.queue.TraceQueue``."""
 
     def offer(self, trace: Trace) -> None:
-        """Never waits, never raises."""
+        """Take ``trace`` without waiting or raising."""
 
     def readings(self) -> Iterator[Reading]:
-        """What became of them."""
+        """Yield the metrics of the traces that were offered."""
 
 
 class Tracer:
-    """Owner: the event loop. O(1) for what is not traced; nothing here waits or raises."""
+    """Starts, fills and ends the traces of sampled requests.
+
+    Owner: the event loop. O(1) for requests that are not traced; no method waits or raises.
+    """
 
     def __init__(
         self,
@@ -43,7 +46,7 @@ class Tracer:
         random_bits: Callable[[int], int] = random.getrandbits,
     ) -> None:
         self.not_kept = 0
-        """Traces given up because too many requests were open."""
+        """How many traces were given up because too many requests were open."""
         self._sampler = sampler
         self._traces = traces
         self._clock = clock
@@ -52,7 +55,10 @@ class Tracer:
         self._runs: list[Run] | None = None  # of the request being placed, if it is traced
 
     def begin(self, head: RequestHead, now: float) -> tuple[str, Trace | None]:
-        """The ``traceparent`` for the engine (empty to leave the client's as it is), and the trace if there is one."""
+        """Return the ``traceparent`` for the engine, and the trace if the request is sampled.
+
+        An empty ``traceparent`` keeps the client's.
+        """
         said = head.headers.get(TRACEPARENT)
         parent = parent_of(said) if said else None
         trace_id = parent.trace_id if parent is not None else self._bits(128) or 1
@@ -63,7 +69,7 @@ class Tracer:
         return context.header, Trace(context, parent, head.received_s or now, now) if sampled else None
 
     def timing(self, timers: Timers) -> Timers:
-        """``timers`` that also note the runs of a traced request."""
+        """Wrap ``timers`` so that they also record the runs of a traced request."""
 
         def timer(extension_point: str, plugin_type: str, plugin_name: str) -> Timer:
             observe, clock = timers(extension_point, plugin_type, plugin_name), self._clock
@@ -78,11 +84,11 @@ class Tracer:
         return timer
 
     def placing(self, trace: Trace | None) -> None:
-        """The runs of plugins from now on are this trace's."""
+        """Record the runs of plugins in ``trace`` from now on."""
         self._runs = trace.runs if trace is not None else None
 
     def placed(self, trace: Trace, decision: Decision, began: float, considered: int) -> None:
-        """A traced request goes to an endpoint."""
+        """Record that a traced request was sent to an endpoint."""
         self._runs = None
         if len(self._open) >= MAX_OPEN:
             self.not_kept += 1
@@ -92,7 +98,7 @@ class Tracer:
         self._open[decision.pick_id] = trace
 
     def refused(self, trace: Trace | None, labels: RequestLabels, error: EppError) -> None:
-        """It goes nowhere."""
+        """Record that a request was refused, and end its trace."""
         self._runs = None
         if trace is not None:
             trace.labels = labels
@@ -101,7 +107,7 @@ class Tracer:
             self._traces.offer(trace)
 
     def ended(self, pick_id: int, outcome: Outcome) -> None:
-        """A pick has ended."""
+        """Record that a pick has ended, and end its trace."""
         trace = self._open.pop(pick_id, None)
         if trace is not None:
             trace.outcome = outcome
@@ -110,7 +116,7 @@ class Tracer:
             self._traces.offer(trace)
 
     def readings(self) -> Iterator[Reading]:
-        """What became of traces."""
+        """Yield the metrics of open, given-up and offered traces."""
         yield Reading("tierwise_traces_open", "Traced requests that have not ended.", (), [((), len(self._open))])
         yield Reading(
             "tierwise_traces_not_kept",
