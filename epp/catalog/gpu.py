@@ -1,12 +1,12 @@
-"""GPUs: memory, how fast they read, compute and exchange bytes with the host.
+"""GPUs: their memory, and how fast they read it, compute, and exchange bytes with the host.
 
-``memory_bytes`` is what the driver lets a process see, which is less than the name says: the base of
-``--gpu-memory-utilization``. FLOP/s are dense. The host link is one direction, in theory; ``LINK_EFFICIENCY`` of it is
-what large copies reach.
+``memory_bytes`` is the memory that the driver makes available to a process, which is less than the GPU's name suggests:
+the base of ``--gpu-memory-utilization``. FLOP/s are dense. The host link is the theoretical rate in one direction;
+large copies reach ``LINK_EFFICIENCY`` of it.
 
-Sources: NVIDIA's and AMD's data sheets. The makers print tensor FLOP/s with sparsity, twice as many. Memory that is
-seen: ``torch`` reports it in out-of-memory messages, as H100 79.1, L40S 44.4, T4 14.75, B200 178.35 GiB; B200's
-7.67 TB/s in pytorch/ao#4002. The links: PCIe 4 x16 32 GB/s, PCIe 5 x16 64 GB/s, NVLink-C2C 450 GB/s.
+Sources: NVIDIA's and AMD's data sheets. The makers print tensor FLOP/s with sparsity, which are twice as many.
+Available memory: ``torch`` reports it in out-of-memory messages, as H100 79.1, L40S 44.4, T4 14.75, B200 178.35 GiB.
+B200's 7.67 TB/s: pytorch/ao#4002. The links: PCIe 4 x16 32 GB/s, PCIe 5 x16 64 GB/s, NVLink-C2C 450 GB/s.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _PCIE4, _PCIE5, _C2C, _TERA = 32e9, 64e9, 450e9, 1e12
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU."""
+    """The memory, rates and host link of one GPU."""
 
     name: str
     memory_bytes: int
     memory_bytes_per_s: float
     bf16_flops: float
     fp8_flops: float
-    """As ``bf16_flops`` where the hardware has no FP8."""
+    """The same as ``bf16_flops`` if the hardware has no FP8."""
     link_bytes_per_s: float
-    """To and from host memory, each direction, in theory."""
+    """To and from host memory, in each direction, in theory."""
     sustained: float = 1.0
-    """What of the FLOP/s is left where the power limit is low, as a share of what other GPUs reach of theirs."""
+    """The share of the FLOP/s that remains under a low power limit, relative to the share that other GPUs reach."""
 
     @property
     def load_bytes_per_s(self) -> float:
-        """From host memory, as large copies reach it."""
+        """The rate of large copies from host memory."""
         return self.link_bytes_per_s * LINK_EFFICIENCY
 
 
@@ -78,7 +78,7 @@ GPUS = {
 
 
 def find(name: str) -> Gpu | None:
-    """The GPU called ``name``, in any case, with the maker's name and the form factor or without; None if unknown."""
+    """Return the GPU called ``name``, or None; case, the maker's name and the form factor do not matter."""
     words = [word for word in name.strip().lower().replace(" ", "-").split("-") if word not in _MAKERS]
     while words and "-".join(words) not in GPUS:
         last = words.pop()

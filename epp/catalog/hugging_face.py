@@ -1,4 +1,4 @@
-"""A model's shape from its ``config.json``, and its weights from the files beside that."""
+"""Reads a model's shape from its ``config.json``, and the size of its weights from the files beside it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1}
 _INT4, _INT8 = frozenset({"awq", "gptq", "bitsandbytes", "auto-round"}), frozenset({"w8a8_int8"})
 _WINDOWED = frozenset({"sliding_attention", "chunked_attention"})
 _PERIODS = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "cohere2": 4, "gpt_oss": 2}
-"""Every so many layers one is of full attention, where the file does not list its layers."""
+"""One layer in this many is of full attention, if the file does not list its layers."""
 _WINDOW_IS_ASKED_FOR = frozenset({"qwen2", "qwen2_moe", "qwen3", "qwen3_moe"})
-"""Where ``sliding_window`` means nothing without ``use_sliding_window``."""
+"""Models for which ``sliding_window`` has no effect without ``use_sliding_window``."""
 MAX_BYTES = 8 << 20
-"""Of a file that is read."""
+"""Maximum size of a file that is read."""
 
 
 class _Quantization(msgspec.Struct):
@@ -32,7 +32,7 @@ class _Quantization(msgspec.Struct):
 
 
 class _Config(msgspec.Struct):
-    """What of the file matters; the rest is the model library's."""
+    """The fields of the file that matter here; the rest is for the model library."""
 
     model_type: str = ""
     hidden_size: _Count | None = None
@@ -71,11 +71,11 @@ class _Config(msgspec.Struct):
 
     quantization_config: _Quantization | None = None
     text_config: _Config | None = None
-    """Of a model that sees: its part that reads and writes text."""
+    """In a multimodal model: the part that reads and writes text."""
 
 
 class _Index(msgspec.Struct):
-    """``model.safetensors.index.json``."""
+    """The contents of ``model.safetensors.index.json``."""
 
     class Metadata(msgspec.Struct):
         total_size: Annotated[int, msgspec.Meta(ge=0, le=1 << 50)] | None = None
@@ -84,7 +84,7 @@ class _Index(msgspec.Struct):
 
 
 def read_model(path: Path) -> Model:
-    """The model of a ``config.json``, or of a folder that holds one.
+    """Return the model of a ``config.json``, or of a folder that holds one.
 
     Raises: ConfigError naming the file and the key.
     """
@@ -137,7 +137,7 @@ def _needed(config: _Config, key: Literal["num_hidden_layers", "hidden_size", "n
 
 
 def _windows(config: _Config, layers: int, where: str) -> tuple[int, int]:
-    """How many layers look back how far only."""
+    """Return how many layers have a limited window, and how many tokens it has."""
     window = config.sliding_window or config.attention_chunk_size or 0
     if config.layer_types is not None:
         foreign = sorted({kind for kind in config.layer_types if kind not in {*_WINDOWED, "full_attention"}})
@@ -163,7 +163,7 @@ def _windows(config: _Config, layers: int, where: str) -> tuple[int, int]:
 
 
 def _latent(config: _Config, hidden: int, heads: int, where: str) -> tuple[int, int]:
-    """Of MLA: values kept per token and layer, and weights of its projections."""
+    """Return, for MLA, the values kept per token and layer, and the weights of its projections; zeros without MLA."""
     latent = config.kv_lora_rank
     if latent is None:
         return 0, 0
@@ -201,7 +201,7 @@ def _quantized(said: _Quantization | None) -> Quantization | None:
 
 
 def _stored_bytes(folder: Path) -> int | None:
-    """What the weights' files beside the configuration hold; None where there are none."""
+    """Return the bytes in the files of weights beside the configuration; None if there are none."""
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         metadata = _decode(index, _Index).metadata

@@ -7,18 +7,18 @@ from enum import Enum
 
 
 class Quantization(Enum):
-    """How weights of linear layers are stored where that is not the model's own type."""
+    """How the weights of linear layers are stored if not in the model's own type."""
 
     FP8 = "fp8"
     INT8 = "int8"
-    """Computed at 16 bits."""
+    """Stored at 8 bits, computed at 16."""
     INT4 = "int4"
     MXFP4 = "mxfp4"
-    """Of the experts only, as in gpt-oss."""
+    """Applies to the experts only, as in gpt-oss."""
 
     @property
     def bits(self) -> float:
-        """Per weight, scales included."""
+        """Bits per weight, including scales."""
         return {Quantization.INT4: 4.16, Quantization.MXFP4: 4.25}.get(self, 8.0)
 
 
@@ -26,8 +26,8 @@ class Quantization(Enum):
 class Model:
     """The shape of a decoder-only transformer, with the numbers of its ``config.json``.
 
-    Invariant: every count is what one model has, over all ranks. Layers are of full attention, but for
-    ``window_layers`` of them, which look back ``window_tokens``.
+    Invariant: every count is that of one model, over all ranks. All layers have full attention except ``window_layers``
+    of them, which look back ``window_tokens``.
     """
 
     name: str
@@ -37,46 +37,46 @@ class Model:
     kv_heads: int
     head_dim: int
     inner: int
-    """Width of the MLP of a layer without experts."""
+    """The width of the MLP in a layer without experts."""
     vocabulary: int
     max_model_len: int
     tied: bool = False
     """Whether input and output embeddings are one matrix."""
     attention_bias: bool = False
-    """Of the query, key and value projections."""
+    """Whether the query, key and value projections have a bias."""
     full_bias: bool = False
-    """As ``attention_bias``, and the output projection, the router and the experts have one, too."""
+    """Whether, in addition, the output projection, the router and the experts have a bias."""
 
     experts: int = 0
     experts_per_token: int = 0
     expert_inner: int = 0
     shared_experts: int = 0
     dense_layers: int = 0
-    """Layers, of a model with experts, that have none."""
+    """In a model with experts: how many layers have none."""
 
     window_layers: int = 0
     window_tokens: int = 0
     latent_dim: int = 0
-    """Of latent attention (MLA): values kept per token and layer, the same on every rank. 0 for keys and values."""
+    """Latent attention (MLA): values kept per token and layer, the same on every rank. 0 for other attention."""
     latent_parameters: int = 0
-    """Of latent attention: weights of its projections, per layer."""
+    """Latent attention (MLA): weights of its projections, per layer."""
 
     dtype_bytes: int = 2
-    """Of weights that are not quantized, and of KV unless it is."""
+    """The size of unquantized weights, and of KV unless that is quantized."""
     quantization: Quantization | None = None
     stored_bytes: int | None = None
-    """Of the weights' files; None computes it."""
+    """The size of the weights' files; None to compute it."""
     loaded_bytes: int | None = None
-    """Of the weights in GPU memory, where an engine was seen to take another amount than the files have."""
+    """The size of the weights in GPU memory, for engines that were observed to use another amount than the files."""
 
     @property
     def full_layers(self) -> int:
-        """Layers that look back to the beginning."""
+        """How many layers look back to the beginning."""
         return self.layers - self.window_layers
 
     @property
     def parameters(self) -> int:
-        """All weights."""
+        """The number of all weights."""
         per_expert_layer = self.experts * self._expert + self._always_in_expert_layer
         return (
             self._embeddings
@@ -87,7 +87,10 @@ class Model:
 
     @property
     def active_parameters(self) -> int:
-        """Weights that a token is multiplied with: no experts that it does not use, and no input embedding."""
+        """The number of weights that a token is multiplied with.
+
+        Experts that the token does not use and the input embedding are not included.
+        """
         per_expert_layer = self.experts_per_token * self._expert + self._always_in_expert_layer
         return (
             self.vocabulary * self.hidden
@@ -98,12 +101,12 @@ class Model:
 
     @property
     def weight_bytes(self) -> int:
-        """Of the weights in GPU memory, over all ranks."""
+        """The size of the weights in GPU memory, over all ranks."""
         return self.loaded_bytes or self.file_bytes
 
     @property
     def file_bytes(self) -> int:
-        """Of the weights in files."""
+        """The size of the weights in files."""
         if self.stored_bytes is not None:
             return self.stored_bytes
         if self.quantization is None:
@@ -114,14 +117,17 @@ class Model:
         return round(plain * self.dtype_bytes + (self.parameters - plain) * self.quantization.bits / 8)
 
     def kv_bytes_per_token_and_layer(self, dtype_bytes: int | None = None, ranks: int = 1) -> int:
-        """Keys and values of one token in one layer, over all ``ranks``; a head that ranks share is there for each."""
+        """Return the bytes of one token's keys and values in one layer, over all ``ranks``.
+
+        A head that several ranks share is counted for each of them.
+        """
         width = dtype_bytes or self.dtype_bytes
         if self.latent_dim:
             return self.latent_dim * width * ranks
         return 2 * max(self.kv_heads, ranks) * self.head_dim * width
 
     def kv_bytes_per_token(self, dtype_bytes: int | None = None, ranks: int = 1) -> int:
-        """KV of one token in all layers, over all ``ranks``, while all layers keep it."""
+        """Return the KV bytes of one token in all layers, over all ``ranks``, while all layers keep it."""
         return self.layers * self.kv_bytes_per_token_and_layer(dtype_bytes, ranks)
 
     @property

@@ -1,7 +1,7 @@
-"""Models that people serve, by the name they ask for.
+"""Widely served models, by their names.
 
 Source: the numbers of each model's ``config.json`` on Hugging Face. Parameters and sizes are computed from them, and
-``tests/epp/catalog/test_models.py`` holds those against what the makers publish.
+``tests/epp/catalog/test_models.py`` compares these with what the makers publish.
 """
 
 from __future__ import annotations
@@ -124,9 +124,9 @@ MODELS = {model.name: model for model in _ALL}
 
 
 def find(name: str, models: Iterable[Model] = _ALL) -> Model | None:
-    """The model called ``name``, in any case, with its owner and ``-Instruct`` or without; None if unknown.
+    """Return the model called ``name``, or None; case, the owner and ``-Instruct`` do not matter.
 
-    Llamas that were published as ``Meta-Llama-...`` are known by that name, too.
+    Llamas that were published as ``Meta-Llama-...`` are found by that name, too.
     """
     wanted = _plain(name)
     return next(

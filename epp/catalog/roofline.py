@@ -1,11 +1,12 @@
-"""How long prefill and loading take, from the shapes alone.
+"""Estimates how long prefill and loading take, from the shapes alone.
 
-A prompt's linear layers cost its tokens times the active parameters; attention is added per (token, earlier token)
-pair in layers of full attention, and per token in layers with a window. What is reached of the peak is a constant each:
+A prompt's linear layers cost its tokens times the active parameters. Attention is added per pair of a token and an
+earlier token in layers of full attention, and per token in layers with a window. Each part reaches a constant share of
+the peak.
 
-Sources: linear layers of a dense model at 60 % of peak: Qwen3-32B on 2 H100 then computes 18,100 tokens/s, and the
-llm-d project's recipe and fit for it say 15,928 and 20,480. With experts 40 %: gpt-oss-120b on one H100 computes
-39,065 tokens/s by the same recipe. Attention at 55 %: a guess. Memory: 85 % for weights, 80 % for KV: a guess.
+Sources: linear layers of a dense model at 60 % of peak: Qwen3-32B on 2 H100 then computes 18,100 tokens/s; the llm-d
+project's recipe and fit for it give 15,928 and 20,480. With experts 40 %: gpt-oss-120b on one H100 computes 39,065
+tokens/s by the same recipe. Attention at 55 %: a guess. Memory: 85 % for weights, 80 % for KV: a guess.
 """
 
 from __future__ import annotations
@@ -21,27 +22,30 @@ WEIGHTS_EFFICIENCY, KV_EFFICIENCY = 0.85, 0.80
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """Seconds of a model on some GPUs together."""
+    """The times of a model on one or several GPUs, in seconds."""
 
     token_s: float
-    """Linear layers and windowed attention, per token computed."""
+    """Linear layers and windowed attention, per computed token."""
     pair_s: float
-    """Full attention, per (token, earlier token) pair of prefill."""
+    """Full attention, per pair of a token and an earlier token in prefill."""
     weights_s: float
-    """Reading the weights once: the floor of a step."""
+    """Reading the weights once, which is the minimum time of a step."""
     decode_context_s: float
     """Reading the KV of one token of context, in layers of full attention."""
     load_s: float
-    """KV of one token, all layers, from host memory."""
+    """Loading the KV of one token, in all layers, from host memory."""
 
     def prefill_s(self, tokens: int, cached: int = 0) -> float:
-        """Computing ``tokens`` tokens of a prompt behind ``cached`` ones that are there."""
+        """Return the time to compute ``tokens`` tokens of a prompt behind ``cached`` ones."""
         pairs = tokens * (cached + tokens / 2)
         return max(self.weights_s if tokens else 0.0, tokens * self.token_s) + pairs * self.pair_s
 
 
 def roofline(model: Model, gpu: Gpu, ranks: int = 1, kv_dtype_bytes: int | None = None) -> Roofline:
-    """The times of ``model`` on ``ranks`` of ``gpu``, tensor parallel. What ranks cost each other is not counted."""
+    """Return the times of ``model`` on ``ranks`` GPUs of one kind, tensor parallel.
+
+    Communication between ranks is not included.
+    """
     shared = ranks * gpu.sustained
     peak = (gpu.fp8_flops if model.quantization is Quantization.FP8 else gpu.bf16_flops) * shared
     linear = peak * (EXPERTS_EFFICIENCY if model.experts else DENSE_EFFICIENCY)

@@ -1,15 +1,18 @@
-"""How many GPUs can share a model: its attention heads, and its KV heads, which may be copied."""
+"""How many GPUs can share a model: depends on its attention heads, and on its KV heads, which may be copied."""
 
 from __future__ import annotations
 
 from epp.catalog.model import Model
 
 MOST_RANKS = 64
-"""GPUs of one endpoint that are named as a choice."""
+"""Maximum number of GPUs of one endpoint that a refusal suggests."""
 
 
 def shareable(model: Model, ranks: int, setting: str = "--tensor-parallel-size=") -> str | None:
-    """None where ``ranks`` GPUs can share ``model``; else why not, and what to do. ``setting`` precedes the number."""
+    """Return None if ``ranks`` GPUs can share ``model``, else why not and what to do.
+
+    ``setting`` is written before the number.
+    """
     if _shares(model, ranks):
         return None
     fitting = ", ".join(str(n) for n in range(1, MOST_RANKS + 1) if _shares(model, n))
