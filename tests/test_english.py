@@ -30,6 +30,7 @@ DONE: tuple[str, ...] = (
     "kvengine",
     "kvengine/connector",
     "kvengine/copiers",
+    "kvengine/cuda",
     "kvengine/policies",
     "scorers",
     "scorers/index",

@@ -1,1 +1,1 @@
-"""The GPU, through CUDA's driver interface: what a copier needs of it, and nothing else."""
+"""The GPU through CUDA's driver API: what a copier needs of it, and nothing else."""

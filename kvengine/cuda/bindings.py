@@ -1,8 +1,8 @@
-"""The driver of an NVIDIA GPU, by the package ``cuda-bindings``, which torch brings along.
+"""The driver of an NVIDIA GPU, through the package ``cuda-bindings``, which torch depends on.
 
-Everything happens in the device's primary context, which torch uses, too. A thread that calls is given that context,
-and, except the one that opened the driver, is let out of the checks of a graph that some other thread captures: pinning
-and asking for events are not part of it.
+All calls use the device's primary context, which torch uses, too. Each calling thread enters that context. Except for
+the thread that opened the driver, it is also exempted from the checks during another thread's graph capture, since
+pinning and querying events are not part of that graph.
 
 Source: the CUDA Driver API reference; ``cuMemcpyBatchAsync`` with the signature that it has had since 12.8.
 """
@@ -22,10 +22,11 @@ from kvengine.layout import Addresses
 log = logging.getLogger(__name__)
 
 BATCH_SINCE = 12080
-"""The driver's version that has batched copies."""
+"""The first driver version with batched copies."""
 KERNEL_BLOCKS = 16
+"""Thread blocks of the kernel that moves pieces."""
 KERNEL_THREADS = 256
-"""Enough to outrun the bus several times, and a tenth of a large device. A guess."""
+"""Threads per block: in all, enough to outrun the bus several times, and a tenth of a large device. A guess."""
 
 _Batch = ctypes.CFUNCTYPE(
     ctypes.c_uint,
@@ -33,28 +34,28 @@ _Batch = ctypes.CFUNCTYPE(
     ctypes.c_void_p,  # sources
     ctypes.c_void_p,  # sizes
     ctypes.c_size_t,
-    ctypes.c_void_p,  # attributes, and where in the batch each begins to hold
+    ctypes.c_void_p,  # attributes, and the index in the batch from which each applies
     ctypes.c_void_p,
     ctypes.c_size_t,
-    ctypes.c_void_p,  # which copy was refused
+    ctypes.c_void_p,  # the index of a refused copy
     ctypes.c_void_p,  # stream
 )
 
 
 class CudaDriver:
-    """Implements ``Driver``."""
+    """Implements ``Driver`` for one NVIDIA GPU."""
 
     def __init__(self, ordinal: int = 0) -> None:
-        """Raises: DeviceError when there is no such device, or no package, or no driver."""
+        """Raises: DeviceError when the device, the package or the driver is missing."""
         try:
-            from cuda.bindings import driver as cuda  # a machine without a GPU needs neither
+            from cuda.bindings import driver as cuda  # not needed on a machine without a GPU
 
             self._cuda = cuda
             self._call(cuda.cuInit, 0)
             self._device = self._call(cuda.cuDeviceGet, ordinal)
         except ImportError as error:
             raise DeviceError(f"the package cuda-bindings cannot be used: {error}") from error
-        except RuntimeError as error:  # pathfinder's, when there is no libcuda
+        except RuntimeError as error:  # raised by pathfinder when libcuda is missing
             raise DeviceError(f"no driver of an NVIDIA GPU is installed: {error}") from error
         self.name = self._call(cuda.cuDeviceGetName, 128, self._device).split(b"\0")[0].decode()
         self.pci_address: str | None = self._call(cuda.cuDeviceGetPCIBusId, 32, self._device).split(b"\0")[0].decode()
@@ -76,31 +77,31 @@ class CudaDriver:
         self._priorities = {False: least, True: greatest}
 
     def stream(self, *, urgent: bool) -> Stream:
-        """Implements ``Driver``."""
+        """Create a stream, urgent or not; implements ``Driver``."""
         flags = int(self._cuda.CUstream_flags.CU_STREAM_NON_BLOCKING)
         return Stream(int(self._do(self._cuda.cuStreamCreateWithPriority, flags, self._priorities[urgent])))
 
     def event(self) -> Event:
-        """Implements ``Driver``."""
+        """Create an event without timing; implements ``Driver``."""
         return Event(int(self._do(self._cuda.cuEventCreate, int(self._cuda.CUevent_flags.CU_EVENT_DISABLE_TIMING))))
 
     def destroy(self, streams: list[Stream], events: list[Event]) -> None:
-        """Implements ``Driver``."""
+        """Destroy events and streams; implements ``Driver``."""
         for event in events:
             self._do(self._cuda.cuEventDestroy, event)
         for stream in streams:
             self._do(self._cuda.cuStreamDestroy, stream)
 
     def record(self, event: Event, stream: Stream) -> None:
-        """Implements ``Driver``."""
+        """Record an event on a stream; implements ``Driver``."""
         self._do(self._cuda.cuEventRecord, event, stream)
 
     def wait(self, stream: Stream, event: Event) -> None:
-        """Implements ``Driver``."""
+        """Make a stream wait for an event; implements ``Driver``."""
         self._do(self._cuda.cuStreamWaitEvent, stream, event, 0)
 
     def reached(self, event: Event) -> bool:
-        """Implements ``Driver``."""
+        """Query an event without waiting; implements ``Driver``."""
         self._enter()
         (status,) = self._cuda.cuEventQuery(event)
         if status == self._cuda.CUresult.CUDA_ERROR_NOT_READY:
@@ -109,15 +110,18 @@ class CudaDriver:
         return True
 
     def block_until(self, event: Event) -> None:
-        """Implements ``Driver``."""
+        """Wait for an event; implements ``Driver``."""
         self._do(self._cuda.cuEventSynchronize, event)
 
     def synchronize(self, stream: Stream) -> None:
-        """Implements ``Driver``."""
+        """Wait for a stream; implements ``Driver``."""
         self._do(self._cuda.cuStreamSynchronize, stream)
 
     def copy(self, stream: Stream, to: Addresses, source: Addresses, sizes: Addresses) -> None:
-        """Implements ``Driver``. The arrays are read where they lie: no descriptor is made in Python."""
+        """Begin copies in one batch, or one by one with an old driver; implements ``Driver``.
+
+        The driver reads the arrays in place: no descriptor is created in Python.
+        """
         self._enter()
         if self._batch is None:
             for each in zip(to.tolist(), source.tolist(), sizes.tolist(), strict=True):
@@ -135,14 +139,14 @@ class CudaDriver:
             self._check(self._cuda.CUresult(status), f"cuMemcpyBatchAsync, copy {refused.value} of {len(sizes)},")
 
     def move(self, stream: Stream, table: int, count: int) -> None:
-        """Implements ``Driver``."""
+        """Launch the kernel that moves pieces; implements ``Driver``."""
         arguments = ((table, count), (ctypes.c_void_p, ctypes.c_int))
         self._do(
             self._cuda.cuLaunchKernel, self._kernel, KERNEL_BLOCKS, 1, 1, KERNEL_THREADS, 1, 1, 0, stream, arguments, 0
         )
 
     def can_move(self) -> str | None:
-        """Implements ``Driver``."""
+        """Compile and load the kernel for this device; implements ``Driver``."""
         try:
             if self._kernel is None:
                 attributes = self._cuda.CUdevice_attribute
@@ -155,31 +159,31 @@ class CudaDriver:
         return None
 
     def pin(self, address: int, size_bytes: int) -> None:
-        """Implements ``Driver``."""
+        """Register host memory with CUDA; implements ``Driver``."""
         self._do(self._cuda.cuMemHostRegister, address, size_bytes, self._cuda.CU_MEMHOSTREGISTER_PORTABLE)
 
     def unpin(self, address: int) -> None:
-        """Implements ``Driver``."""
+        """Unregister host memory from CUDA; implements ``Driver``."""
         self._do(self._cuda.cuMemHostUnregister, address)
 
     def device_memory(self, size_bytes: int) -> int:
-        """Implements ``Driver``."""
+        """Allocate memory on the device; implements ``Driver``."""
         return int(self._do(self._cuda.cuMemAlloc, size_bytes))
 
     def host_memory(self, size_bytes: int) -> int:
-        """Implements ``Driver``."""
+        """Allocate pinned host memory; implements ``Driver``."""
         return int(self._do(self._cuda.cuMemHostAlloc, size_bytes, self._cuda.CU_MEMHOSTALLOC_PORTABLE))
 
     def free_device(self, address: int) -> None:
-        """Implements ``Driver``."""
+        """Free memory on the device; implements ``Driver``."""
         self._do(self._cuda.cuMemFree, address)
 
     def free_host(self, address: int) -> None:
-        """Implements ``Driver``."""
+        """Free pinned host memory; implements ``Driver``."""
         self._do(self._cuda.cuMemFreeHost, address)
 
     def close(self) -> None:
-        """Implements ``Driver``."""
+        """Unload the kernel and release the context; implements ``Driver``."""
         try:
             if self._module is not None:
                 self._do(self._cuda.cuModuleUnload, self._module)
@@ -199,7 +203,7 @@ class CudaDriver:
         return int(self._call(self._cuda.cuDeviceGetAttribute, attribute, self._device))
 
     def _enter(self) -> None:
-        """Give the calling thread the context, once."""
+        """Make the calling thread enter the context, once per thread."""
         if getattr(self._threads, "inside", False):
             return
         self._call(self._cuda.cuCtxSetCurrent, self._context)
@@ -225,7 +229,10 @@ class CudaDriver:
 
 
 def compiled(architecture: str) -> bytes:
-    """The kernel's machine code for ``architecture`` ("sm_90"). Raises: DeviceError with the compiler's words."""
+    """Return the kernel's machine code for ``architecture`` ("sm_90").
+
+    Raises: DeviceError with the compiler's message.
+    """
     source = resources.files("kvengine").joinpath("csrc/gather.cu").read_bytes()
     try:
         from cuda.bindings import nvrtc

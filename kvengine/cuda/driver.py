@@ -1,6 +1,7 @@
-"""What a copier needs of a device. CUDA is one; the tests have another, in host memory, that watches for mistakes.
+"""The interface of a device, as copiers need it.
 
-Work on one stream goes in order. Work on different streams goes in any order but where ``wait`` says otherwise.
+CUDA implements it; so does a device of the tests, in host memory, which detects mistakes. Work on one stream runs in
+order. Work on different streams runs in any order, except where ``wait`` orders it.
 """
 
 from __future__ import annotations
@@ -15,69 +16,77 @@ Event = NewType("Event", int)
 
 
 class DeviceError(KVEngineError):
-    """The device, or its driver, refused. What had been begun may still run."""
+    """The device or its driver refused a call. Work that had begun may still be running."""
 
 
 class Driver(Protocol):
-    """Any thread may call. Every method raises DeviceError; those that only begin work never wait for it."""
+    """A device, whose methods any thread may call. Each method except ``close`` can raise DeviceError.
+
+    Methods that begin work never wait for it.
+    """
 
     name: str
-    """Of the device, for people."""
+    """The device's name, for log lines and errors."""
     pci_address: str | None
-    """Where sysfs has it; None when it is nowhere."""
+    """The device's PCI address in sysfs; None if it has none."""
 
     def stream(self, *, urgent: bool) -> Stream:
-        """A new one. Urgent ones go before the others, and before the engine's own."""
+        """Create a stream. Urgent streams run before the others, and before the engine's own."""
 
     def event(self) -> Event:
-        """A new one, which counts as reached until it is recorded."""
+        """Create an event, which counts as reached until it is recorded."""
 
     def destroy(self, streams: list[Stream], events: list[Event]) -> None:
-        """Nothing runs on them any more."""
+        """Destroy streams and events that nothing uses any more."""
 
     def record(self, event: Event, stream: Stream) -> None:
-        """``event`` is reached when all that was begun on ``stream`` before has ended."""
+        """Record ``event`` on ``stream``: it is reached when all work that was begun there before has ended."""
 
     def wait(self, stream: Stream, event: Event) -> None:
-        """What is begun on ``stream`` from now on begins after ``event``, as it was recorded last."""
+        """Make all work that is begun on ``stream`` from now on wait for ``event``, as it was last recorded."""
 
     def reached(self, event: Event) -> bool:
-        """Whether it is. Does not wait."""
+        """Return whether ``event`` is reached. Does not wait."""
 
     def block_until(self, event: Event) -> None:
-        """Wait in this thread."""
+        """Block this thread until ``event`` is reached."""
 
     def synchronize(self, stream: Stream) -> None:
-        """Wait in this thread until ``stream`` has nothing to do."""
+        """Block this thread until ``stream`` is idle."""
 
     def copy(self, stream: Stream, to: Addresses, source: Addresses, sizes: Addresses) -> None:
-        """Begin copies, in any order among themselves; the arrays may be changed on return. Host memory must be pinned,
-        and each copy within one pinned piece."""
+        """Begin copies on ``stream``, in any order among themselves.
+
+        The arrays may be changed on return. Host memory must be pinned, and each copy must lie within one pinned piece.
+        """
 
     def move(self, stream: Stream, table: int, count: int) -> None:
-        """Begin ``count`` copies on the device by a kernel. ``table``: the address, in pinned host memory, of three
-        rows of ``count`` 64-bit numbers: to, from, bytes; it must stay until they have ended."""
+        """Begin ``count`` copies within the device by a kernel.
+
+        ``table``: the address, in pinned host memory, of three rows of ``count`` 64-bit numbers: destinations, sources,
+        sizes in bytes. It must stay allocated and unchanged until the copies have ended.
+        """
 
     def can_move(self) -> str | None:
-        """Make the kernel ready; why it cannot be had, or None."""
+        """Prepare the kernel of ``move``; return why it is not available, or None."""
 
     def pin(self, address: int, size_bytes: int) -> None:
-        """Make a piece of host memory known to the device."""
+        """Register a piece of host memory with the device."""
 
     def unpin(self, address: int) -> None:
-        """The piece that begins there."""
+        """Unregister the piece of host memory that begins at ``address``."""
 
     def device_memory(self, size_bytes: int) -> int:
-        """The address of new memory on the device."""
+        """Allocate memory on the device, and return its address."""
 
     def host_memory(self, size_bytes: int) -> int:
-        """The address of new pinned host memory, which kernels can read."""
+        """Allocate pinned host memory that kernels can read, and return its address."""
 
     def free_device(self, address: int) -> None:
-        """What ``device_memory`` gave."""
+        """Free memory that ``device_memory`` allocated."""
 
     def free_host(self, address: int) -> None:
-        """What ``host_memory`` gave."""
+        """Free memory that ``host_memory`` allocated."""
 
     def close(self) -> None:
-        """Let the device go. Never raises."""
+        """Release the device when it is no longer used. Never raises."""
