@@ -1,4 +1,4 @@
-"""``tierwise check``: what the picker would make of a configuration, without serving."""
+"""The command ``tierwise check``: shows what the picker would build from a configuration, without serving."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from epp.runtime.logs import counted
 from epp.server.options import CheckOptions
 
 DOUBTFUL = 1
-"""The exit code of a configuration with warnings, where they are to count."""
+"""The exit status for a configuration with warnings, where ``strict`` makes them count."""
 
 
 def run_check(options: CheckOptions) -> int:
-    """Run the command; the process's exit status. Raises: ConfigError for a configuration that is refused."""
+    """Run the command and return its exit status. Raises: ConfigError for a configuration that is refused."""
     if options.config_file is None and options.config_text is None:
         raise ConfigError(
             "nothing says what to check: pass --config-file FILE or --config-text YAML; "

@@ -1,4 +1,4 @@
-"""The configuration that stands for none, and how it is written."""
+"""The configuration that is used if none is given, and its text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ABOUT = """\
 
 
 def default_config() -> Config:
-    """Endpoints that serve the model; queue 2, KV utilisation 2, prefix on the GPU tier 1, prefix on the CPU tier 1.
+    """Return the default: only endpoints that serve the model; queue 2, KV usage 2, GPU prefix 1, CPU prefix 1.
 
     Source: the weights of llm-d's guide "Offloading Prefix Cache to CPU Memory".
     """
@@ -53,12 +53,12 @@ def default_config() -> Config:
 
 
 def written_default() -> str:
-    """The same as a document, to begin one's own with."""
+    """Return the default as a document, as a starting point for a user's own."""
     return ABOUT + yaml.safe_dump(_said(default_config()), sort_keys=False)
 
 
 def _said(value: object) -> object:
-    """``value`` as plain data, without the fields that say what is so anyway."""
+    """Return ``value`` as plain data, without fields that have their defaults."""
     if isinstance(value, msgspec.Struct):
         fields = [(field, getattr(value, field.name)) for field in msgspec.structs.fields(value)]
         return {field.encode_name: _said(said) for field, said in fields if said and said != field.default}

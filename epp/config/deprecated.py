@@ -1,4 +1,4 @@
-"""Older names: one table, one warning for each use."""
+"""Deprecated names: one table of each kind, and one warning for each use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TYPES: Mapping[str, str] = {
 """Deprecated plugin types, and what to write instead."""
 
 ALIASES: Mapping[str, str] = {name: TYPES[name] for name in ("by-label-selector", "tokenizer")}
-"""Those of them that only have another name: same parameters, same behaviour."""
+"""The deprecated types that differ from the new ones only by name: same parameters, same behaviour."""
 
 PARAMETERS: Mapping[tuple[str, str], str | None] = {
     ("active-request-scorer", "requestTimeout"): None,
@@ -25,11 +25,11 @@ PARAMETERS: Mapping[tuple[str, str], str | None] = {
     ("session-affinity-filter", "headerName"): "encodedEndpointHeaderConfig.header",
     ("session-affinity-scorer", "headerName"): "encodedEndpointHeaderConfig.header",
 }
-"""Deprecated parameters by plugin type, and what to write instead; None: they change nothing."""
+"""Deprecated parameters by plugin type, and what to write instead; None for those that have no effect."""
 
 
 def deprecated_plugins(config: Config) -> Iterator[str]:
-    """One warning for each deprecated type and each deprecated parameter that ``config`` writes."""
+    """Yield one warning for each deprecated type and each deprecated parameter in ``config``."""
     for i, spec in enumerate(config.plugins):
         path = f"plugins[{i}]"
         if spec.type in TYPES:

@@ -1,7 +1,8 @@
-"""The text of a configuration as plain data, refused if it is not what its author can have meant.
+"""The text of a configuration as plain data, refused if its author cannot have meant it.
 
-YAML, and JSON as a part of it. Aliases are allowed, but what they expand to is bounded, since a page of nested aliases
-can stand for billions of values; a key written twice is an error, since every reader would pick another of the two.
+The text is YAML, or JSON, which is a part of it. Aliases are allowed, but what they expand to is bounded, since a page
+of nested aliases can stand for billions of values. A key written twice is an error, since parsers differ in which of
+the two they take.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ MAX_BYTES = 1 << 20
 MAX_VALUES = 50_000
 """After expansion of aliases. Source: guess; a config with 1,000 plugins has about 10,000."""
 MAX_DEPTH = 50
-"""Of nesting. Source: guess; the schema needs 8."""
+"""Levels of nesting. Source: guess; the schema needs 8."""
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one where the wheel brings it: 10 times faster
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader if the wheel includes it: 10 times faster
 
 
 def parse(raw: bytes, begins: str = "apiVersion and kind", *, most_values: int = MAX_VALUES) -> dict[str, object]:
-    """The mapping that ``raw`` writes; ``begins`` says, for an error, which keys it has.
+    """Return the mapping in ``raw``. ``begins`` names its first keys, for an error.
 
-    Raises: ConfigError naming line, key path or limit.
+    Raises: ConfigError that names the line, the key path or the limit.
     """
     if len(raw) > MAX_BYTES:
         raise ConfigError(f"{len(raw):,} bytes; a configuration has at most {MAX_BYTES:,}")
@@ -52,7 +53,7 @@ def _load(text: str, most_values: int) -> object:
         return loader.construct_document(node)
     except yaml.YAMLError as error:
         raise ConfigError(f"not YAML: {_one_line(error)}") from error
-    except (ValueError, OverflowError) as error:  # a scalar that looks like a number or date and is none
+    except (ValueError, OverflowError) as error:  # a scalar that looks like a number or date and is not valid
         raise ConfigError(f"a value is no number or date, though it looks like one: {error}") from error
     finally:
         if loader is not None:
@@ -66,7 +67,7 @@ def _one_line(error: yaml.YAMLError) -> str:
 
 
 def _check_depth(text: str) -> None:
-    """Bound the nesting from the flat event stream: the C composer recurses without a limit of its own and crashes."""
+    """Bound the nesting by the flat event stream: the C composer recurses without a limit of its own and crashes."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -79,7 +80,7 @@ def _check_depth(text: str) -> None:
 
 
 def _check(root: yaml.Node, most_values: int) -> None:
-    """Bound the size of the tree under ``root``, aliases expanded, and find keys that are written twice."""
+    """Bound the size of the tree under ``root`` with aliases expanded, and refuse keys that are written twice."""
     sizes: dict[int, int] = {}  # values under a node, aliases expanded
     open_nodes: set[int] = set()
 

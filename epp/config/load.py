@@ -1,4 +1,4 @@
-"""Read a configuration, from a file or from a flag."""
+"""Reads a configuration from a file or from a flag."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from epp.flowcontrol.utilization import UtilizationDetector, UtilizationParamete
 
 
 def load_file(path: Path) -> Config:
-    """Read and check ``path``. Raises: ConfigError naming the file and the offending key."""
+    """Read and check ``path``. Raises: ConfigError that names the file and the offending key."""
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
@@ -24,7 +24,7 @@ def load_file(path: Path) -> Config:
 
 
 def load_text(text: str) -> Config:
-    """Read and check the value of ``--config-text``. Raises: ConfigError naming the offending key."""
+    """Read and check the value of ``--config-text``. Raises: ConfigError that names the offending key."""
     return _load(text.encode(errors="surrogatepass"), "--config-text")
 
 
@@ -39,7 +39,7 @@ def _load(raw: bytes, source: str) -> Config:
 
 
 def _check_header(data: dict[str, object]) -> None:
-    """Say first whether this is our kind of document at all: every later complaint would mislead."""
+    """Check first that this is our kind of document at all: otherwise every later error would mislead."""
     for key, allowed in (("apiVersion", API_VERSIONS), ("kind", (KIND,))):
         value = data.get(key)
         if value is None:
@@ -49,7 +49,7 @@ def _check_header(data: dict[str, object]) -> None:
 
 
 def _check_detector(data: dict[str, object]) -> None:
-    """Say where a saturation detector's parameters belong, which were written inline in older forms of the document."""
+    """Refuse inline parameters of a saturation detector, an older form, and name their new place."""
     flow = data.get("flowControl")
     places = (
         ("saturationDetector", data.get("saturationDetector")),

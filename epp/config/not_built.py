@@ -35,4 +35,4 @@ NOT_BUILT = frozenset(
         "slo-headroom-tier-filter",
     ]
 )
-"""Told apart from slips of the pen. Source: the registry of its runner."""
+"""They are distinguished from misspellings. Source: the registry of its runner."""

@@ -1,4 +1,4 @@
-"""What a configuration comes to: instances, wired and ready to run."""
+"""The result of a configuration: plugin instances, wired and ready to run."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ from scorers.prefix.cache import PrefixCache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything that the configuration decides. The shells add sockets, clocks and tasks."""
+    """Everything that the configuration decides. The caller adds sockets, clocks and tasks."""
 
     profile: Profile
     parser: Reader
     instances: Mapping[str, Plugin[Any]]
     """Every declared plugin by name."""
     rewrites: ModelRewrites
-    """The rules that ``parser`` follows, to be counted."""
+    """The rules that ``parser`` applies, here for their counters."""
     admission: AdmissionPlan
     prefix_cache: PrefixCache | None
-    """To be told of endpoints (``Pool.listeners``); None when nothing asks what is cached."""
+    """Notified of endpoints (``Pool.listeners``); None if no plugin reads cached tokens."""
     precise: PrecisePrefixProducer | None
-    """Whose engines' KV events are to be followed; None when nobody asks."""
+    """The producer that needs the engines' KV events; None if there is none."""
     discovery: FileDiscoveryParameters | None
-    """None when the configuration leaves it to the command line."""
+    """None if the configuration leaves discovery to the command line."""
     scrape: ScrapeParameters | None
-    """None when nothing reads the engines' metrics."""
+    """None if the engines' metrics are not read."""
     served: ServedModelFilter | None = None
-    """By which requests go to endpoints that serve their model; None where every endpoint is taken to serve all."""
+    """The filter for endpoints that serve the request's model; None if every endpoint is taken to serve all."""
     tokens: TokenPlan | None = None
-    """Who turns prompts into token ids; None when nothing asks for them."""
+    """How prompts become token ids; None if no plugin needs them."""
     summary: tuple[str, ...]
     """One line for each instance, for the start log."""
     warnings: tuple[str, ...]
-    """What was accepted and is probably not meant; the key path first."""
+    """What was accepted but is probably not intended; each begins with the key path."""
 
     @property
     def changes_responses(self) -> bool:
-        """Whether there may be something to change in a response that its request's headers do not tell."""
+        """Whether responses may need changes that the headers of their requests do not reveal."""
         profile = self.profile
         return bool(self.rewrites) or profile.sets_response_headers or bool(profile.reporters)
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """All that is said of it in the log."""
+        """All lines that are logged about the plan."""
         return (*self.warnings, *self.summary)
 
     def describe(self) -> tuple[str, ...]:
-        """The summary."""
+        """Return the summary of the plan."""
         return self.summary

@@ -1,7 +1,7 @@
 """``EndpointPickerConfig`` as written: every field that the Go picker knows, with its names.
 
-Unknown fields are errors. A field here may still be refused when the plan is built, by name and with a sentence, if it
-asks for something that does not exist yet (``epp.config.unsupported``).
+Unknown fields are errors. When the plan is built, a field may still be refused by name, with a sentence, if it needs
+something that does not exist yet (``epp.config.unsupported``).
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from epp.config.wiring.rewrites import InferenceModelRewrite
 from epp.units import Duration, Quantity
 
 API_VERSIONS = ("llm-d.ai/v1alpha1", "inference.networking.x-k8s.io/v1alpha1")
-"""The current one, then the deprecated one."""
+"""The current version, then the deprecated one."""
 KIND = "EndpointPickerConfig"
 
 
 class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Names a declared plugin instance."""
+    """Refers to a declared plugin instance by name."""
 
     plugin_ref: str = ""
 
 
 class PluginSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Declares a plugin instance."""
+    """The declaration of a plugin instance."""
 
     type: str = ""
     name: str = ""
@@ -35,29 +35,29 @@ class PluginSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 
 
 class ProfilePlugin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A plugin's use in a profile."""
+    """The use of a plugin in a profile."""
 
     plugin_ref: str = ""
     weight: float | None = None
-    """Of a scorer; 1.0 when absent."""
+    """The weight of a scorer; 1.0 when absent."""
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A way to choose: filters, scorers with weights, a picker."""
+    """A way to choose endpoints: filters, scorers with weights, a picker."""
 
     name: str = ""
     plugins: tuple[ProfilePlugin, ...] = ()
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Where endpoint data comes from, and who reads it."""
+    """A source of endpoint data, and the extractors that read it."""
 
     plugin_ref: str = ""
     extractors: tuple[Reference, ...] = ()
 
 
 class DataLayer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Where endpoints and their numbers come from."""
+    """Where endpoints and their metrics come from."""
 
     inject_defaults: bool = True
     sources: tuple[Source, ...] = ()
@@ -68,7 +68,7 @@ class DataLayer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 
 class PriorityBand(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Limits of one priority's queue."""
+    """The limits of one priority's queue."""
 
     priority: int = 0
     max_bytes: Quantity | None = None
@@ -78,7 +78,7 @@ class PriorityBand(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
 
 
 class FlowControl(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Queues in front of the scheduler; behind the gate ``flowControl``."""
+    """Queues in front of the scheduler; enabled by the gate ``flowControl``."""
 
     max_bytes: Quantity | None = None
     max_requests: Quantity | None = None
@@ -93,21 +93,21 @@ class FlowControl(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
 
 
 class InferenceObjective(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What requests that name it are worth."""
+    """The priority of requests that name this objective."""
 
     name: str = ""
     priority: int = 0
-    """The higher goes first; below 0 requests may be shed."""
+    """Higher values go first; requests below 0 may be shed."""
 
 
 class RequestHandler(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """How request bodies are understood."""
+    """How request bodies are parsed."""
 
     parsers: tuple[Reference, ...] = ()
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """One ``EndpointPickerConfig`` document."""
+    """The whole ``EndpointPickerConfig`` document."""
 
     api_version: str = ""
     kind: str = ""
@@ -118,9 +118,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     flow_control: FlowControl | None = None
     request_handler: RequestHandler = RequestHandler()
     inference_objectives: tuple[InferenceObjective, ...] = ()
-    """Ours: what are custom resources to the Go picker."""
+    """Our addition: these are custom resources in the Go picker."""
     inference_model_rewrites: tuple[InferenceModelRewrite, ...] = ()
-    """Ours: what are custom resources to the Go picker."""
+    """Our addition: these are custom resources in the Go picker."""
     saturation_detector: Reference | None = None
     """Deprecated place of ``flowControl.saturationDetector``."""
     parser: Reference | None = None

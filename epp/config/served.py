@@ -1,4 +1,4 @@
-"""Whether requests go by what the endpoints serve."""
+"""Whether requests go only to endpoints that serve their model."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from scorers.labels.served_model_filter import ServedModelFilter
 
 
 def wire_served(wiring: Wiring, instances: Instances, *, implied: bool) -> tuple[Wiring, ServedModelFilter | None]:
-    """The profile and the filter that goes by served models: one that it lists or, with ``implied``, one that is
-    declared, else one of its own. It is the profile's first, and None where it is switched off.
+    """Return the wiring, and its filter by served models; None if that is switched off.
 
-    It is applied before the profile's other filters, so that a model that nobody serves is refused before the request
+    The filter is one that the profile lists. With ``implied``, it may also be one that is only declared, or a new one.
+    It runs before the profile's other filters, so that a model that no endpoint serves is refused before the request
     waits for anything. Raises: ConfigError for two of them.
     """
     declared = instances.of(ServedModelFilter)

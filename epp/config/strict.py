@@ -1,4 +1,4 @@
-"""Plain data as typed structs; every error begins with the path of the key it is about."""
+"""Converts plain data to typed structs; every error begins with the path of its key."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _WHERE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
 
 
 def convert(data: object, kind: type[T], path: str = "") -> T:
-    """``data`` as a ``kind``; a key whose value is null counts as absent.
+    """Return ``data`` as a ``kind``; a key whose value is null counts as absent.
 
-    Raises: ConfigError, beginning with the key path under ``path``, for unknown fields and values that do not fit.
+    Raises: ConfigError, beginning with the key path under ``path``, for unknown fields and invalid values.
     """
     cleaned = _known(data, inspect.type_info(kind), path)
     try:
@@ -32,7 +32,7 @@ def convert(data: object, kind: type[T], path: str = "") -> T:
 
 
 def nearest(word: str, known: Iterable[str], none: str = "; it takes none") -> str:
-    """``; did you mean X?`` for a likely slip of ``word``, otherwise ``; known: ...``, or ``none`` where none is."""
+    """Return ``; did you mean X?`` for a likely misspelling, else ``; known: ...``, or ``none`` without known words."""
     names = sorted(known)
     guess = near(word, names)
     if guess:
@@ -41,7 +41,7 @@ def nearest(word: str, known: Iterable[str], none: str = "; it takes none") -> s
 
 
 def near(word: str, known: Iterable[str]) -> str | None:
-    """Which of ``known`` was probably meant; None where nothing is like ``word``."""
+    """Return the word of ``known`` that was probably meant; None if none resembles ``word``."""
     folded = {name.lower(): name for name in sorted(known)}
     low = word.lower()
     close = get_close_matches(low, folded, n=1, cutoff=0.6) or [name for name in folded if len(low) > 2 and low in name]
@@ -49,7 +49,7 @@ def near(word: str, known: Iterable[str]) -> str | None:
 
 
 def _known(data: object, kind: inspect.Type, path: str) -> object:
-    """``data`` without nulls in its structs. Raises: ConfigError for a key that its struct does not have."""
+    """Return ``data`` without nulls in its structs. Raises: ConfigError for a key that its struct does not have."""
     if isinstance(kind, inspect.UnionType):
         structured = [
             t for t in kind.types if isinstance(t, inspect.StructType | inspect.VarTupleType | inspect.EnumType)
@@ -90,7 +90,7 @@ def _located(message: str, path: str) -> str:
 
 
 def located(where: str, text: str) -> str:
-    """``text`` after the path that it is about; a key that it begins with becomes part of the path."""
+    """Put the key path ``where`` in front of ``text``; a key at the start of ``text`` becomes part of the path."""
     if _KEY.match(text):
         return f"{where}.{text}"
     return f"{where}: {text[:1].lower()}{text[1:]}"

@@ -1,4 +1,4 @@
-"""What the schema allows and nothing here does yet: refused by name where it would change behaviour."""
+"""What the schema allows and is not implemented: refused by name where it would change behaviour."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from epp.config.schema import Config
 from epp.errors import ConfigError
 
 _GATES = ("flowControl", "haPopulateNonLeaderDatastore", "dataLayer")
-"""The last one is deprecated: what it opened is always on."""
+"""The last one is deprecated: what it enabled is always on."""
 _TRUE, _FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
 
 
 def refuse(config: Config) -> None:
-    """Raises: ConfigError naming the first thing that cannot be done, why, and what to do."""
+    """Check that everything in ``config`` is implemented. Raises: ConfigError with the first exception and a remedy."""
     for path, sentence in _asked(config):
         raise ConfigError(f"{path}: {sentence}")
 
 
 def gate_is_open(config: Config, wanted: str) -> bool:
-    """Whether the feature gate ``wanted`` is on: what is written last counts, and every gate is off unless written."""
+    """Return whether the feature gate ``wanted`` is on. The last entry counts; a gate is off without one."""
     last = False
     for gate in config.feature_gates:
         name, equals, value = gate.partition("=")
@@ -30,7 +30,7 @@ def gate_is_open(config: Config, wanted: str) -> bool:
 
 
 def inert(config: Config) -> list[str]:
-    """Warnings about what is accepted and changes nothing."""
+    """Return warnings about what is accepted but has no effect."""
     found = []
     if config.data_layer.cross_replica_sync_interval is not None:
         found.append("dataLayer.crossReplicaSyncInterval: has no effect without a syncer")
