@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 EVERY_S = 60.0
 """How often a list is read again that nobody doubts. A guess: an adapter that was loaded by hand is known by then."""
 LEAST_S = 5.0
-"""The least time between two readings of one endpoint, whoever doubts it: clients cause doubts."""
+"""The least time between two readings of one endpoint, whoever doubts it: clients cause doubts. In a large pool it is
+longer, for ``MOST_PER_S`` holds then, too."""
 RETRY_S = 1.0
 """After the first failure to reach an endpoint; then twice as long each time."""
 MOST_PER_S = 20.0
@@ -112,10 +113,10 @@ class Lister:
         )
 
     def doubt(self, address: str | None) -> None:
-        """Read the endpoint at ``address`` again, None for all of them, unless that was done a moment ago."""
-        for target in list(self._targets.values()) if address is None else [self._targets.get(address)]:
+        """Read the endpoint at ``address`` again, None for all of them in turn, unless that was done a moment ago."""
+        for place, target in enumerate(self._targets.values() if address is None else [self._targets.get(address)]):
             if target is not None:
-                self._bring_forward(target)
+                self._bring_forward(target, place / MOST_PER_S)
 
     # PoolListener
 
@@ -142,12 +143,12 @@ class Lister:
                 target.read_at = float("-inf")
                 self._bring_forward(target)
 
-    def _bring_forward(self, target: _Target) -> None:
+    def _bring_forward(self, target: _Target, delay_s: float = 0.0) -> None:
         if target.task is not None:
             target.again = True
             return
         now = self._clock()
-        due_at = max(now, target.read_at + LEAST_S)
+        due_at = max(now + delay_s, target.read_at + self._least_s())
         if due_at < target.due_at or target.due_at <= now:
             self._schedule(target, due_at - now)
 
@@ -193,11 +194,15 @@ class Lister:
         if self._targets.get(target.address) is target:
             self._schedule(target, self._pause_s(target))
 
+    def _least_s(self) -> float:
+        """Between two readings of one endpoint that somebody doubts: one request of a client can doubt all of them."""
+        return max(LEAST_S, len(self._targets) / MOST_PER_S)
+
     def _pause_s(self, target: _Target) -> float:
         """Until ``target`` is read again."""
         again, target.again = target.again, False
         if again:
-            return LEAST_S
+            return self._least_s()
         every_s = max(EVERY_S, len(self._targets) / MOST_PER_S) * (1 + 0.1 * (self._jitter() - 0.5))
         return min(every_s, RETRY_S * 2.0 ** min(30, target.unreached - 1)) if target.unreached else every_s
 

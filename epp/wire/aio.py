@@ -117,11 +117,11 @@ class _Methods(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         counters.streams_total += 1
         call = _AioCall(context, counters, self._limits)
         reader: asyncio.Task[None] | None = None
+        silence = asyncio.get_running_loop().call_later(self._limits.first_message_s, call.expire_silent)
         try:
             call.handler = factory(call)
             call.metadata = ()
             reader = asyncio.create_task(_read(requests, call, call.handler))
-            asyncio.get_running_loop().call_later(self._limits.first_message_s, call.expire_silent)
             await call.write_all(context, reader)
         except asyncio.CancelledError:
             call.cancel()
@@ -133,6 +133,7 @@ class _Methods(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             context.set_code(grpc.StatusCode.INTERNAL)
             context.set_details("internal error")
         finally:
+            silence.cancel()  # or the loop would keep the call
             counters.streams -= 1
             call.drop()
             if reader:

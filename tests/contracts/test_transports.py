@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -266,6 +267,20 @@ def test_a_client_that_does_not_read_costs_its_call(channel: grpc.Channel, runni
     assert running.service.seen == ["cancelled"]
     call.cancel()
     assert channel.unary_unary("/test.S/Echo")(b"fine", timeout=10) == b"fine"
+
+
+def test_a_call_that_is_over_is_kept_by_nobody(channel: grpc.Channel, running: Running) -> None:
+    """A timer that waits for its first message would, a minute long."""
+    for _ in range(10):
+        channel.unary_unary("/test.S/Echo")(b"x", timeout=10)
+    running.service.calls.clear()
+    for _ in range(20):
+        running.call(turn())
+        gc.collect()
+        left = [one for one in gc.get_objects() if isinstance(one, Echo) and one.service is running.service]
+        if len(left) <= 1:  # grpcio may still hold the last one
+            break
+    assert len(left) <= 1
 
 
 def test_a_handler_that_raises(channel: grpc.Channel, running: Running, caplog: pytest.LogCaptureFixture) -> None:

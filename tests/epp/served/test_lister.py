@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import pytest
+
 from epp.pool.pool import Endpoint, EngineMetrics, Pool
 from epp.scrape.reading.error import ScrapeError
 from epp.scrape.reading.specs import Engines
 from epp.served.catalog import Catalog
-from epp.served.lister import EVERY_S, LEAST_S, RETRY_S, Lister
+from epp.served.lister import EVERY_S, LEAST_S, MOST_PER_S, RETRY_S, Lister
 
 ONE = "10.0.0.1:8000"
 SGLANG = {"llm-d.ai/engine-type": "sglang"}
@@ -105,6 +107,34 @@ def test_doubts_are_followed_but_not_as_often_as_clients_cause_them() -> None:
             it.fake.now_s += LEAST_S
             it.catalog.doubt(None)
             assert await it.settle() == 2
+
+    asyncio.run(run())
+
+
+def test_a_request_that_doubts_every_endpoint_has_them_read_in_turn() -> None:
+    """One request for an unknown model does so, and every client can send one."""
+    endpoints = [Endpoint(f"10.0.0.{number}:8000") for number in range(100)]
+
+    async def run() -> None:
+        async with stage(*endpoints) as it:
+            await it.settle()
+            it.fake.now_s += LEAST_S
+            for _ in range(3):
+                it.catalog.doubt(None)
+            due_s = sorted(target.due_at - it.fake.now_s for target in it.lister._targets.values())
+            assert due_s == pytest.approx([place / MOST_PER_S for place in range(len(endpoints))])
+
+    asyncio.run(run())
+
+
+def test_an_endpoint_of_a_large_pool_is_not_read_again_sooner_because_every_request_doubts_it() -> None:
+    endpoints = [Endpoint(f"10.0.{number // 250}.{number % 250}:8000") for number in range(1000)]
+
+    async def run() -> None:
+        async with stage(*endpoints) as it:
+            await it.settle()
+            it.catalog.doubt(endpoints[0].address)
+            assert it.lister._targets[endpoints[0].address].due_at == it.fake.now_s + len(endpoints) / MOST_PER_S
 
     asyncio.run(run())
 
