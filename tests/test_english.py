@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 DONE: tuple[str, ...] = (
     "epp/catalog",
+    "epp/config",
     "epp/discovery",
     "epp/kvevents",
     "epp/kvevents/follower",
@@ -32,11 +33,11 @@ DONE: tuple[str, ...] = (
     "kvengine/copiers",
     "kvengine/cuda",
     "kvengine/policies",
+    "kvengine/settings",
     "scorers",
     "scorers/index",
     "scorers/precise",
     "scorers/prefix",
-    "epp/config",
 )
 """The rooms whose docstrings have been rewritten. The others follow, until this is the list of all rooms."""
 

@@ -1,4 +1,4 @@
-"""What the user asked for: read once, from wherever it is written, into one value."""
+"""The user's settings, read once from all of their sources into one value."""
 
 from kvengine.settings.read import read_settings
 from kvengine.settings.values import Settings

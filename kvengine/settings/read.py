@@ -1,12 +1,13 @@
-"""Where settings are written, the first that says something winning:
+"""Reads the settings from their sources. For each setting, the first source that sets it wins:
 
-1. ``kv_connector_extra_config``; LMCache's names, ``lmcache.<name>`` there, after ours
+1. ``kv_connector_extra_config``: kvengine's names first, then LMCache's, which are ``lmcache.<name>`` there
 2. the environment, ``KVENGINE_<NAME>``
 3. the YAML file that ``KVENGINE_CONFIG_FILE`` names
 4. LMCache's environment, ``LMCACHE_<NAME>``, then the YAML file that ``LMCACHE_CONFIG_FILE`` names
 
-An empty variable says nothing. An unknown name is an error in ours and a warning in LMCache's, which has many more:
-those that ask for what does not exist here are named. What is refused is called what it is called where it is written.
+An empty variable sets nothing. An unknown name is an error in kvengine's sources. In LMCache's, which has many more
+names, it causes a warning if it asks for something that does not exist here. A refusal names a setting as its source
+does.
 """
 
 from __future__ import annotations
@@ -37,29 +38,33 @@ ALIASES = {
     "cache_policy": "eviction_policy",
     "save_decode_cache": "store_decode",
 }
-"""LMCache's names, and ours."""
+"""LMCache's names, and kvengine's names for the same settings."""
 UNFULL = "save_unfull_chunk"
 OF_THEIR_CONNECTOR = frozenset({"discard_partial_chunks", "skip_last_n_tokens", "lmcache_rpc_port", "use_native"})
-"""What LMCache's connector reads in ``kv_connector_extra_config`` without a prefix."""
+"""Names that LMCache's connector reads from ``kv_connector_extra_config`` without a prefix."""
 WITHOUT_MEANING = OF_THEIR_CONNECTOR - {"skip_last_n_tokens"} | {
     "use_experimental", "config_file", "use_layerwise", "log_level",
 }  # fmt: skip
-"""LMCache's names that ask for nothing that would be missed here."""
+"""LMCache's names that are ignored without a warning, since they ask for nothing that is missing here."""
 SERVICE_LINK = re.compile(
     r"(\w+_)?(SERVICE_HOST=.*|SERVICE_PORT(_\w+)?=\d+|PORT(_\d+_(TCP|UDP|SCTP))?=\w+://.*"
     r"|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=.*)"
 )
-"""What Kubernetes adds to every container's environment for a Service whose name begins with ours; nobody's setting."""
+"""Variables that Kubernetes adds to every container's environment for a Service whose name begins with kvengine's
+prefix. They are not settings."""
 _FIELDS = Settings.__struct_fields__
 _Found = dict[str, tuple[Any, str]]
-"""By our name, the value, and what it is called where it is written."""
+"""For each of kvengine's names, its value and its name in the source."""
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 
 def read_settings(
     extra: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> tuple[Settings, tuple[str, ...]]:
-    """The settings, and warnings. Raises: SettingsError naming the key, its value, and what is allowed."""
+    """Return the settings, and warnings about LMCache's settings that mean something else here or nothing.
+
+    Raises: SettingsError naming the key, its value and what is allowed.
+    """
     values: _Found = {}
     warnings: list[str] = []
     prefixed = {name: value for name, value in extra.items() if name.startswith(THEIRS_IN_EXTRA)}
@@ -78,7 +83,7 @@ def read_settings(
 
 
 def _add(values: _Found, found: _Found) -> None:
-    """Take over what nobody has said before. The sizes are one question."""
+    """Add the settings that no earlier source has set. The three sizes count as one setting."""
     sized = any(name in values for name in SIZES)
     for name, (value, written) in found.items():
         if value is not None and not (name in SIZES and sized):
@@ -162,7 +167,7 @@ def _settings(values: _Found) -> Settings:
 
 
 def _value(name: str, value: Any, written: str) -> Any:
-    """Text from the environment as what the setting takes. Raises: SettingsError."""
+    """Convert ``value`` to the setting's type; text is parsed. Raises: SettingsError."""
     kind = Settings.__annotations__[name]
     text = str(value).strip()
     if kind == "bool":

@@ -1,4 +1,4 @@
-"""Every setting, its unit, default and range."""
+"""Every setting, with its unit, default and range."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ POLICY_NAMES: tuple[PolicyName, ...] = get_args(PolicyName)
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """As in ``kv_connector_extra_config``; the same in capitals after ``KVENGINE_`` in the environment.
+    """The settings, named as in ``kv_connector_extra_config``.
 
-    Of the three sizes one may be given; none is ``max_local_cpu_size`` 5.
+    In the environment, the same names are in capitals after ``KVENGINE_``. At most one of the three sizes may be set;
+    the default is ``max_local_cpu_size`` 5.
     """
 
     max_local_cpu_size: float | None = None
@@ -26,18 +27,19 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cpu_bytes_to_use: int | None = None
     """Host memory of the instance, all workers together. Units: bytes."""
     num_cpu_blocks: int | None = None
-    """Host memory as blocks of the engine's own size."""
+    """Host memory as a number of blocks of the engine's own size."""
     chunk_size: int = 256
-    """Tokens that are moved together; a multiple of the engine's block size, or a part of it."""
+    """Tokens that are moved together: a multiple of the engine's block size; a smaller number means one block."""
     local_cpu: bool = True
-    """False: host memory is a buffer on the way to other tiers only, and nothing is kept in it."""
+    """If false, host memory is only a buffer on the way to other tiers, and nothing is stored in it."""
     eviction_policy: PolicyName = "lru"
+    """The policy that decides which idle chunk is evicted first."""
     store_after: int = 1
-    """Store a chunk when it has been computed so many times; 1 stores at once."""
+    """How often a chunk must be computed before it is stored; 1 stores it at once."""
     store_decode: bool = False
-    """Store what was generated, too, not prompts alone."""
+    """Whether generated tokens are stored, too, and not only prompts."""
     verify: bool = False
-    """Keep a checksum of every chunk, and compute it anew on every load: what changed in memory is computed again, too.
+    """Keep a checksum of every chunk, and check it on every load: a chunk that changed in memory is computed again.
     Costs bandwidth."""
 
     def __post_init__(self) -> None:
@@ -48,8 +50,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             check(name, name, getattr(self, name))
 
     def slots(self, *, block_bytes: int, chunk_blocks: int, workers: int) -> int:
-        """How many chunks of ``chunk_blocks`` the asked size holds in each worker, of whose KV cache a block takes
-        ``block_bytes``."""
+        """Return how many chunks of ``chunk_blocks`` blocks fit into the configured size, in each worker.
+
+        ``block_bytes``: bytes of one block in one worker's KV cache.
+        """
         if self.num_cpu_blocks is not None:
             return self.num_cpu_blocks // chunk_blocks
         if self.cpu_bytes_to_use is not None:
@@ -60,7 +64,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return size_bytes // (block_bytes * chunk_blocks)
 
     def chunk_blocks(self, block_tokens: int) -> int:
-        """How many of the engine's blocks are a chunk. Raises: SettingsError when ``chunk_size`` is no multiple."""
+        """Return how many of the engine's blocks form a chunk.
+
+        Raises: SettingsError when ``chunk_size`` is larger than the block size and not a multiple of it.
+        """
         if self.chunk_size <= block_tokens:
             return 1
         if self.chunk_size % block_tokens:
@@ -81,17 +88,20 @@ RANGES = {
     "chunk_size": (1, MAX_CHUNK_TOKENS, "tokens"),
     "store_after": (1, 1 << 20, "times"),
 }
-"""The least and the most that a number may be, and its unit."""
+"""The minimum and the maximum of each number, and its unit."""
 
 
 def allowed(name: str) -> str:
-    """The range of a number, in words."""
+    """Return the range of a number in words."""
     low, high, unit = RANGES[name]
     return f"between {low:,} and {high:,} {unit}"
 
 
 def check(name: str, written: str, value: float | None) -> None:
-    """Raises: SettingsError unless ``value`` is in the range of ``name``, or None; it says how that was ``written``."""
+    """Check that ``value`` is None or in the range of ``name``.
+
+    Raises: SettingsError, which names the setting as its source does: ``written``.
+    """
     low, high, _ = RANGES[name]
-    if value is not None and not low <= value <= high:  # a NaN is neither
+    if value is not None and not low <= value <= high:  # also true for NaN
         raise SettingsError(f"{written}: {value} must lie {allowed(name)}")
