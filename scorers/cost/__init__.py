@@ -1,1 +1,1 @@
-"""The time to first token at each endpoint, in seconds: the formula, what is under way there, and constants learned."""
+"""The time to first token at each endpoint, in seconds: the formula, the work ahead, and learned constants."""

@@ -1,18 +1,18 @@
-"""The time to first token at one endpoint, by parts, with the load-or-recompute cut.
+"""The time to first token at one endpoint, by parts, and how much of a prompt to load rather than recompute.
 
     fixed + decode + max(queue, load) + prefill
 
-A request that is placed delays others, and choices that mind their own time alone make all of them slower: so a price
-has the others' delay in it as well. While a prompt is computed the running requests get no tokens; what is computed
-takes the place of something that is cached; and the memory that it takes is what others wait for.
+A request delays other requests at its endpoint, and if each choice considered only its own time, all requests would
+become slower. So a price includes the others' delay. While a prompt is computed the running requests get no tokens;
+what is computed displaces something that is cached; and other requests wait for the memory that it takes.
 
-What is loaded is a prefix: first what the CPU tier holds beyond the GPU, then what storage holds beyond that. All of
-it goes over the lane from host memory to the GPU; what comes from storage takes that tier's lane as well, at the same
+What is loaded is a prefix: first what the CPU tier holds beyond the GPU, then what storage holds beyond that. All of it
+goes over the lane from host memory to the GPU; what comes from storage takes that tier's lane as well, at the same
 time.
 
-Each token loaded saves its computation, and the later it comes in the prompt the more. So between two cuts at which
-another part begins to decide how long it takes (the queue, one lane, the other), the sum is concave, and its minimum is
-at one of those cuts. A load that is slower than computing comes out as a cut where it begins: it is worth nothing.
+Each token loaded saves its computation, and the later it comes in the prompt the more it saves. So between two cuts at
+which another part begins to dominate (the queue, one lane, the other), the sum is concave, and its minimum is at one of
+those cuts. A load that is slower than computing results in a cut where the load would begin: nothing is loaded.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ NOTHING = Holding()
 
 
 class Ahead(NamedTuple):
-    """What has to go before, at one endpoint. Units: seconds."""
+    """The work ahead of a request at one endpoint. Units: seconds."""
 
     queue_s: float = 0.0
-    """Prefill of others, or until there is memory."""
+    """Time for other requests' prefill, or until memory is free."""
     cpu_s: float = 0.0
-    """Loads of others on the lane from CPU memory."""
+    """Time for other requests' loads on the lane from CPU memory."""
     storage_s: float = 0.0
 
 
@@ -48,19 +48,20 @@ CLEAR = Ahead()
 
 
 class Crowd(NamedTuple):
-    """Whom a request meets at an endpoint, and delays."""
+    """The requests that a new request meets at an endpoint, and how much it delays them."""
 
     held_up: float = 0.0
-    """What a second of prefill costs others: running requests get no token meanwhile, and what is computed displaces
-    what is cached."""
+    """What a second of prefill costs the others: running requests get no token meanwhile, and what is computed
+    displaces what is cached. Units: seconds per second."""
     memory_token_s: float = 0.0
-    """What a token of GPU memory costs those who wait for some; 0 where there is plenty."""
+    """What a token of GPU memory costs the requests that wait for memory; 0 if there is plenty. Units: seconds per
+    token."""
     in_use: float = 0.0
-    """The share of GPU memory that running requests use. Of a prefix that the GPU holds it is the chance that one of
-    them uses it, too, and then it takes no memory."""
+    """The share of GPU memory that running requests use. For a prefix that the GPU holds, this is the probability that
+    one of them uses the prefix, too, so that it takes no additional memory."""
 
     def others_s(self, prefill_s: float, tokens: float) -> float:
-        """The delay of all of them together, by a request that computes so long and takes so much memory."""
+        """Return the total delay of the others, by a request with that much prefill and memory."""
         return prefill_s * self.held_up + tokens * self.memory_token_s
 
 
@@ -68,27 +69,27 @@ ALONE = Crowd()
 
 
 class Estimate(NamedTuple):
-    """Parts of the time to first token. Units: seconds, tokens."""
+    """The parts of the time to first token. Units: seconds, tokens."""
 
     total_s: float
     fixed_s: float
     decode_s: float
     queue_s: float
     load_s: float
-    """Goes on while the request queues: only what is longer than ``queue_s`` counts."""
+    """Loading proceeds while the request queues: only what exceeds ``queue_s`` adds to the total."""
     prefill_s: float
     gpu_tokens: int
-    """Found on the GPU."""
+    """Tokens found on the GPU."""
     cpu_tokens: int
-    """Loaded from CPU memory; 0 where computing them is faster."""
+    """Tokens loaded from CPU memory; 0 if computing them is faster."""
     storage_tokens: int
     computed_tokens: int
     others_s: float
-    """What it costs the requests that are there, and no part of the time to first token."""
+    """The delay of the requests that are already there; not a part of the time to first token."""
 
     @property
     def price_s(self) -> float:
-        """What a choice goes by."""
+        """The number that a choice minimizes."""
         return self.total_s + self.others_s
 
 
@@ -101,7 +102,7 @@ def estimate(
     chunk_tokens: int = 1,
     crowd: Crowd = ALONE,
 ) -> Estimate:
-    """Of a prompt of at least one token. Loads end at multiples of ``chunk_tokens``."""
+    """Estimate the time for a prompt of at least one token. Loads end at multiples of ``chunk_tokens``."""
     most = prompt_tokens - 1  # one token is always computed
     queue_s = ahead.queue_s
     gpu = held = min(holding.gpu, most)
@@ -133,7 +134,7 @@ def estimate(
 
 
 def _load_s(constants: Constants, ahead: Ahead, tokens: int, from_storage: int) -> float:
-    """``tokens`` to the GPU, of which ``from_storage`` come from there."""
+    """Return the time to load ``tokens`` to the GPU, of which the last ``from_storage`` come from storage."""
     cpu, storage = constants.cpu, constants.storage
     to_gpu_s = ahead.cpu_s + cpu.fixed_s + tokens * cpu.token_s
     if from_storage <= 0:
@@ -142,7 +143,7 @@ def _load_s(constants: Constants, ahead: Ahead, tokens: int, from_storage: int) 
 
 
 def _cuts(constants: Constants, ahead: Ahead, gpu: int, cpu: int, storage: int, chunk_tokens: int) -> Iterator[int]:
-    """Where a load of tokens ``gpu`` to ``storage`` may best end."""
+    """Yield the candidates for the best end of a load of tokens ``gpu`` to ``storage``."""
     lane = constants.cpu
     to_gpu_s = ahead.cpu_s + lane.fixed_s
     breaks = [gpu + (ahead.queue_s - to_gpu_s) / lane.token_s]  # until here the queue hides the lane
@@ -153,7 +154,7 @@ def _cuts(constants: Constants, ahead: Ahead, gpu: int, cpu: int, storage: int, 
         slow = constants.storage
         from_storage_s = ahead.storage_s + slow.fixed_s
         breaks.append(cpu + (ahead.queue_s - from_storage_s) / slow.token_s)
-        if slow.token_s != lane.token_s:  # where both lanes take as long
+        if slow.token_s != lane.token_s:  # where both lanes take the same time
             lead_s = to_gpu_s + (cpu - gpu) * lane.token_s - from_storage_s
             breaks.append(cpu + lead_s / (slow.token_s - lane.token_s))
     for at in breaks:

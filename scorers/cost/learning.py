@@ -1,9 +1,10 @@
-"""The constants of one kind of endpoint, and how far single endpoints are from them, from requests that were observed.
+"""Learn the constants of one kind of endpoint, and how much single endpoints differ, from observed requests.
 
-What a request computed and loaded is split into regressions that do not disturb each other: prefill from the requests
-that waited for no load, a lane from what is left of those that did. An endpoint has two factors of its own, for what it
-computes and for what it loads; they count once it has shown often enough that it differs by more than its requests
-differ among themselves. So equal endpoints stay equal, and one that is slow, or lies, speaks for itself only.
+The time that a request computed and loaded is split into regressions that do not disturb each other: prefill is learned
+from the requests that waited for no load, a lane from the remaining time of those that did. An endpoint has two factors
+of its own, for what it computes and for what it loads. They take effect once it has shown often enough that it differs
+by more than its requests differ among themselves. So equal endpoints stay equal, and an endpoint that is slow, or
+reports wrong numbers, affects only itself.
 """
 
 from __future__ import annotations
@@ -18,43 +19,46 @@ from scorers.cost.quantile import Median
 from scorers.cost.regression import BoundedRegression
 
 NOISE_S, NOISE = 0.005, 0.1
-"""Time to first token is taken to vary by that much, and by that share of itself. A guess; what matters is how requests
-of different sizes are weighed against each other."""
+"""The assumed variation of the time to first token: that many seconds, plus that share of the time. A guess; it only
+determines the relative weight of requests of different sizes."""
 SCEPTICISM = 0.5
 QUEUE_NOISE = 0.5
-"""A wait is known that much worse."""
+"""The assumed variation of a queueing time, as a share of it, since it is known less well."""
 FAST = 2.0
-"""What comes in less than that part of the time expected is no noise."""
+"""A request that is this many times faster than expected is not noise."""
 LONGEST_S = 600.0
-"""Longer than any prompt that is computed without a wait."""
+"""Longer than any prompt takes to compute without a wait."""
 ENOUGH = 30
-"""Observations of an endpoint before it may differ."""
+"""Number of observations of an endpoint before it may differ from its kind."""
 DIFFERS = 0.15
-"""How far it must be off, on a logarithmic scale."""
+"""How much it must differ, on a logarithmic scale."""
 WIDEST = 8.0
-"""No endpoint of a kind is so many times slower or faster."""
+"""The most that an endpoint can be slower or faster than its kind."""
 
 
 class Sample(NamedTuple):
-    """One request that was answered, and what it met. Units: tokens, seconds."""
+    """One request that was answered, and the work that was ahead of it. Units: tokens, seconds."""
 
     ttft_s: float
     prompt_tokens: int
     gpu_tokens: int
-    """Found on the GPU; the following are what was loaded beyond."""
+    """Tokens found on the GPU; the following two are what was loaded beyond those."""
     cpu_tokens: int = 0
     storage_tokens: int = 0
     queue_s: float = 0.0
-    """Prefill that was ahead, as it was estimated at the pick."""
+    """Prefill that was ahead, as estimated at the pick."""
     lane_s: float = 0.0
-    """Loads that were ahead."""
+    """Loads that were ahead on the request's lane."""
     running: int = 0
     stay_s: float | None = None
-    """From its first token to its end."""
+    """Time from the first token to the end."""
 
 
 class Deviation:
-    """A factor of one endpoint. Invariant: 1 until ``ENOUGH`` was seen and it is far from 1."""
+    """A factor of one endpoint, relative to its kind.
+
+    Invariant: the factor is 1 until ``ENOUGH`` observations show that it is far from 1.
+    """
 
     __slots__ = ("_middle", "_spread")
 
@@ -64,7 +68,7 @@ class Deviation:
 
     @property
     def factor(self) -> float:
-        """Seconds of this endpoint for each of its kind's."""
+        """Seconds that this endpoint takes for each second of its kind."""
         off = abs(log(self._middle.value))
         count = self._middle.count
         if count < ENOUGH or off < DIFFERS or off * count**0.5 < 3.0 * self._spread.value:
@@ -72,12 +76,14 @@ class Deviation:
         return self._middle.value
 
     def doubt(self) -> None:
-        """It was not seen for long, and may be otherwise by now: it is as its kind until it has shown again that it is
-        not, which takes half as long."""
+        """Reset the factor to 1 until new observations confirm it, which takes half as long as at first.
+
+        For an endpoint that was not observed for long, and may have changed.
+        """
         self._middle.count = min(self._middle.count, ENOUGH // 2)
 
     def observe(self, ratio: float) -> None:
-        """``ratio``: seconds taken over seconds expected of its kind."""
+        """Add an observed ``ratio``: seconds taken over seconds expected of its kind."""
         if not (isfinite(ratio) and ratio > 0.0):
             return
         ratio = min(100.0, max(0.01, ratio))
@@ -86,17 +92,17 @@ class Deviation:
 
 
 class Learner:
-    """Constants of one kind of endpoint. Owner: one model.
+    """Learns the constants of one kind of endpoint. Owner: one model.
 
-    Invariant: ``constants`` are within what any engine has, whatever was observed.
+    Invariant: ``constants`` are in the range of ``LEAST`` and ``MOST``, whatever was observed.
     """
 
     def __init__(self, start: Constants) -> None:
         self.constants = self._start = start
         self.used = 0
-        """Samples that counted."""
+        """Number of samples that were used."""
         self.refused = 0
-        """Samples too far from all others, or impossible."""
+        """Number of samples that were rejected, because they are impossible or too far from all others."""
         self._computing = BoundedRegression(
             (start.fixed_s, start.token_s, start.pair_s, start.decode_s),
             (LEAST.fixed_s, LEAST.token_s, LEAST.pair_s, LEAST.decode_s),
@@ -107,9 +113,9 @@ class Learner:
         self._stay = Median(start.stay_s)
 
     def load_begins_with(self, token_s: float) -> bool:
-        """Engines say what their loads from CPU memory took: until one was observed, that is where learning starts.
+        """Start learning from the load time that an engine reports, unless a load from CPU memory was already observed.
 
-        Returns whether it is time to stop listening; False for what no load can take.
+        Returns whether to ignore further reports; False if ``token_s`` is out of range.
         """
         if self._cpu.observations:
             return True
@@ -121,8 +127,11 @@ class Learner:
         return True
 
     def observe(self, sample: Sample) -> tuple[float, bool] | None:
-        """Learn. Returns the seconds taken over those expected of the kind, and whether most of it was loading; None
-        where that says nothing of the endpoint."""
+        """Learn from ``sample``, and return how its endpoint compares with its kind.
+
+        Returns the seconds taken over those expected, and whether most of the time was loading; None if the sample
+        shows nothing about the endpoint.
+        """
         if sample.stay_s is not None:
             self._stay.observe(sample.stay_s, LEAST.stay_s, MOST.stay_s)
         said = self._learn(sample)
@@ -140,7 +149,7 @@ class Learner:
         timed = 0.0 < sample.ttft_s <= LONGEST_S and min(sample.queue_s, sample.lane_s) >= 0.0
         tokens = min(gpu, cpu, storage, sample.running) >= 0 and held < prompt and sample.running <= MOST_REQUESTS
         possible = timed and tokens and sample.queue_s + sample.lane_s <= 2 * LONGEST_S
-        if not possible:  # which NaN is not, either
+        if not possible:  # NaN is not possible, either
             self.refused += 1
             return None
         known = self.constants
@@ -152,7 +161,7 @@ class Learner:
             known.storage.fixed_s + storage * known.storage.token_s if storage else 0.0,
         )
         hidden_s = sample.queue_s
-        # By what the start expects as well: who has made constants too small must not give small times more weight.
+        # Also by what the start expects: constants that became too small must not give short times more weight.
         likely_s = max(computing_s, SCEPTICISM * self._start.prefill_s(prompt, held)) + max(hidden_s, load_s)
         usual_s = NOISE_S + NOISE * likely_s + QUEUE_NOISE * (hidden_s + sample.lane_s)
         took_s = sample.ttft_s
@@ -161,9 +170,9 @@ class Learner:
         if not cpu + storage:
             believed = self._computing.observe(amounts, took_s - hidden_s, usual_s, times)
         elif load_s <= hidden_s:
-            return None  # the load was hidden, and how long the wait was is no constant
+            return None  # the load was hidden, and the length of a wait is not a constant
         else:
-            left_s = took_s - computing_s - sample.lane_s  # below 0 as often as it is too much
+            left_s = took_s - computing_s - sample.lane_s  # below 0 as often as it is too long
             if storage:
                 believed = self._storage.observe((1.0, float(storage)), left_s, usual_s)
             else:

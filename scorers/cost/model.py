@@ -1,4 +1,4 @@
-"""What each endpoint would take for a request, and what is learned of that from how requests went."""
+"""Estimate how long each endpoint would take for a request, and learn from how long requests took."""
 
 from __future__ import annotations
 
@@ -14,34 +14,35 @@ from scorers.cost.place import Kind, Place
 from scorers.cost.standing import MOST_AHEAD_S
 
 PUBLISHED_EVERY = 8
-"""Observations after which new constants come into use: until then, what was computed of a candidate holds."""
+"""New constants come into use after this many observations: until then, what was computed for a candidate
+stays valid."""
 OPEN = 8192
-"""Picks whose estimate is kept until they are observed. A guess: beyond what a picker has in flight; in the lean mode
-most are never observed."""
+"""Number of picks whose estimate is kept until they are observed. A guess: more than a picker has in flight; in lean
+mode most picks are never observed."""
 MOST_KINDS = 64
-"""A label's value makes a kind, and whoever writes labels must not fill the memory."""
+"""Each value of a label makes a kind, so the number of kinds must be limited to protect the memory."""
 COUNTED = 1000
-"""Picks after which what was counted of them counts half."""
+"""After this many picks, the counts of picks and answers are halved, so that older ones weigh less."""
 
 
 class Sent(NamedTuple):
     """What was expected of a request at its pick."""
 
     candidate: Candidate
-    """Kept, so that its identity is nobody else's."""
+    """Kept, so that its identity is not reused for another candidate."""
     estimate: Estimate
     lane_s: float
-    """Loads that were ahead."""
+    """Loads that were ahead on the request's lane."""
     full: bool
-    """Whether it had to wait for memory."""
+    """Whether the request had to wait for memory."""
     silent_tokens: int
-    """What it computes, if it is answered as a whole."""
+    """For a response that is not streamed, the tokens that the request computes; else 0."""
 
 
 class CostModel:
-    """Knows the endpoints, and learns their constants. Owner: the event loop.
+    """The endpoints with their learned constants and the work under way. Owner: the event loop.
 
-    Invariant: what is kept is bounded by the number of endpoints and by ``OPEN``; nothing that a client sent is.
+    Invariant: the size is bounded by the number of endpoints and by ``OPEN``; nothing that a client sent is kept.
     """
 
     def __init__(
@@ -53,15 +54,18 @@ class CostModel:
         others_weight: float = 1.0,
         hears: bool = True,
     ) -> None:
-        """``hears``: whether what engines say of their loads wins over ``start``."""
+        """Create a model without endpoints.
+
+        ``hears`` is whether load times that engines report take precedence over ``start``.
+        """
         self.start = start or Constants()
         self.learns = learns
         self.now = 0.0
-        """The latest arrival."""
+        """The time of the latest arrival."""
         self.answers_seen = False
-        """Whether it is seen when answers begin: only then is one that was not seen late."""
+        """Whether the picker usually sees responses begin: only then does an unseen one count as late."""
         self.version = 0
-        """Of the constants in use; it counts up."""
+        """Version of the constants in use; it counts up."""
         self._learned = 0
         self._hears = learns and hears
         self._kind_label = kind_label
@@ -73,14 +77,14 @@ class CostModel:
         self._picks = self._answers = 0
 
     def arrived(self, now: float) -> None:
-        """A request came at ``now``; one that waited for its pick came before others."""
+        """Note that a request arrived at ``now``; a request that waited for its pick arrived before others."""
         if now > self.now or now < self.now - MOST_AHEAD_S:
             self.now = now
 
     def sent(
         self, candidate: Candidate, priced: Estimate, lane_s: float, *, full: bool, silent_tokens: int = 0
     ) -> None:
-        """A request goes to ``candidate``, of which ``priced`` is expected."""
+        """Note that a request goes to ``candidate``, and that ``priced`` is expected of it."""
         place = self.place(candidate)
         place.silent_tokens += silent_tokens
         if self.learns or silent_tokens:
@@ -95,7 +99,7 @@ class CostModel:
             self._picks, self._answers = self._picks // 2, self._answers // 2
 
     def observed(self, observation: Observation) -> None:
-        """Learn from how a request went."""
+        """Learn from how long a request took."""
         candidate = observation.prediction.candidate
         sent = self._sent.pop(id(candidate), None)
         if observation.ttft_s is not None:
@@ -105,7 +109,7 @@ class CostModel:
             return
         place = self._places[candidate.slot]
         if place is None or place.address != candidate.address:
-            return  # another endpoint has its slot
+            return  # another endpoint has its slot by now
         sample = sample_of(observation, sent) if self.learns else None
         place.silent_tokens = max(0, place.silent_tokens - sent.silent_tokens)
         place.candidate = None
@@ -126,7 +130,7 @@ class CostModel:
             (place.loading if loading else place.computing).observe(ratio)
 
     def place(self, candidate: Candidate) -> Place:
-        """What is known of an endpoint; a slot that another one has now begins anew."""
+        """Return what is known of an endpoint; a slot that another endpoint has now begins anew."""
         slot, places = candidate.slot, self._places
         if slot >= len(places):
             places.extend([None] * (slot + 1 - len(places)))
@@ -136,7 +140,7 @@ class CostModel:
         return place
 
     def current(self, candidate: Candidate) -> Place:
-        """The same, up to date with ``candidate``."""
+        """Return what is known of an endpoint, up to date with ``candidate``."""
         place = self.place(candidate)
         if place.candidate is not candidate or place.version != self.version:
             if self._hears and candidate.tiers and not place.kind.has_heard and place.kind.hear(candidate):
@@ -145,7 +149,7 @@ class CostModel:
         return place
 
     def places_of(self, candidates: Sequence[Candidate]) -> Sequence[Place | None]:
-        """By slot, as long as the largest of ``candidates`` needs; not all are up to date."""
+        """Return the places by slot, enough for the largest slot of ``candidates``; not all are up to date."""
         last = max([candidate.slot for candidate in candidates], default=-1)
         if last >= len(self._places):
             self._places.extend([None] * (last + 1 - len(self._places)))
@@ -153,11 +157,11 @@ class CostModel:
 
     @property
     def kinds(self) -> Mapping[str, Kind]:
-        """By the value of the label that tells them apart."""
+        """Kinds by the value of the label that distinguishes them."""
         return self._kinds
 
     def places(self) -> Iterator[Place]:
-        """Of every endpoint that was ever priced and whose slot nobody else has."""
+        """Yield the place of every endpoint that was ever priced and whose slot was not reused."""
         return (place for place in self._places if place is not None)
 
     def _kind_of(self, candidate: Candidate) -> Kind:
@@ -170,16 +174,18 @@ class CostModel:
 
     @property
     def _usual(self) -> Constants:
-        """Where a new kind begins: as the one that is known best, for a guess that is worse than what others were seen
-        to be would keep all requests away from it."""
+        """The constants with which a new kind begins: those of the kind with the most observations.
+
+        A guess that is worse than what was observed of other kinds would keep all requests away from the new kind.
+        """
         best = max(self._kinds.values(), key=lambda kind: kind.learner.used, default=None)
         return self.start if best is None or not best.learner.used else best.constants
 
 
 def sample_of(observation: Observation, sent: Sent) -> Sample | None:
-    """What can be learned of a request; None where its time says nothing of what it took.
+    """Return what can be learned from a request; None if its time does not show what its work took.
 
-    What the engine says that it found and loaded wins over what was expected.
+    What the engine reports as found and loaded takes precedence over what was expected.
     """
     ttft_s = observation.ttft_s
     if ttft_s is None or not observation.streaming or observation.status not in (None, 200) or sent.full:
@@ -188,7 +194,7 @@ def sample_of(observation: Observation, sent: Sent) -> Sample | None:
     prompt = observation.prediction.prompt_tokens
     gpu, cpu, storage = priced.gpu_tokens, priced.cpu_tokens, priced.storage_tokens
     if observation.cached_tokens is not None and observation.prompt_tokens:
-        # Shares, since a prompt's tokens may be an estimate. What is not said by tier came from the fastest first.
+        # Shares, since a prompt's tokens may be an estimate. Without a report by tier, the fastest tier comes first.
         found = min(prompt - 1, round(observation.cached_tokens / observation.prompt_tokens * prompt))
         said = observation.cached_by_tier
         if said and (total := sum(said.values())) > 0:

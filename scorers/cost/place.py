@@ -1,4 +1,4 @@
-"""Endpoints as the cost model knows them: of a kind, with a difference of their own, and with what is under way."""
+"""Endpoints as the cost model sees them: their kind, how they differ from it, and the work under way."""
 
 from __future__ import annotations
 
@@ -13,41 +13,42 @@ from scorers.cost.learning import Deviation, Learner
 from scorers.cost.standing import MOST_AHEAD_S, Queues, Room, room
 
 HELD_UP = 0.5
-"""What of a second without tokens a running request is charged for: it delays no first token, and yet an end."""
+"""The share of a second without tokens that a running request is charged for: its end is delayed, but no
+first token."""
 BEHIND = 1.0
-"""How many will come to wait behind a request for each that waits before it: a queue lasts, and each second of prefill
-is waited for by all of them. Source: ``tierwise simulate``, ladder-16k, where endpoints are overloaded."""
+"""How many requests will come to wait behind a request for each that waits before it: a queue lasts, and each second of
+prefill is waited for by all of them. Source: ``tierwise simulate``, ladder-16k, where endpoints are overloaded."""
 DISPLACED = 1.0
-"""What is computed anew displaces as much in caches that are full, and that will be computed again: as if it were
-computed so many times more."""
+"""What is computed displaces as much from full caches, which will have to be computed again: how many times that adds
+the cost of computing."""
 MEMORY_WEIGHT, MEMORY_POWER = 6.0, 4
-"""How many requests wait for the memory of an endpoint where all is in use, and how fast that falls with what is not.
-Source of all but the first: chosen on simulated fleets of 8 endpoints (high-cache and storage-30k): mean time to first
-token, without that of low-cache or the end of requests becoming worse."""
+"""How many requests wait for the memory of an endpoint that is full, and how fast that number falls with free memory.
+Source of all but the first: chosen on simulated fleets of 8 endpoints (high-cache and storage-30k) for the mean time to
+first token, such that neither that of low-cache nor the end of requests becomes worse."""
 
 UNSEEN_S, UNSEEN = 300.0, 50
-"""After so long, and so many observations of each endpoint on average, one that differs and was not among them is
-tried again: whoever is slower gets little to do, and would be taken to be slower for ever. A guess."""
+"""After so long, and so many observations per endpoint on average, an endpoint that differs and was not observed is
+tried again. Otherwise a slower endpoint would get little to do, and would be considered slow forever. A guess."""
 
 
 class Kind:
-    """Endpoints that are taken to be alike, until one shows otherwise. Owner: one model."""
+    """Endpoints that are assumed to be alike, until one turns out to differ. Owner: one model."""
 
     __slots__ = ("constants", "has_heard", "learner")
 
     def __init__(self, start: Constants) -> None:
         self.learner = Learner(start)
         self.constants = start
-        """In use."""
+        """The constants in use."""
         self.has_heard = False
-        """Whether an engine of it has said what its loads take."""
+        """Whether an engine of this kind has reported its load times."""
 
     def publish(self) -> None:
-        """Use what was learned."""
+        """Put the learned constants into use."""
         self.constants = self.learner.constants
 
     def hear(self, candidate: Candidate) -> bool:
-        """Begin where an engine says what its loads from CPU memory took: the first that does; whether that was now."""
+        """Start from the load time that an engine reports, and return whether no further report is needed."""
         report = candidate.tiers.get(Tier.CPU)
         if report is None or report.load_token_s is None:
             return False
@@ -57,7 +58,7 @@ class Kind:
 
 
 class Place:
-    """One endpoint, and what was computed of the candidate that it is now. Owner: one model."""
+    """One endpoint, and what was computed for the candidate that it is now. Owner: one model."""
 
     __slots__ = (
         "address", "awaits", "candidate", "chunk_tokens", "computing", "constants", "crowd", "in_use", "kind",
@@ -73,41 +74,41 @@ class Place:
         self.queues = Queues()
         self.seen_at = 0.0
         self.seen = 0
-        """When a request was last observed that says something of it: the time, and the count of all observations."""
+        """When the endpoint was last observed with a usable result: the time, and the count of all observations."""
         self.silent_tokens = 0
-        """Uncached tokens of requests under way that are answered as a whole, at most: when they were computed, nobody
-        sees."""
+        """Upper bound of the uncached tokens of requests under way without a streamed response: the end of their
+        prefill cannot be seen."""
         self.candidate: Candidate | None = None
-        """What the following were computed of."""
+        """The candidate that the following fields were computed for."""
         self.version = -1
         self.constants = kind.constants
-        """Its own."""
+        """The constants of this endpoint."""
         self.plain_s = 0.0
-        """Of every request."""
+        """The part of the price that is the same for every request."""
         self.most_s = 0.0
-        """What the prompts in flight can take at most."""
+        """The most that the prompts in flight can take."""
         self.awaits = False
-        """Whether any prompt is under way whose answer should be seen to begin."""
+        """Whether any prompt is under way whose response should be seen to begin."""
         self.strangers_s = 0.0
-        """What requests that are not ours and wait will take."""
+        """The time for waiting requests that this picker did not send."""
         self.chunk_tokens = 1
-        """In which pieces CPU memory is loaded; 1 where the engine does not say."""
+        """The size of the pieces in which CPU memory is loaded; 1 if the engine does not report it."""
         self.crowd = ALONE
         self.memory_token_s = self.in_use = 0.0
-        """As the crowd has them."""
+        """The same values as in ``crowd``."""
         self.weight = 1.0
-        """What a second of prefill costs, those of the crowd included."""
+        """The cost of a second of prefill, including its cost to the crowd."""
         self.room: Room | None = None
         self.room_tokens = inf
-        """What fits into its memory at once."""
+        """The number of tokens that fit into the endpoint's memory at once."""
 
     @property
     def differs(self) -> bool:
-        """Whether it is slower or faster than its kind."""
+        """Whether the endpoint is slower or faster than its kind."""
         return self.computing.factor != 1.0 or self.loading.factor != 1.0
 
     def look_again(self, now: float, observations: int, places: int) -> None:
-        """Doubt what is known of it, if it was not seen for long."""
+        """Doubt the endpoint's factors, if it was not observed for long."""
         if abs(now - self.seen_at) > UNSEEN_S and observations - self.seen > UNSEEN * places:
             self.seen_at, self.seen = now, observations
             self.computing.doubt()
@@ -115,7 +116,8 @@ class Place:
             self.version = -1
 
     def follow(self, candidate: Candidate, version: int, mean_prefill_s: float, others_weight: float) -> None:
-        """Compute what holds for every request while the candidate and the constants (``version``) stay as they are."""
+        """Compute what is the same for every request while ``candidate`` and the constants (``version``) do not
+        change."""
         if self.version != version:
             self.version = version
             self.constants = own(self.kind.constants, self.computing.factor, self.loading.factor)
@@ -141,7 +143,7 @@ class Place:
 
 
 def own(constants: Constants, computing: float, loading: float) -> Constants:
-    """Those of an endpoint that is so many times as slow as its kind; the same object for one that is not."""
+    """Return the constants of an endpoint with these factors; the same object if both are 1."""
     if computing == 1.0 and loading == 1.0:
         return constants
     cpu, storage = constants.cpu, constants.storage

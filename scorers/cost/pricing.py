@@ -1,4 +1,4 @@
-"""One request, priced at any endpoint: shared by all that ask, so that the same question has one answer."""
+"""The price of one request at any endpoint, shared by all plugins that need it, so that all get the same answer."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ NOBODY: Mapping[Slot, int] = {}
 
 
 class Waits(NamedTuple):
-    """What goes before a request at an endpoint. Units: seconds."""
+    """The waiting time of a request at an endpoint, by cause. Units: seconds."""
 
     prefill_s: float
     memory_s: float
-    """Until its blocks fit."""
+    """Time until the request's blocks fit into memory."""
     ahead: Ahead
     """The longer of the two, and the lanes."""
 
 
 class Pricing:
-    """What a request would take at each endpoint. Owner: the request's decision."""
+    """The price of a request at each endpoint. Owner: the request's decision."""
 
     __slots__ = ("_model", "_seconds", "_seconds_of", "_streamed", "prompt_tokens", "tiers")
 
@@ -37,7 +37,7 @@ class Pricing:
         self._streamed = request.streaming
         self.prompt_tokens = request.prompt_tokens
         self.tiers = held_by_tier(request)
-        """Tokens held by endpoint; of the GPU, CPU memory, storage."""
+        """Tokens held, by endpoint: on the GPU, in CPU memory, in storage."""
         self._seconds_of: Sequence[Candidate] | None = None
         self._seconds: list[float] = []
 
@@ -45,24 +45,24 @@ class Pricing:
         return f"Pricing({self.prompt_tokens} tokens)"
 
     def holding(self, slot: Slot) -> Holding:
-        """What an endpoint holds of the prompt."""
+        """Return what an endpoint holds of the prompt."""
         gpu, cpu, storage = self.tiers
         return Holding(gpu.get(slot, 0), cpu.get(slot, 0), storage.get(slot, 0))
 
     def seconds(self, candidates: Sequence[Candidate]) -> list[float]:
-        """The price at each of ``candidates``: its time to first token, and what it costs others."""
+        """Return the price at each of ``candidates``: the time to first token, and the delay of other requests."""
         if self._seconds_of is not candidates:
             self._seconds = self._price(candidates)
             self._seconds_of = candidates
         return self._seconds
 
     def estimate(self, candidate: Candidate) -> Estimate:
-        """The same at one, by parts."""
+        """Return the estimate at one candidate, by parts."""
         place = self._model.current(candidate)
         return self._estimate(place, candidate, self.waits(candidate).ahead)
 
     def waits(self, candidate: Candidate) -> Waits:
-        """What goes before it."""
+        """Return the waiting time at one candidate."""
         model = self._model
         place, now = model.current(candidate), model.now
         queues = place.queues
@@ -70,8 +70,8 @@ class Pricing:
         prefill_s = queues.prefill_s(place.most_s, now, answers_seen=seen) + place.strangers_s
         memory_s = 0.0
         if place.room is not None and self.prompt_tokens > place.room_tokens:
-            # Blocks of a prefix that a running request uses, too, are in use already; of those that the GPU holds,
-            # as many as of all its blocks.
+            # Blocks of a prefix that a running request uses, too, are in use already. Of the blocks that the GPU holds,
+            # the same share is in use as of all its blocks.
             shared = min(self.tiers[0].get(candidate.slot, 0), self.prompt_tokens - 1) * place.in_use
             memory_s = place.room.wait_s(self.prompt_tokens - shared)
         ahead = Ahead(
@@ -82,7 +82,7 @@ class Pricing:
         return Waits(prefill_s, memory_s, ahead)
 
     def send(self, candidate: Candidate) -> None:
-        """The request goes to ``candidate``."""
+        """Note in the model that the request goes to ``candidate``."""
         waits = self.waits(candidate)
         priced = self._estimate(self._model.current(candidate), candidate, waits.ahead)
         lane_s = waits.ahead.storage_s if priced.storage_tokens else waits.ahead.cpu_s
@@ -102,15 +102,18 @@ class Pricing:
         )
 
     def _price(self, candidates: Sequence[Candidate]) -> list[float]:
-        """The whole formula where something is to be loaded beside a queue; what is left of it elsewhere, once for all
-        that are alike in it."""
+        """Return the price at each candidate.
+
+        The whole formula is evaluated only where something is to be loaded while there is a queue. Elsewhere a shorter
+        form is enough, and its parts are computed once for all candidates that are alike in them.
+        """
         model, tokens = self._model, self.prompt_tokens
         on_gpu, in_cpu, in_storage = self.tiers
         below, anywhere = in_cpu or in_storage, on_gpu or in_cpu or in_storage
         now, version, places = model.now, model.version, model.places_of(candidates)
         seen = model.answers_seen
         common = model.current(candidates[0]).constants
-        prefill_s = {0: common.prefill_s(tokens, 0)}  # by what the GPU holds
+        prefill_s = {0: common.prefill_s(tokens, 0)}  # by the tokens that the GPU holds
         loads: dict[tuple[int, Holding, int], Estimate] = {}  # by the identity of constants, which outlive this call
         prices = []
         for candidate in candidates:
@@ -155,6 +158,6 @@ class Pricing:
 
 
 def held_by_tier(request: Request) -> tuple[Mapping[Slot, int], Mapping[Slot, int], Mapping[Slot, int]]:
-    """What the producers say."""
+    """Return the tokens held by endpoint, on the GPU, in CPU memory and in storage, according to the producers."""
     found = by_tier(request)
     return found.get(Tier.GPU, NOBODY), found.get(Tier.CPU, NOBODY), found.get(Tier.STORAGE, NOBODY)

@@ -1,4 +1,4 @@
-"""The middle of what was seen, without keeping it."""
+"""A running median, without the numbers being kept."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from math import isfinite
 
 
 class Median:
-    """Of positive numbers, those of late more than those of long ago. Half of what comes may be wrong.
+    """Median of positive numbers, in which later numbers weigh more. Half of the numbers may be wrong.
 
-    Each number moves it by a share of itself, up or down, whichever side it lies; the share shrinks as more is seen.
+    Each number moves the median up or down by a share of itself; the share shrinks as more numbers are seen.
     Source: stochastic approximation of a quantile (Robbins and Monro), on a logarithmic scale.
     """
 
@@ -19,7 +19,7 @@ class Median:
         self.count = 0
 
     def observe(self, number: float, least: float, most: float) -> None:
-        """Move towards ``number``; it never leaves ``least`` to ``most``."""
+        """Move the median towards ``number``, but not out of the range from ``least`` to ``most``."""
         if not (isfinite(number) and number > 0.0):
             return
         self.count += 1

@@ -2,11 +2,11 @@
 
     seconds ≈ Σ constant[i] × amount[i]
 
-Kept are the normal equations, not the observations: O(k²) memory and time. Each observation is weighed by how far it
-is from what was expected, in units of a typical distance that is learned as well: near ones count fully, far ones less,
-very far ones not at all. When everything has become far (the engine has changed), the typical distance grows until they
-count, and what was seen before fades fast, else slowly. What was known at the start never fades: where nothing is seen
-of a constant, it stays what it was, and it cannot run away.
+Only the normal equations are kept, not the observations: O(k²) memory and time. Each observation is weighted by its
+distance from what was expected, in units of a typical distance that is learned as well: near ones count fully, far ones
+less, very far ones not at all. When all observations have become far (the engine has changed), the typical distance
+grows until they count, and earlier observations fade fast; otherwise they fade slowly. The prior never fades: a
+constant that nothing is observed of keeps its starting value, and no constant can run away.
 
 Source: Huber, Robust Statistics (weights); projected Gauss-Seidel for the bounds.
 """
@@ -17,36 +17,37 @@ from collections.abc import Sequence
 from math import isfinite
 
 MEMORY = 400.0
-"""Observations after which one counts 1/e. A guess: minutes on a busy endpoint."""
+"""Number of observations after which an observation counts 1/e. A guess: minutes on a busy endpoint."""
 SHORT_MEMORY = 15.0
-"""The same once typical distances are ``CHANGED`` times what they were for long."""
+"""The same, while the typical distance is more than ``CHANGED`` times its long-term value."""
 CHANGED = 3.0
 FAR = 4.0
-"""Typical distances beyond which an observation is not believed at all."""
+"""Observations beyond this many typical distances are rejected."""
 DOUBT = 4.0
-"""How many times itself a constant of the start may be off."""
+"""How far a starting constant may be off, as a multiple of itself."""
 SURE, FAR_AT_FIRST = 40, 20.0
-"""Until there are so many observations, the expectation may be what is wrong, and more is believed: but not the one
-request that met a cold engine, nor the one that never reached it."""
+"""Until there are ``SURE`` observations, the expectation itself may be wrong, and observations up to ``FAR_AT_FIRST``
+typical distances are accepted. This still rejects a single request that met a cold engine, or never reached it."""
 DOUBTED = 1.0
-"""By what share of itself the typical distance grows with each that is not believed at first, but for one alone: where
-all are far, the start is wrong, and the next ones count."""
+"""The share of itself by which the typical distance grows with each early observation that is rejected, except for the
+first in a row: if all are far, the start is wrong, and the next ones count."""
 SWEEPS = 4
 
 
 class BoundedRegression:
-    """Owner: one learner. Nothing that is told here can make a constant leave its bounds."""
+    """Constants that follow observations. Owner: one learner. No observation can move a constant out of its bounds."""
 
     def __init__(self, start: Sequence[float], least: Sequence[float], most: Sequence[float]) -> None:
-        """Bounds are inclusive."""
+        """Start with the constants ``start``; the bounds are inclusive."""
         self.constants = list(start)
         self.observations = 0
         self.distance = 3.0
-        """The typical distance between what was expected and what came, in units of what was given as usual."""
+        """The typical distance between expected and observed seconds, in units of the ``usual_error`` of an
+        observation."""
         self._doubts = 0
-        """Of those not believed, how many came last in a row."""
+        """Number of rejected observations in a row, up to the latest."""
         self._long_distance = 3.0
-        """The same over more observations."""
+        """The typical distance over more observations."""
         self._least, self._most = tuple(least), tuple(most)
         self._start = tuple(start)
         self._prior = [1.0 / (DOUBT * (value or 0.01 * high)) ** 2 for value, high in zip(start, most, strict=True)]
@@ -55,14 +56,14 @@ class BoundedRegression:
         self._sums = [0.0 for _ in size]
 
     def expected(self, amounts: Sequence[float]) -> float:
-        """What an observation of ``amounts`` should come to."""
+        """Return the expected seconds of an observation of ``amounts``."""
         return sum([constant * amount for constant, amount in zip(self.constants, amounts, strict=True)])
 
     def observe(self, amounts: Sequence[float], seconds: float, usual_error: float, times: float = 1.0) -> bool:
-        """Learn; False for what cannot be an observation, or is too far from all others.
+        """Learn from one observation; False if it is impossible, or too far from all others.
 
-        ``times``: how many times farther it is than ``seconds`` say: what was far too fast is off by no more than all
-        that was expected, and yet as wrong as what was as many times too slow.
+        ``times`` multiplies the distance. A time that is much too short differs by no more than the whole expected
+        time, and yet is as wrong as a time that is too long by the same factor.
         """
         if not (isfinite(seconds) and usual_error > 0.0 and isfinite(sum(amounts))):
             return False
@@ -80,7 +81,7 @@ class BoundedRegression:
         self._doubts = 0
         weight = (1.0 if distance <= typical else typical / distance) / usual_error**2
         changed = self.distance > CHANGED * self._long_distance
-        # The first are weighed by an expectation that was not one yet: they fade before the later ones.
+        # The first ones were weighted by an unreliable expectation, so they fade before the later ones.
         memory = SHORT_MEMORY if changed else min(MEMORY, SHORT_MEMORY + 0.4 * self.observations)
         keep = 1.0 - 1.0 / memory
         for i, (amount, row) in enumerate(zip(amounts, self._products, strict=True)):
@@ -95,7 +96,7 @@ class BoundedRegression:
         return True
 
     def _sweep(self) -> None:
-        """Bring each constant to its best value, the others as they are."""
+        """Set each constant to its best value, given the others."""
         constants = self.constants
         for i, row in enumerate(self._products):
             prior = self._prior[i]
@@ -105,5 +106,8 @@ class BoundedRegression:
 
 
 def moved(middle: float, number: float, step: float) -> float:
-    """``middle``, moved by a share of itself to the side of ``number``; where both sides are as likely, it stays."""
+    """Return ``middle``, moved by a share of itself towards ``number``.
+
+    If numbers above and below are equally likely, it stays.
+    """
     return min(1e6, max(0.05, middle * (1.0 + step if number > middle else 1.0 - step)))

@@ -6,11 +6,11 @@ from scorers.cost.constants import Constants
 from scorers.cost.model import CostModel
 
 MOST_PLACES = 100
-"""Endpoints that are shown."""
+"""The most endpoints that are shown."""
 
 
 def state_of(model: CostModel) -> object:
-    """For people who ask."""
+    """Return the model's constants, and the endpoints that differ, for the debug port."""
     different = [
         {
             "endpoint": place.address,
@@ -37,7 +37,7 @@ def state_of(model: CostModel) -> object:
 
 
 def named(constants: Constants) -> dict[str, float]:
-    """By the name that metrics have for them. Units: seconds, but for tokens per second."""
+    """Return the constants by the names that metrics have for them. Units: seconds, per token where the name has it."""
     return {
         "fixed_seconds": constants.fixed_s,
         "prefill_seconds_per_token": constants.token_s,

@@ -1,9 +1,10 @@
-"""What is under way at an endpoint, as far as it follows from what was sent there: no scrape is that young.
+"""The work under way at an endpoint, derived from what was sent there, since no scrape is recent enough.
 
 The prefill of the requests sent to an endpoint, and their loads on each lane, are queues that shrink as time passes:
-``until`` is when the last of what was sent should be done. What a scrape or the ledger knows better wins: nothing is
-ahead where no prompt is left to compute; and where answers are seen and one is overdue, the wait is at least as long
-again as it is overdue, so that an endpoint that has stopped answering looks the worse the longer it does.
+``until`` is when the last of what was sent should be done. Better knowledge from a scrape or the ledger takes
+precedence. Nothing is ahead if no prompt is left to compute. If answers are seen and one is overdue, the wait is
+assumed to last at least as long again as it is overdue, so that an endpoint that has stopped answering looks worse the
+longer it does not answer.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from scorers.cost.estimate import Estimate
 SLACK_S = 0.5
 """How much later than expected an answer may be before it is overdue. A guess."""
 MOST_AHEAD_S = 600.0
-"""What is taken to be ahead at most: clocks may jump."""
+"""The most time that is assumed to be ahead, since clocks may jump."""
 
 
 class Queues:
-    """One endpoint's. Owner: one model. Units: seconds of the clock that requests arrive by."""
+    """The queues of one endpoint. Owner: one model. Units: seconds on the clock that times arrivals."""
 
     __slots__ = ("dearest_s", "gpu_until", "lane_until", "storage_until")
 
     def __init__(self) -> None:
         self.gpu_until = self.lane_until = self.storage_until = 0.0
         self.dearest_s = 0.0
-        """The most that one uncached token of the queue takes."""
+        """The most time that one uncached token of the queue takes."""
 
     def sent(self, estimate: Estimate, constants: Constants, now: float) -> None:
-        """A request went there."""
+        """Add a request that was sent to the endpoint."""
         if self.gpu_until <= now:
             self.dearest_s = 0.0
         if estimate.computed_tokens:
@@ -46,7 +47,10 @@ class Queues:
             self.storage_until = within(self.storage_until, now) + lane.fixed_s + estimate.storage_tokens * lane.token_s
 
     def prefill_s(self, most_s: float, now: float, *, answers_seen: bool) -> float:
-        """Of what was sent there and is not computed; ``most_s`` by the tokens that are left, 0 for none."""
+        """Return the prefill time of what was sent there and is not computed yet.
+
+        ``most_s`` is the most that the tokens left to compute can take; 0 if there are none.
+        """
         if not most_s:
             return 0.0
         left_s = self.gpu_until - now
@@ -57,24 +61,24 @@ class Queues:
 
 
 def within(until: float, now: float) -> float:
-    """``until``, or ``now`` if that is later, but no further than anything is taken to be ahead."""
+    """Return the later of ``until`` and ``now``, but at most ``MOST_AHEAD_S`` from now."""
     return min(max(until, now), now + MOST_AHEAD_S)
 
 
 class Room(NamedTuple):
-    """GPU memory of an endpoint, as shares of all of it."""
+    """An endpoint's GPU memory and its use, as shares of the total."""
 
     token: float
-    """One token."""
+    """The share of one token."""
     used: float
-    """By requests in its batch, and those that will enter it before."""
+    """The share of the requests in the batch, and of those that will enter it before."""
     request: float
-    """By one of them."""
+    """The share of one of these requests."""
     freed_per_s: float
-    """What requests give back as they end."""
+    """The share that ending requests free per second."""
 
     def wait_s(self, tokens: float) -> float:
-        """Until ``tokens`` fit. Memory comes free a request at a time."""
+        """Return the time until ``tokens`` fit. Memory is freed a request at a time."""
         missing = self.used + tokens * self.token - 1.0
         if missing <= 0.0:
             return 0.0
@@ -83,15 +87,15 @@ class Room(NamedTuple):
 
     @property
     def tokens(self) -> float:
-        """How many fit at once; below 0 where some are waiting for more than there is."""
+        """How many tokens fit at once; below 0 if requests wait for more than there is."""
         return (1.0 - self.used) / self.token
 
 
 def room(candidate: Candidate, stay_s: float) -> Room | None:
-    """That of ``candidate``; None where nothing says how much memory there is, or nothing is in use."""
+    """Return the room of ``candidate``; None if its memory is unknown, or none of it is in use."""
     capacity = (candidate.gpu_blocks or 0) * (candidate.block_tokens or 0)
     running, usage = candidate.running, min(1.0, candidate.kv_usage)
-    if capacity < 1 or running < 1 or usage * capacity < running:  # less than a token each: it cannot be
+    if capacity < 1 or running < 1 or usage * capacity < running:  # less than a token per request is impossible
         return None
     request = usage / running
     return Room(1.0 / capacity, usage + candidate.waiting * request, request, usage / stay_s)

@@ -15,30 +15,32 @@ from scorers.cost.words import detail
 from scorers.parameters import check_range
 
 SCALE_S = 0.1
-"""Differences well below it make no difference to a score."""
+"""Differences well below this hardly change a score."""
 
 
 class TierCostParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Where learning starts, and whether it goes on. What is not written follows from ``model`` and ``gpu``, else is a
-    guess."""
+    """Where learning starts, and whether it continues.
+
+    A constant that is not configured follows from ``model`` and ``gpu``; without these it is a guess.
+    """
 
     model: str = ""
-    """What the endpoints serve, by the name of Hugging Face: ``Qwen/Qwen3-32B``."""
+    """The model that the endpoints serve, by its Hugging Face name: ``Qwen/Qwen3-32B``."""
     gpu: str = ""
-    """What they serve it on: ``h100``."""
+    """The GPU of the endpoints: ``h100``."""
     gpus_per_endpoint: int = 1
-    """Tensor parallel ranks."""
+    """Number of tensor-parallel ranks per endpoint."""
     prefill_tokens_per_second: float | None = None
-    """What one endpoint computes of short prompts."""
+    """Prefill rate of one endpoint for short prompts."""
     cpu_load_tokens_per_second: float | None = None
-    """What it loads from CPU memory."""
+    """Rate at which one endpoint loads from CPU memory."""
     storage_load_tokens_per_second: float | None = None
     others_weight: float = 1.0
-    """What a second of other requests counts that this one delays; 0 looks at its own time to first token only."""
+    """The weight of a second by which this request delays others; 0 considers its own time to first token only."""
     learn: bool = True
-    """Follow what is observed; false keeps what is written."""
+    """Whether to learn from observations; false keeps the configured constants."""
     kind_label: str = ""
-    """The label of endpoints that tells kinds of hardware apart; empty takes all for one kind until they differ."""
+    """The endpoint label that distinguishes kinds of hardware; empty assumes one kind until endpoints differ."""
 
     def __post_init__(self) -> None:
         if bool(self.model) != bool(self.gpu):
@@ -50,7 +52,7 @@ class TierCostParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
         check_range("storageLoadTokensPerSecond", self.storage_load_tokens_per_second, 1, 1e9)
 
     def constants(self, known: Constants | None = None) -> Constants:
-        """Where learning starts; ``known`` follows from the model and the hardware."""
+        """Return the constants with which learning starts; ``known`` follow from the model and the hardware."""
         start = known or Constants()
         cpu, storage = start.cpu, start.storage
         if self.cpu_load_tokens_per_second is not None:
@@ -62,10 +64,12 @@ class TierCostParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 class TierCostProducer(Producer[TierCostParameters]):
-    """Prices each request at every endpoint, in seconds to its first token, and learns the constants from how requests
-    went. A ``tier-cost-scorer`` or ``tier-cost-picker`` has one made where none is declared.
+    """Prices each request at every endpoint, in seconds to its first token, and learns the constants from observations.
 
-    Writes: ``Request.pricing``. Reads: ``Request.cached`` of all producers, so it comes after them.
+    If none is declared, one is created for a ``tier-cost-scorer`` or ``tier-cost-picker``.
+
+    Writes: ``Request.pricing``.
+    Reads: ``Request.cached`` of all producers, so it comes after them.
     """
 
     type_name = "tier-cost-producer"
@@ -76,7 +80,7 @@ class TierCostProducer(Producer[TierCostParameters]):
         self.start_with(None)
 
     def start_with(self, known: Constants | None) -> None:
-        """Begin anew, from what follows from the model and the hardware."""
+        """Start a new model from the constants that follow from the model name and the hardware."""
         written = self.parameters
         self.model = CostModel(
             written.constants(known),
@@ -87,32 +91,33 @@ class TierCostProducer(Producer[TierCostParameters]):
         )
 
     def produce(self, request: Request, candidates: Sequence[Candidate]) -> None:  # noqa: ARG002
-        """Make the price of ``request`` known; it is computed when somebody asks."""
+        """Attach the pricing to ``request``; prices are computed when first needed."""
         request.pricing = Pricing(self.model, request)
 
     def picked(self, request: Request, candidate: Candidate) -> None:
-        """Count what ``request`` takes at ``candidate``."""
+        """Add the work of ``request`` at ``candidate`` to the model."""
         pricing, request.pricing = request.pricing, None
         if isinstance(pricing, Pricing):
             pricing.send(candidate)
 
     def observed(self, observation: Observation) -> None:
-        """Learn from how a request went."""
+        """Learn from how long a request took."""
         self.model.observed(observation)
 
     def details(self, request: Request, candidates: Sequence[Candidate]) -> list[Detail]:
-        """The estimate of each candidate by parts."""
+        """Return the estimate for each candidate, by parts."""
         pricing = pricing_of(request, self.model)
         return [detail(pricing, candidate) for candidate in candidates]
 
     def state(self) -> object:
-        """The constants in use, and what each endpoint is apart from them."""
+        """Return the constants in use, and the endpoints that differ from them."""
         return state_of(self.model)
 
 
 class TierCostScorer(Scorer[NoParameters]):
-    """Score the lowest price 1, and higher ones by their ratio to it. A price is the time to the first token and what
-    that costs other requests.
+    """Score the lowest price 1, and higher prices by their ratio to it.
+
+    A price is the time to the first token plus the delay of other requests.
 
     score[i] = (least + 0.1) / (seconds[i] + 0.1): the order of the seconds, whatever their size; differences far below
     a tenth of a second count for little beside other scorers.
@@ -127,13 +132,13 @@ class TierCostScorer(Scorer[NoParameters]):
         self._unpriced = CostModel(learns=False)
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
-        """One score per candidate, by its seconds."""
+        """Return one score per candidate, by its price in seconds."""
         seconds = pricing_of(request, self._unpriced).seconds(candidates)
         least = min(seconds) + SCALE_S
         return [least / (took + SCALE_S) for took in seconds]
 
 
 def pricing_of(request: Request, otherwise: CostModel) -> Pricing:
-    """What the producer made of it; where there is none, by what ``otherwise`` knows."""
+    """Return the pricing that the producer attached; if there is none, a pricing by the model ``otherwise``."""
     pricing = request.pricing
     return pricing if isinstance(pricing, Pricing) else Pricing(otherwise, request)

@@ -1,4 +1,4 @@
-"""Choose by seconds, among those that hold most of the prompt and a few at random."""
+"""Choose by seconds, among the endpoints that hold most of the prompt and a few random ones."""
 
 from __future__ import annotations
 
@@ -15,33 +15,37 @@ from scorers.parameters import check_range
 from scorers.pickers import PickerParameters
 
 HOLDERS = 4
-"""Of each tier, how many of those that hold most are looked at. A guess: what few hold has few holders, and what many
-hold makes none of them special."""
+"""How many of the endpoints that hold most are considered in each tier. A guess: what few endpoints hold has few
+holders, and what many hold makes none of them special."""
 MOST = 0.9
-"""Who holds that share of what the best one holds is as good."""
+"""An endpoint that holds this share of what the best one holds is considered equally good."""
 
 
 class TierCostPickerParameters(PickerParameters, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """How many are looked at, and named."""
+    """How many endpoints are considered, and how many are named."""
 
     random_endpoints: Annotated[int, msgspec.Meta(ge=1)] = 2
-    """Endpoints drawn for each request beside those that hold most of it. Two are enough to keep loads even, and too
-    few for several pickers to agree on the same one; as many as there are looks at all."""
+    """Number of random endpoints considered for each request, beside those that hold most of it. Two are enough to keep
+    loads even, and too few for several pickers to agree on the same one; with as many as there are endpoints, all are
+    considered."""
     seconds_per_point: float = 0.0
-    """What one point of the scorers' total is worth. 0: it decides between equal times only."""
+    """The value of one point of the scorers' total. 0: the total only breaks ties between equal times."""
 
     def __post_init__(self) -> None:
         check_range("secondsPerPoint", self.seconds_per_point, 0, 3600)
 
 
 class TierCostPicker(Picker[TierCostPickerParameters]):
-    """The least time to a first token among a few: the endpoints that hold most of the prompt in each tier, and
-    ``random_endpoints`` drawn by lot. Of equals, the highest total of the scorers, then the fewest requests in flight.
+    """Pick the least time to first token among a few endpoints.
 
-    Its time does not grow with the number of endpoints. Pickers that share endpoints and cannot see each other's picks
-    do not all run to the one that is best at that moment.
+    Considered are the endpoints that hold most of the prompt in each tier, and ``random_endpoints`` random ones. Ties
+    go to the highest total of the scorers, then to the fewest requests in flight.
 
-    Reads: ``Request.pricing``. Source: Mitzenmacher, The Power of Two Choices in Randomized Load Balancing.
+    The time for a pick does not grow with the number of endpoints. Several pickers that share endpoints and cannot see
+    each other's picks do not all choose the endpoint that is best at the moment.
+
+    Reads: ``Request.pricing``.
+    Source: Mitzenmacher, The Power of Two Choices in Randomized Load Balancing.
     """
 
     type_name = "tier-cost-picker"
@@ -55,11 +59,11 @@ class TierCostPicker(Picker[TierCostPickerParameters]):
         self._unpriced = CostModel(learns=False)
 
     def pick(self, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:
-        """Without a request nothing is held, and all prompts are alike."""
+        """Pick as ``pick_for`` does, for an empty request that no endpoint holds any of."""
         return self.pick_for(Request("", "", ""), candidates, scores)
 
     def pick_for(self, request: Request, candidates: Sequence[Candidate], scores: Sequence[float]) -> list[int]:
-        """Positions of the best of those looked at, best first; then others by lot, if more are wanted."""
+        """Return the positions of the best considered candidates, best first, then random others if needed."""
         wanted = min(self.parameters.max_num_of_endpoints, len(candidates))
         pricing = pricing_of(request, self._unpriced)
         looked_at = self._sample(pricing.tiers, candidates)
@@ -76,7 +80,7 @@ class TierCostPicker(Picker[TierCostPickerParameters]):
         return picks
 
     def _sample(self, tiers: Sequence[Mapping[Slot, int]], candidates: Sequence[Candidate]) -> set[int]:
-        """The positions that are looked at."""
+        """Return the positions of the candidates to consider."""
         count, few = len(candidates), self.parameters.random_endpoints
         if few >= count:
             return set(range(count))
@@ -84,7 +88,7 @@ class TierCostPicker(Picker[TierCostPickerParameters]):
         positions: dict[Slot, int] | None = None
         for tokens in tiers:
             for slot in self._most(tokens):
-                if slot < count and candidates[slot].slot == slot:  # as it is where no endpoint is missing
+                if slot < count and candidates[slot].slot == slot:  # true while no endpoint is missing
                     sample.add(slot)
                     continue
                 if positions is None:
@@ -94,7 +98,7 @@ class TierCostPicker(Picker[TierCostPickerParameters]):
         return sample
 
     def _most(self, tokens: Mapping[Slot, int]) -> Sequence[Slot]:
-        """Those that hold most, a few."""
+        """Return the slots that hold most, at most ``HOLDERS`` of them."""
         if len(tokens) <= HOLDERS:
             return list(tokens)
         enough = MOST * max(tokens.values())

@@ -1,4 +1,4 @@
-"""An estimate in a sentence with numbers, for people."""
+"""An estimate as a sentence with numbers, for people to read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from scorers.cost.pricing import Pricing
 
 
 def sentence(address: str, prompt_tokens: int, priced: Estimate) -> str:
-    """As ``10.0.0.7:8000: holds 29,952 of 30,256 tokens in CPU memory; first token in 0.30 s: 0.21 s load + ...``."""
+    """Return the estimate as a sentence.
+
+    For instance ``10.0.0.7:8000: holds 29,952 of 30,256 tokens in CPU memory; first token in 0.30 s: 0.21 s load +
+    ...``.
+    """
     places = [
         f"{tokens:,} {where}"
         for tokens, where in (
@@ -40,12 +44,12 @@ def sentence(address: str, prompt_tokens: int, priced: Estimate) -> str:
 
 
 def seconds_of(seconds: float) -> str:
-    """With the digits that matter."""
+    """Return the seconds as text, with the digits that matter."""
     return f"{seconds:.3f} s" if seconds < 1.0 else f"{seconds:.2f} s"
 
 
 def detail(pricing: Pricing, candidate: Candidate) -> Detail:
-    """The estimate at ``candidate``, in words and numbers."""
+    """Return the estimate at ``candidate``, in words and numbers."""
     priced = pricing.estimate(candidate)
     numbers = {**priced._asdict(), "price_s": priced.price_s}
     return Detail(sentence(candidate.address, pricing.prompt_tokens, priced), numbers)

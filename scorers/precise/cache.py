@@ -77,7 +77,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class PreciseCache:
-    """What every engine reports to hold, with the source number of each endpoint. A listener of the pool.
+    """What each endpoint holds, as its engine's events report it. A listener of the pool.
 
     Sources have small numbers, which are positions in bit masks; a number is reused when nothing is held under it any
     more. Owner: the event loop.
