@@ -25,6 +25,7 @@ DONE: tuple[str, ...] = (
     "epp/lab/tune",
     "epp/parsers",
     "epp/printing",
+    "epp/scrape/reading",
     "epp/tokens",
     "epp/tokens/model",
     "epp/tracing",
@@ -35,10 +36,10 @@ DONE: tuple[str, ...] = (
     "kvengine/policies",
     "kvengine/settings",
     "scorers",
+    "scorers/cost",
     "scorers/index",
     "scorers/precise",
     "scorers/prefix",
-    "scorers/cost",
 )
 """The rooms whose docstrings have been rewritten. The others follow, until this is the list of all rooms."""
 

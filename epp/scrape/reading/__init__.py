@@ -1,1 +1,1 @@
-"""What an engine's metrics page says: a page of text in, numbers out."""
+"""Reads an engine's metrics page: a page of text in, numbers out."""

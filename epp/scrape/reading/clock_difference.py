@@ -1,7 +1,7 @@
-"""How far an engine's clock is ahead of ours, from what it says on its page and when we had the page.
+"""How far an engine's clock is ahead of ours, from the times on its pages and the times when we received them.
 
-Hosts' clocks differ by seconds, and ours here starts anywhere. What is compared with an engine's times is brought to
-our clock by this difference; the length of the way back is all that is left of the error.
+The clocks of hosts differ by seconds, and ours starts at an arbitrary time. An engine's times are converted to our
+clock by this difference. The remaining error is the time that a page takes to reach us.
 """
 
 from __future__ import annotations
@@ -9,31 +9,36 @@ from __future__ import annotations
 from collections import deque
 
 WINDOW_S = 60.0
-"""For how long a reading counts. A guess: two clocks drift apart by some milliseconds in that time, and a clock that
-was set back is followed after it."""
+"""How long a reading counts. A guess: two clocks drift apart by some milliseconds in that time, and a clock that was
+set back is followed after it.
+"""
 
 
 class ClockDifference:
-    """The largest ``engine's clock - our clock at receipt`` of the last minute.
+    """The largest value of ``engine's clock - our clock at receipt`` in the last minute.
 
-    The page was written before it was received, so each reading is too small by as long as that took, and never too
-    large: the largest is that of the fastest answer. A clock that stands still between two pages was not read for the
-    second (an engine with several front ends tells the time of its last step), so that reading does not count.
+    A page is written before it is received, so each reading is too small by the time in between, and never too large:
+    the largest reading is that of the fastest response. If two pages show the same time, the clock was not read for the
+    second one (an engine with several front ends reports the time of its last step), and that reading does not count.
+
     O(1) on average.
     """
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
         self._window_s = window_s
-        self._largest: deque[tuple[float, float]] = deque()  # received at, difference; falling
+        self._largest: deque[tuple[float, float]] = deque()  # (received at, difference), by falling difference
         self._last_engine_s = 0.0
 
     @property
     def seconds(self) -> float | None:
-        """Engine's minus ours; None before the first reading. Too small by the way back of the fastest answer."""
+        """The engine's clock minus ours; None before the first reading.
+
+        It is too small by the time that the fastest response took to reach us.
+        """
         return self._largest[0][1] if self._largest else None
 
     def read(self, engine_s: float, received_at: float) -> None:
-        """A page that came at ``received_at`` said ``engine_s``."""
+        """Add a reading: a page received at ``received_at`` shows the time ``engine_s``."""
         if engine_s == self._last_engine_s:
             return
         self._last_engine_s = engine_s

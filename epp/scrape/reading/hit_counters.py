@@ -1,9 +1,9 @@
-"""What was predicted of every request, beside what the engines' own counters say: by endpoint and tier.
+"""Compares predicted cache hits with the engines' own hit counters, per endpoint and tier.
 
-``epp.metrics.accuracy`` needs a response that tells, and in lean mode sees a sample. vLLM counts on its metrics page,
-for all requests, how many prompt tokens it looked up, found in GPU memory, and got from its connector (kvengine, or any
-other that loads from CPU memory). Sums can only be held against sums: what is predicted too much of one request makes
-up for what is predicted too little of another. And they contain what others sent there.
+``epp.metrics.accuracy`` needs a response that reports cached tokens, and in lean mode sees a sample. vLLM counts on its
+metrics page, for all requests, how many prompt tokens it looked up, found in GPU memory, and got from its connector
+(kvengine, or any other that loads from CPU memory). Only sums can be compared: predicting too much for one request
+offsets predicting too little for another. The engine's sums also include requests from other clients.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from epp.scrape.reading.samples import samples
 from scorers.base import Candidate, Slot, Tier
 
 EVERY_S = 5.0
-"""Between two looks at an endpoint's counters. They take 20 µs of a page of 100 KB, and nobody reads them sooner."""
+"""The interval between two reads of an endpoint's counters. A read takes 20 µs for a page of 100 KB, and newer values
+would not be used any sooner.
+"""
 MOST = 1e15
-"""More tokens than any engine counts in its life: a larger number is not believed, and would stay in the sums."""
+"""More tokens than any engine counts in its life. A larger number is ignored, since it would stay in the sums."""
 PROMPT = b"vllm:prefix_cache_queries_total"
 CACHED = {Tier.GPU: b"vllm:prefix_cache_hits_total", Tier.CPU: b"vllm:external_prefix_cache_hits_total"}
 _FASTEST_FIRST = tuple(Tier)
 
 
 class _Counter:
-    """What an engine's counter has grown by since it was first seen; one that falls began again."""
+    """The growth of an engine's counter since it was first read. If the counter falls, it began again from 0."""
 
     __slots__ = ("grown", "last")
 
@@ -40,7 +42,7 @@ class _Counter:
 
 
 class _Account:
-    """Of one endpoint. Units: tokens; those of picks are the picker's own count."""
+    """The counts of one endpoint. Units: tokens; the counts of picks are the picker's own."""
 
     __slots__ = ("counters", "predicted", "prompt", "read_at")
 
@@ -52,18 +54,23 @@ class _Account:
 
 
 class Balance:
-    """A listener of the pool. Owner: the event loop. O(tiers) for each pick."""
+    """The accounts of all endpoints, updated as a listener of the pool.
+
+    Owner: the event loop. O(tiers) per pick.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._accounts: dict[str, _Account] = {}
 
     def picked(self, address: str, prompt_tokens: int, held: Mapping[Tier, int]) -> None:
-        """A request goes to ``address``, which holds so much of it in each tier that holds any; a token that several
-        tiers hold is the fastest one's."""
+        """Count a request sent to ``address``; ``held`` has the prompt's cached tokens in each tier that has any.
+
+        A token that several tiers hold counts for the fastest of them.
+        """
         account = self._accounts.get(address)
         if account is None:
-            return  # it has just been removed
+            return  # the endpoint has just been removed
         account.prompt += prompt_tokens
         if held:
             reach, predicted = 0, account.predicted
@@ -74,7 +81,7 @@ class Balance:
                     reach = tokens
 
     def page_read(self, address: str, page: bytes) -> None:
-        """An endpoint's metrics page is here."""
+        """Read the counters from an endpoint's metrics page, at most every ``EVERY_S``."""
         account, now = self._accounts.get(address), self._clock()
         if account is None or now - account.read_at < EVERY_S:
             return
@@ -84,11 +91,11 @@ class Balance:
                 found = [value for _, value in samples(page, name)]
             except ScrapeError:
                 continue
-            if found and 0 <= sum(found) <= MOST:  # neither is NaN
+            if found and 0 <= sum(found) <= MOST:  # neither comparison holds for NaN
                 account.counters.setdefault(name, _Counter()).see(sum(found))
 
     def readings(self) -> Iterator[Reading]:
-        """For ``Telemetry.gauge_source``."""
+        """Return the metrics for ``Telemetry.gauge_source``."""
         every = self._accounts.items()
         yield Reading(
             "tierwise_endpoint_picked_prompt_tokens",
@@ -128,15 +135,15 @@ class Balance:
             counter=True,
         )
 
-    # PoolListener
+    # Methods of PoolListener
 
     def endpoint_added(self, candidate: Candidate) -> None:
-        """Count from 0."""
+        """Open an account that counts from 0."""
         self._accounts[candidate.address] = _Account()
 
     def endpoint_removed(self, slot: Slot, address: str) -> None:  # noqa: ARG002
-        """Its numbers go with it."""
+        """Drop the account of the endpoint."""
         self._accounts.pop(address, None)
 
     def engine_reported(self, candidate: Candidate) -> None:
-        """Its counters are read from its page."""
+        """Do nothing: the counters are read from the page."""

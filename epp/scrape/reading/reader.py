@@ -1,7 +1,7 @@
-"""What the picker needs out of an engine's metrics page, and nothing else.
+"""Reads from an engine's metrics page what the picker needs, and nothing else.
 
-A page of vLLM is a hundred kilobytes of histograms around five gauges. Several series of a metric are several engines
-behind one address (data parallel, or several models): counts are added up, shares averaged.
+A page of vLLM is a hundred kilobytes of histograms around five gauges. Several series of one metric are several engines
+behind one address (data parallel, or several models): counts are summed, and shares averaged.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from epp.scrape.reading.specs import ENGINE_LABELS, EngineSpec, MetricSpec
 from scorers.base import LoraState
 
 MAX_REQUESTS = 10**6
-"""More than so many are not believed: no engine queues them, and who goes by such a number goes by nothing else."""
+"""A larger number is ignored: no engine queues as many requests, and the number would outweigh everything else."""
 MAX_ADAPTERS = 10**9
 MAX_BLOCK_TOKENS, MAX_BLOCKS = 1 << 20, 10**9
-"""More than this is not believed: it would make room in the prefix index."""
+"""Larger numbers are ignored: they would make the prefix index reserve that much room."""
 _REMEMBERED_LABELS_BYTES = 4096
 MAX_MODELS = 64
-"""Series of one metric whose labels are read for the models' names: engines of many adapters have one for each."""
+"""Maximum number of series whose labels are searched for model names: engines with many adapters have one series for
+each.
+"""
 
 
 class EngineReader:
@@ -39,9 +41,9 @@ class EngineReader:
         self._model_label = spec.model_label
 
     def read(self, page: bytes) -> EngineMetrics:
-        """What ``page`` says of its engine: finite numbers, in range.
+        """Return the metrics on ``page``: finite numbers, in range.
 
-        Raises: ScrapeError when a needed line is malformed, or when the page is not that engine's.
+        Raises: ScrapeError if a required line is malformed, or if the page is not from this kind of engine.
         """
         doubted: list[str] = []
         queue = self._waiting.samples(page) if self._waiting else []
@@ -71,14 +73,14 @@ class EngineReader:
         )
 
     def missing(self, page: bytes) -> list[str]:
-        """The metrics that a decision needs of every engine and that ``page`` does not have, as they are written."""
+        """Return the metrics that every decision needs and that are not on ``page``, as they are written."""
         needed = [metric for metric in (self._waiting, self._running) if metric and not metric.samples(page)]
         if self._kv_usage and not any(metric.samples(page) for metric in self._kv_usage):
             needed.append(self._kv_usage[0])
         return [str(metric.spec) for metric in needed]
 
     def _models(self, found: list[Sample]) -> frozenset[str]:
-        """The models whose requests are counted; an engine names its first, whatever other names it serves it by."""
+        """Return the models whose requests are counted; of an engine's several names for one model, its first."""
         if self._model_label is None or len(found) > MAX_MODELS:
             return _NO_MODELS
         return _models_in(tuple([labels for labels, _ in found]), self._model_label)
@@ -90,7 +92,7 @@ class EngineReader:
         return 0.0
 
     def _cache(self, page: bytes) -> tuple[int | None, int | None]:
-        """Tokens per block, and blocks of all engines; None for what is not said, or said to be None."""
+        """Return the tokens per block, and the blocks of all engines; None for what is missing or has no value."""
         block_tokens: int | None = None
         gpu_blocks: int | None = None
         if self._block_tokens is not None:
@@ -112,7 +114,7 @@ class EngineReader:
 
 
 class _Metric:
-    """One spec, ready to be looked for."""
+    """One metric spec, prepared for searching pages."""
 
     def __init__(self, spec: MetricSpec) -> None:
         self.spec = spec
@@ -120,15 +122,17 @@ class _Metric:
         self._labels = dict(spec.labels).items()
 
     def samples(self, page: bytes) -> list[Sample]:
-        """Raises: ScrapeError."""
+        """Return the matching samples on ``page``. Raises: ScrapeError."""
         found = samples(page, self._name)
         if not self._labels:
             return found
         return [s for s in short_enough(found) if self._labels <= _labels(s.labels).items()]
 
     def newest(self, page: bytes) -> Sample | None:
-        """Of series whose value is the time they were written at, while older ones stay on the page: the one that
-        counts. Raises: ScrapeError."""
+        """Return the sample with the largest value, which is the newest; None without one.
+
+        For series whose value is the time of their last update, while older ones stay on the page. Raises: ScrapeError.
+        """
         found = samples(page, self._name, last=True)
         if self._labels:
             found = [s for s in short_enough(found) if self._labels <= _labels(s.labels).items()]
@@ -136,20 +140,20 @@ class _Metric:
         return max(dated, key=lambda sample: sample.value, default=None)
 
     def values(self, page: bytes) -> list[float]:
-        """Finite ones; of a series that is there twice the last. Raises: ScrapeError."""
+        """Return the finite values; of a repeated series the last one. Raises: ScrapeError."""
         return _finite(self.samples(page))
 
 
 _PROCESS_START, _KVENGINE_START = b"process_start_time_seconds", b"kvengine:start_timestamp_seconds"
 _KVENGINE_CLOCK = b"kvengine:clock_timestamp_seconds"
 AHEAD_S = 60.0
-"""As in ``epp.scrape.reading.tiers``: a start that is still to come is none."""
+"""As in ``epp.scrape.reading.tiers``: a start time in the future is invalid."""
 _FIRST_BYTES = 1 << 14
-"""Clients write what their process is before anything else, and a page may be long."""
+"""Client libraries write the metrics of their process first, and a page may be long."""
 
 
 def _started(page: bytes) -> float | None:
-    """When the engine began, by its own clock. Pages of several processes do not have the usual metric."""
+    """Return when the engine started, by its own clock. Pages of several processes lack the usual metric."""
     if said := _times(page[:_FIRST_BYTES], _PROCESS_START):
         return max(said)
     said = _times(page, _KVENGINE_START)
@@ -159,7 +163,7 @@ def _started(page: bytes) -> float | None:
 
 
 def _times(page: bytes, name: bytes) -> list[float]:
-    """Nothing where they cannot be read."""
+    """Return the positive finite values of a metric; none if they cannot be read."""
     try:
         return [value for _, value in samples(page, name) if math.isfinite(value) and value > 0]
     except ScrapeError:
@@ -172,7 +176,7 @@ _NO_ATTRIBUTES: Mapping[str, float] = {}
 
 
 def _finite(found: list[Sample]) -> list[float]:
-    """The finite values of ``found``; of a series that is there twice the last."""
+    """Return the finite values of ``found``; of a repeated series the last one."""
     if len(found) == 1:
         value = found[0].value
         return [value] if math.isfinite(value) else []
@@ -184,7 +188,10 @@ def _metric(spec: MetricSpec | None) -> _Metric | None:
 
 
 def _requests(found: list[Sample], metric: _Metric | None, doubted: list[str]) -> int | None:
-    """What the samples of ``metric`` say; None where they say nothing, or what cannot be, which ``doubted`` is told."""
+    """Return the sum of the samples of ``metric``; None without samples, or for an impossible value.
+
+    Impossible values are added to ``doubted``.
+    """
     if metric is None:
         return None
     values = _finite(found)
@@ -227,25 +234,25 @@ def _labels(text: bytes) -> Mapping[str, str]:
 
 @lru_cache(maxsize=1024)
 def _short_labels(text: bytes) -> Mapping[str, str]:
-    """Remembered, since an engine says the same every time, and so do all that are set up alike."""
+    """Return the labels of a sample. Cached: an engine repeats them, and engines with the same setup share them."""
     return labels_of(text)
 
 
 @lru_cache(maxsize=128)
 def _cache_of(text: bytes, size: str, blocks: str) -> tuple[int | None, int | None]:
-    """Remembered, too."""
+    """Return the block size and the number of blocks from the labels. Cached, too."""
     labels = labels_of(text)
     return _count(labels, size, MAX_BLOCK_TOKENS), _count(labels, blocks, MAX_BLOCKS)
 
 
 @lru_cache(maxsize=256)
 def _models_in(series: tuple[bytes, ...], label: str) -> frozenset[str]:
-    """Remembered, too."""
+    """Return the model names in the labels of several series. Cached, too."""
     return frozenset([name for labels in series if (name := _labels(labels).get(label))])
 
 
 def _count(found: Mapping[str, str], name: str, most: int) -> int | None:
-    """A positive number of at most 15 digits, and at most ``most``."""
+    """Return the label ``name`` as a positive number of at most 15 digits and at most ``most``, else None."""
     text = found.get(name, "")
     return _whole(int(text), most) if text.isascii() and text.isdigit() and len(text) <= 15 else None
 

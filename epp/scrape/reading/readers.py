@@ -1,4 +1,4 @@
-"""Which reader an endpoint's page needs, and what looks wrong about that."""
+"""Chooses the reader for an endpoint's page, and warns about unknown engines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from epp.scrape.reading.specs import Engines
 log = logging.getLogger(__name__)
 
 MAX_UNKNOWN = 100
-"""Names of unknown engines that are told apart, each logged once: labels are written by many hands."""
+"""Maximum number of unknown engine names that are logged, once each: labels are written by many people."""
 
 
 class Readers:
@@ -24,7 +24,7 @@ class Readers:
         self._unknown: set[str] = set()
 
     def reader_of(self, endpoint: Endpoint) -> EngineReader:
-        """For the engine that the endpoint's labels name; for the default one where they name none that is known."""
+        """Return the reader for the engine that the endpoint's labels name, or the default reader if it is unknown."""
         name = self._engines.named_by(endpoint.labels)
         reader = self._by_name.get(name)
         if reader is not None:

@@ -1,6 +1,6 @@
-"""A page's lines of one metric, found by its name; the rest is never split into lines, let alone parsed.
+"""The lines of one metric on a page, found by its name; the rest is never split into lines, let alone parsed.
 
-Every bound here is on what one page may cost: its reader holds up every other endpoint.
+Every limit here bounds the cost of one page, because reading it delays every other endpoint.
 
 Source: Prometheus' text format 0.0.4.
 """
@@ -13,14 +13,16 @@ from typing import NamedTuple
 from epp.scrape.reading.error import ScrapeError
 
 MAX_LINE_BYTES = 1 << 18
-"""A thousand LoRA adapters are one line of 64 KiB or more."""
+"""A line that lists a thousand LoRA adapters has 64 KiB or more."""
 MAX_SERIES = 4096
-"""Of one metric: an engine has one or a few; only of LoRA adapters vLLM has one for each set that was ever in use."""
+"""Maximum number of series of one metric. An engine has one or a few; only for LoRA adapters does vLLM have one for
+each set that was ever in use.
+"""
 MAX_MENTIONS = 1 << 14
-"""Of one name on a page, longer names that begin with it included."""
+"""Maximum number of occurrences of one name on a page, including longer names that begin with it."""
 MAX_LABELS = 256
 MAX_LABELS_BYTES = 1 << 18
-"""Of the series of one metric that are told apart by their labels."""
+"""Maximum number of label bytes, over the series of one metric that are distinguished by their labels."""
 MAX_INDENT_BYTES = 64
 
 _LABEL = re.compile(rb'[ \t]*([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*"([^"\\\n]*(?:\\.[^"\\\n]*)*)"[ \t]*(,|(?=\}))')
@@ -30,21 +32,21 @@ _AFTER_A_NAME = (b"{", b" ", b"\t")
 
 
 class Sample(NamedTuple):
-    """One line of a page."""
+    """One line of a page, parsed into labels and value."""
 
     labels: bytes
-    """As written between the braces, and the closing brace; empty without any."""
+    """The text between the braces, with the closing brace; empty without braces."""
     value: float
 
 
 def samples(page: bytes, name: bytes, *, last: bool = False) -> list[Sample]:
-    """The samples of the metric ``name``, in order; with ``last``, of more than MAX_SERIES the last.
+    """Return the samples of the metric ``name``, in order; with ``last``, only the last MAX_SERIES.
 
-    Raises: ScrapeError for one that cannot be read, or when there is no end to them.
+    Raises: ScrapeError if a line cannot be read, or if there are too many.
     """
     found: list[Sample] = []
     mentions = 0
-    at = page.rfind(name)  # from the end, which CPython searches twice as fast as from the beginning
+    at = page.rfind(name)  # from the end, since CPython searches backward twice as fast
     while at >= 0:
         after = at + len(name)
         if page[after : after + 1] in _AFTER_A_NAME and (at == 0 or page[at - 1] == 10 or _is_indented(page, at)):
@@ -63,14 +65,14 @@ def samples(page: bytes, name: bytes, *, last: bool = False) -> list[Sample]:
 
 
 def short_enough(found: list[Sample]) -> list[Sample]:
-    """``found``, whose labels are to be read. Raises: ScrapeError when there is no end to them."""
+    """Return ``found`` if its labels are short enough to be read. Raises: ScrapeError if they are too long."""
     if len(found) > 1 and (size := sum([len(labels) for labels, _ in found])) > MAX_LABELS_BYTES:
         raise ScrapeError(f"the labels of one metric have {size} bytes, and {MAX_LABELS_BYTES} are read")
     return found
 
 
 def labels_of(text: bytes) -> dict[str, str]:
-    """The labels of a sample by name. Raises: ScrapeError."""
+    """Return the labels of a sample by name. Raises: ScrapeError."""
     at, read, found = 0, 0, dict[str, str]()
     while at < len(text):
         if _END.match(text, at):
@@ -88,12 +90,12 @@ def labels_of(text: bytes) -> dict[str, str]:
 
 
 def shown(text: bytes) -> str:
-    """The beginning of ``text``, for messages."""
+    """Return the beginning of ``text``, for messages."""
     return repr(text[:120].decode("utf-8", "replace"))
 
 
 def _is_indented(page: bytes, at: int) -> bool:
-    """Whether there is nothing but space between ``at`` and the line's beginning."""
+    """Return whether only whitespace is between ``at`` and the beginning of its line."""
     first = max(0, at - MAX_INDENT_BYTES)
     while at > first and page[at - 1] in b" \t":
         at -= 1
@@ -106,7 +108,7 @@ def _sample(name: bytes, line: bytes) -> Sample:
     line = line.strip()
     labels, brace, rest = b"", b"", line
     if line.startswith(b"{"):
-        labels, brace, rest = line[1:].rpartition(b"}")  # neither a value nor a timestamp has a brace
+        labels, brace, rest = line[1:].rpartition(b"}")  # neither a value nor a timestamp contains a brace
     fields = rest.split(None, 3)
     try:
         if len(fields) not in (1, 2) or b"_" in fields[0] or (line.startswith(b"{") and not brace):

@@ -1,8 +1,8 @@
-"""What the metrics of each kind of engine are called.
+"""The names of each kind of engine's metrics.
 
-Source: the Go picker's ``core-metrics-extractor``. SGLang has its cache's size as gauges of their own since v0.5.11,
-before as labels: both are known here. Triton's ``nv_inference_exec_count`` counts all executions since the start, so
-it is not taken for the number of running requests.
+Source: the Go picker's ``core-metrics-extractor``. SGLang has gauges for the size of its cache since v0.5.11, and had
+labels before; both are known here. Triton's ``nv_inference_exec_count`` counts all executions since the start, so it is
+not used as the number of running requests.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _LABEL = re.compile(r'\s*([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(?:"([^"\\{}]*)"|([^"\\{
 
 @dataclass(frozen=True, slots=True)
 class MetricSpec:
-    """Which samples of a page are meant."""
+    """Selects samples of a page by their metric name and labels."""
 
     name: str
     labels: tuple[tuple[str, str], ...] = ()
-    """A sample has at least these."""
+    """The labels that a sample must have; it may have others."""
 
     def __str__(self) -> str:
         labels = ",".join(f'{name}="{value}"' for name, value in self.labels)
@@ -31,9 +31,9 @@ class MetricSpec:
 
 
 def parse_spec(text: str) -> MetricSpec:
-    """The spec that ``text`` writes as ``name`` or ``name{label=value,...}``; values may be quoted.
+    """Parse ``text``, written as ``name`` or ``name{label=value,...}``; values may be quoted.
 
-    Raises: ValueError that says what is allowed.
+    Raises: ValueError that explains what is allowed.
     """
     if len(text) > MAX_SPEC_CHARS:
         raise ValueError(f"has {len(text)} characters, and {MAX_SPEC_CHARS} are read")
@@ -58,34 +58,34 @@ def parse_spec(text: str) -> MetricSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpec:
-    """Where a kind of engine says what; None for what it does not say."""
+    """The metrics of one kind of engine; None for a metric that it does not have."""
 
     name: str
     waiting: MetricSpec | None = None
     running: MetricSpec | None = None
     kv_usage: tuple[MetricSpec, ...] = ()
-    """The first that is on the page counts."""
+    """The first one that is on the page counts."""
     lora: MetricSpec | None = None
-    """Adapters are named by vLLM's labels."""
+    """The metric of LoRA adapters, with vLLM's labels."""
     cache_info: MetricSpec | None = None
     block_tokens_label: str = "block_size"
     gpu_blocks_label: str = "num_gpu_blocks"
     block_tokens: MetricSpec | None = None
     gpu_blocks: MetricSpec | None = None
-    """These two are gauges of their own; one that is on the page wins over the label of ``cache_info``."""
+    """The gauges of the two numbers, if they have any; a gauge on the page wins over the label of ``cache_info``."""
     attributes: tuple[tuple[str, MetricSpec], ...] = ()
-    """What else is read, for plugins, by the name they know it under."""
+    """Further metrics that are read for plugins, with the names that plugins use."""
     model_label: str | None = "model_name"
-    """The label of ``running`` and ``waiting`` that names the first model that is served."""
+    """The label of ``running`` and ``waiting`` that has the first name of the served model."""
     refuses_other_models: bool = False
-    """Whether it answers a request for a model that it does not list with 404."""
+    """Whether it answers with 404 to a request for a model that it does not list."""
 
 
 VLLM = EngineSpec(
     name="vllm",
     waiting=MetricSpec("vllm:num_requests_waiting"),
     running=MetricSpec("vllm:num_requests_running"),
-    # Today's name, and the one before vLLM 0.10.
+    # The current name, and the one before vLLM 0.10.
     kv_usage=(MetricSpec("vllm:kv_cache_usage_perc"), MetricSpec("vllm:gpu_cache_usage_perc")),
     lora=MetricSpec("vllm:lora_requests_info"),
     cache_info=MetricSpec("vllm:cache_config_info"),
@@ -140,22 +140,22 @@ BUILT_IN: Mapping[str, EngineSpec] = MappingProxyType(
 )
 
 ENGINE_LABELS = ("llm-d.ai/engine-type", "inference.networking.k8s.io/engine-type")
-"""Labels of an endpoint that name its engine, the current one first."""
+"""The labels of an endpoint that name its engine, the current one first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engines:
-    """Which engine an endpoint is taken for."""
+    """Decides which kind of engine an endpoint is."""
 
     default: EngineSpec = VLLM
     by_name: Mapping[str, EngineSpec] = field(default_factory=lambda: BUILT_IN)
     labels: tuple[str, ...] = ENGINE_LABELS
-    """The first that an endpoint has names its engine."""
+    """The first of these labels that an endpoint has names its engine."""
 
     def named_by(self, labels: Mapping[str, str]) -> str:
-        """The engine that an endpoint's ``labels`` name, known or not; the default where they name none."""
+        """Return the engine name in an endpoint's ``labels``, known or not; the default's name without such a label."""
         return next((labels[key] for key in self.labels if labels.get(key)), self.default.name)
 
     def spec_of(self, labels: Mapping[str, str]) -> EngineSpec:
-        """The engine that an endpoint's ``labels`` name; the default where they name none that is known."""
+        """Return the spec of the engine that ``labels`` name; the default spec if they name no known one."""
         return self.by_name.get(self.named_by(labels), self.default)

@@ -1,8 +1,8 @@
-"""What a page says of the memory tiers: kvengine's gauges, else vLLM's own settings.
+"""The memory tiers on a page: kvengine's gauges if there are any, else vLLM's own settings.
 
-kvengine's are read from every page. Settings do not change while an engine runs, and most pages have no more than they:
-they are looked for on a first page, after a failure and every hundredth time, so that a page without kvengine costs
-what it did before.
+kvengine's gauges are read from every page. Settings do not change while an engine runs, and most pages have nothing
+else. So the settings, and whether there are gauges at all, are looked up only on a first page, after a failure and on
+every hundredth page. The other pages without kvengine cost nothing here.
 
 Source: kvengine's ``connector/statistics.py``; vLLM 0.32's ``CacheConfig`` and ``simple_kv_offload/metrics.py``.
 """
@@ -22,20 +22,20 @@ from epp.scrape.reading.samples import MAX_SERIES, labels_of, samples, short_eno
 from scorers.base import Tier, TierReport
 
 LOOK_EVERY = 100
-"""Pages. A guess: seconds for an endpoint with requests."""
+"""The number of pages between two such lookups. A guess: seconds for an endpoint with requests."""
 MAX_TOKENS = 1 << 40
-"""More than this is not believed."""
+"""A larger number of tokens is ignored."""
 AHEAD_S = 60.0
-"""How far beyond the engine's own clock its other times may be: several processes write one page. A guess."""
+"""How far other times on a page may be ahead of the engine's own clock: several processes write one page. A guess."""
 PREFIX = b"kvengine:"
 TIERS = {tier.value: tier for tier in Tier}
 NOTHING: Mapping[Tier, TierReport] = {}
 _KV_BYTES = {"auto": None, "float16": 2, "bfloat16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
-"""Of one value, by vLLM's name of the type; None: the model's own."""
+"""The bytes of one value, by vLLM's name of the type; None: the model's own type."""
 
 
 class TierReader:
-    """Of one endpoint's pages. Owner: the scraper."""
+    """Reads the tiers from the pages of one endpoint. Owner: the scraper."""
 
     def __init__(self) -> None:
         self.clock = ClockDifference()
@@ -45,11 +45,11 @@ class TierReader:
         self._until_look = 0
 
     def look_again(self) -> None:
-        """The next page may be another engine's."""
+        """Look for gauges and settings on the next page, since it may be from another engine."""
         self._until_look = 0
 
     def read(self, page: bytes, received_at: float) -> Mapping[Tier, TierReport]:
-        """What ``page`` says; horizons are on the clock of ``received_at``. Raises: ScrapeError."""
+        """Return the tiers on ``page``, with horizons on the clock of ``received_at``. Raises: ScrapeError."""
         if self._until_look <= 0:
             self._until_look = LOOK_EVERY
             self._has_gauges = PREFIX in page
@@ -59,20 +59,20 @@ class TierReader:
         if not self._has_gauges:
             return self._settings
         part = kvengine_part(page)
-        if not part:  # another engine is there now
+        if not part:  # another engine has taken the place of the former
             self.look_again()
             return NOTHING
         gauges = Gauges(part)
         clock_s, start_s = gauges.single(b"clock_timestamp_seconds"), gauges.single(b"start_timestamp_seconds")
         if clock_s:
             self.clock.read(clock_s, received_at)
-        if start_s == 0:  # nothing has been told yet
+        if start_s == 0:  # the engine has not reported anything yet
             return NOTHING
         return reports_in(gauges, start_s, clock_s or None, self.clock.seconds, self._load_token_s)
 
 
 def kvengine_part(page: bytes) -> bytes:
-    """The lines that kvengine's metrics are among; empty where there are none."""
+    """Return the part of the page with kvengine's metrics; empty if there are none."""
     first = page.find(PREFIX)
     if first < 0:
         return b""
@@ -81,10 +81,10 @@ def kvengine_part(page: bytes) -> bytes:
 
 
 class Gauges:
-    """kvengine's gauges out of its part of a page. Raises: ScrapeError."""
+    """kvengine's gauges, parsed from its part of a page. Raises: ScrapeError."""
 
     def __init__(self, part: bytes) -> None:
-        self._found: dict[bytes, dict[bytes, float]] = {}  # by name and labels, the last of repeated ones
+        self._found: dict[bytes, dict[bytes, float]] = {}  # by name and labels; the last of repeated series
         for lines, (name, labels, value) in enumerate(_GAUGE.findall(part)):
             if lines == MAX_SERIES:
                 raise ScrapeError(f"the page has more than {MAX_SERIES} series of kvengine's gauges")
@@ -94,12 +94,12 @@ class Gauges:
                 raise ScrapeError(f"the value {shown(value)} of kvengine:{name.decode()} is no number") from None
 
     def single(self, name: bytes) -> float | None:
-        """What all engines behind an address say alike; None where it is not said, or they differ."""
+        """Return the value that all engines behind an address agree on; None if it is missing or they differ."""
         values = {value for value in self._found.get(name, _NONE).values() if math.isfinite(value)}
         return values.pop() if len(values) == 1 else None
 
     def by_tier(self, name: bytes) -> dict[Tier, list[float]]:
-        """One value for each engine."""
+        """Return the values of each tier, one per engine."""
         found: dict[Tier, list[float]] = {}
         for labels, value in self._found.get(b"tier_" + name, _NONE).items():
             tier = TIERS.get(_tier_label(labels))
@@ -119,11 +119,11 @@ _GAUGE = re.compile(
 def reports_in(
     gauges: Gauges, start_s: float | None, clock_s: float | None, ahead_s: float | None, load_token_s: float | None
 ) -> dict[Tier, TierReport]:
-    """By tier; the engine says that it is ``clock_s`` now, which is ``ahead_s`` of our time; None where it does not.
+    """Return the reports by tier; ``clock_s`` is the engine's clock, and ``ahead_s`` how far it is ahead of ours.
 
-    Nothing was used before the engine's start, so its horizon is never before that: what an earlier engine at the same
-    address held is gone. Of several engines behind one address nobody knows which one holds what: they have no horizon.
-    Nor has one whose start or horizon is still to come by its own clock.
+    Both are None if unknown. Nothing was used before the engine's start, so its horizon is never earlier: what an
+    earlier engine at the same address held is gone. If several engines share an address, it is unknown which of them
+    holds what, so they have no horizon. Neither has an engine whose start or horizon is in the future by its own clock.
     """
     resident, horizons = gauges.by_tier(b"resident_tokens"), gauges.by_tier(b"eviction_horizon_timestamp_seconds")
     block, after = gauges.by_tier(b"block_tokens"), gauges.by_tier(b"store_after")
@@ -149,7 +149,7 @@ def reports_in(
 
 
 def settings_in(page: bytes) -> Mapping[Tier, TierReport]:
-    """What vLLM's settings say of its tiers. Raises: ScrapeError."""
+    """Return the tiers according to vLLM's settings. Raises: ScrapeError."""
     engines = [labels_of(sample.labels) for sample in short_enough(samples(page, b"vllm:cache_config_info"))]
     gpu = [_gpu(labels) for labels in engines]
     reports = {}
@@ -168,14 +168,14 @@ def settings_in(page: bytes) -> Mapping[Tier, TierReport]:
 
 
 def _gpu(labels: Mapping[str, str]) -> int | None:
-    """Tokens. What vLLM itself makes of blocks of several kinds, as hybrid models have, where it says so."""
+    """Return the tokens in GPU memory: vLLM's own figure, which covers hybrid models, or blocks times block size."""
     return _number(labels.get("kv_cache_size_tokens")) or (
         _number(labels.get("num_gpu_blocks")) * _number(labels.get("block_size")) or None
     )
 
 
 def _offloaded_blocks(page: bytes, engines: Iterable[Mapping[str, str]]) -> int | None:
-    """What vLLM's SimpleCPUOffloadConnector says: blocks, as large as the GPU's."""
+    """Return the tokens in CPU memory according to vLLM's SimpleCPUOffloadConnector: blocks, as large as the GPU's."""
     found = [labels_of(sample.labels) for sample in short_enough(samples(page, b"vllm:simple_kv_offload_info"))]
     blocks = [_number(labels.get("capacity_blocks")) for labels in found if labels.get("backend", "cpu") == "cpu"]
     size = next((size for labels in engines if (size := _number(labels.get("block_size")))), 0)
@@ -183,9 +183,9 @@ def _offloaded_blocks(page: bytes, engines: Iterable[Mapping[str, str]]) -> int 
 
 
 def _offloaded_bytes(page: bytes, engines: Iterable[Mapping[str, str]]) -> int | None:
-    """What ``--kv-offloading-size`` comes to: GiB of all ranks together, and what a token of the model takes.
+    """Return the tokens that fit in ``--kv-offloading-size``: GiB of all ranks together, over the bytes per token.
 
-    None for a model whose shape is not known, and for one that does not keep all layers of all tokens.
+    None for a model whose shape is unknown, and for one that does not keep all layers of all tokens.
     """
     tokens = []
     for labels in engines:
@@ -214,12 +214,12 @@ def _token_bytes(model_name: str, dtype: str) -> int | None:
 
 @lru_cache(maxsize=1024)
 def _tier_label(labels: bytes) -> str:
-    """Remembered: an engine says the same every time."""
+    """Return the tier in the labels. Cached, since an engine repeats the same labels."""
     return labels_of(labels + b"}").get("tier", "")
 
 
 def _tokens(values: Iterable[float] | None) -> int | None:
-    """The sum; None for what is not said or not believed."""
+    """Return the sum; None if it is missing or implausible."""
     if values is None:
         return None
     total = sum(values)
@@ -231,12 +231,12 @@ def _least(values: list[float] | None) -> int | None:
 
 
 def _number(text: str | None) -> int:
-    """A whole number of at most 12 digits; 0 for anything else."""
+    """Return a whole number of at most 12 digits; 0 for anything else."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 12 else 0
 
 
 def _real(text: str | None) -> float:
-    """A positive number; 0 for anything else."""
+    """Return a positive number of at most 2**20; 0 for anything else."""
     try:
         value = float(text or 0)
     except ValueError:
