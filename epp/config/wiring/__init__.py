@@ -1,1 +1,1 @@
-"""The checked document becomes plugins: each one is made once and bound to what it reads."""
+"""Turns the checked document into plugins: each is created once and bound to what it reads."""

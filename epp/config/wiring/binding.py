@@ -1,4 +1,4 @@
-"""Which producer says what is cached, for every plugin that asks."""
+"""Which producer reports the cached tokens, for every plugin that reads them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from scorers.precise.precise import PrecisePrefixProducer, PrecisePrefixScorer
 from scorers.prefix.prefix import ApproxPrefixProducer, PrefixScorer
 
 DEFAULT_PRODUCER = ApproxPrefixProducer.type_name
-"""The name that stands for a producer with default parameters where no such instance is declared."""
+"""The name that stands for a producer with default parameters if no such instance is declared."""
 
 _FIELD = "prefix_match_info_producer_name"
 _KEY = "prefixMatchInfoProducerName"
 
 
 def bind_producers(instances: Instances) -> tuple[list[Producer[Any]], list[str]]:
-    """All producers, declared and implied, and warnings.
+    """Return all producers, declared and implied, and warnings.
 
     A ``prefix-cache-scorer`` that names no producer may be of the older form, with an index of its own; otherwise it
-    reads the default producer. Other plugins that name none ask all.
-
-    Raises: ConfigError naming the reference that leads nowhere.
+    reads the default producer. Other plugins that name none read all producers.
+    Raises: ConfigError that names a reference without a producer.
     """
     producers = {producer.name: producer for producer in instances.of(Producer)}  # type: ignore[type-abstract]
     declared = tuple(producers)
@@ -42,7 +41,7 @@ def bind_producers(instances: Instances) -> tuple[list[Producer[Any]], list[str]
         if name:
             _require(name, consumer, instances, producers)
         elif isinstance(plugin, InflightLoadProducer):
-            continue  # tokens in flight are counted with what is known, be it nothing
+            continue  # tokens in flight are counted with whatever is known to be cached, even nothing
         elif not isinstance(plugin, PrefixScorer):
             asks_any = True
         else:
@@ -59,7 +58,7 @@ def bind_producers(instances: Instances) -> tuple[list[Producer[Any]], list[str]
 
 
 def _precise_for(scorer: PrecisePrefixScorer, producers: dict[str, Producer[Any]]) -> str:
-    """The precise producer that is declared, else one of the scorer's own."""
+    """Return the name of the declared precise producer, or of a new one with the scorer's parameters."""
     for name, producer in producers.items():
         if isinstance(producer, PrecisePrefixProducer):
             return name
@@ -69,7 +68,7 @@ def _precise_for(scorer: PrecisePrefixScorer, producers: dict[str, Producer[Any]
 
 
 def _require(name: str, consumer: Declared, instances: Instances, producers: dict[str, Producer[Any]]) -> None:
-    """Make sure that the producer ``name`` exists, if need be by making the default one."""
+    """Make sure that the producer ``name`` exists; the default one is created if need be."""
     path = f"{consumer.path}.parameters.{_KEY}"
     if isinstance(consumer.plugin, PrefixScorer) and consumer.plugin.has_legacy_parameters:
         raise ConfigError(f"{path}: with it, a producer's own parameters have no place here; write them at {name!r}")

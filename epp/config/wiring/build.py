@@ -1,4 +1,4 @@
-"""From a configuration to a plan: everything that could fail later fails here, with the key path."""
+"""Builds a plan from a configuration: everything that could fail later fails here, with the key path."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def plan_from(
     by_model: bool = False,
     before: Plan | None = None,
 ) -> Plan:
-    """The plan of the flags ``--config-file`` and ``--config-text``, or of neither; the others as for ``build``.
+    """Return the plan of ``--config-file``, of ``--config-text`` or of neither; the others as for ``build``.
 
     Raises: ConfigError, one sentence that names the source and the key path.
     """
@@ -78,10 +78,9 @@ def build(
 ) -> Plan:
     """Instantiate and wire ``config``, the default one if None.
 
-    ``metrics_source`` says how metrics are read where the configuration does not; ``picks`` how many endpoints a
-    decision names where it does not; ``by_model`` whether requests go by what the endpoints serve where it does not
-    say. Plugins that are as they were ``before`` stay, with all that they remember.
-
+    Three arguments apply where the configuration leaves something open: ``metrics_source`` is how metrics are read,
+    ``picks`` how many endpoints a decision names, ``by_model`` whether requests go only to endpoints that serve their
+    model. Plugins that are unchanged since ``before`` are kept, with all their state.
     Raises: ConfigError, beginning with the key path.
     """
     config = config or default_config()
@@ -146,7 +145,7 @@ def build(
 
 
 def _parsers(config: Config, instances: Instances) -> list[Parser[Any]]:
-    """Those that were named, else those that were declared, else all that most engines need."""
+    """Return the parsers that are referred to, else those that are declared, else the defaults for most engines."""
     references = [
         (parser.plugin_ref, f"requestHandler.parsers[{i}].pluginRef")
         for i, parser in enumerate(config.request_handler.parsers)
@@ -163,7 +162,7 @@ def _parsers(config: Config, instances: Instances) -> list[Parser[Any]]:
 
 
 def _reporters(instances: Instances) -> list[RequestAttributeReporter]:
-    """All that are declared."""
+    """Return all declared reporters and mark them as used."""
     reporters = instances.of(RequestAttributeReporter)
     for reporter in reporters:
         instances.use(reporter)
@@ -171,7 +170,7 @@ def _reporters(instances: Instances) -> list[RequestAttributeReporter]:
 
 
 def _precise(producers: list[Producer[Any]]) -> PrecisePrefixProducer | None:
-    """The one that there may be. Raises: ConfigError."""
+    """Return the only precise producer, or None. Raises: ConfigError if there are two."""
     precise = [producer for producer in producers if isinstance(producer, PrecisePrefixProducer)]
     if len(precise) > 1:
         names = " and ".join(repr(producer.name) for producer in precise[:2])
@@ -196,7 +195,7 @@ def _deprecated(config: Config) -> list[str]:
 
 
 def _unread_attributes(instances: Instances) -> list[str]:
-    """Plugins that ask for a number of the endpoints that no extractor reads."""
+    """Return a warning for each plugin that needs an endpoint attribute which no extractor reads."""
     read = {
         custom.attribute_key
         for extractor in instances.of(CoreMetricsExtractor)

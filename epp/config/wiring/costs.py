@@ -1,4 +1,4 @@
-"""Who prices requests for the plugins that go by seconds."""
+"""The producer that prices requests, for the plugins that compare seconds."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ from scorers.prefix.prefix import ApproxPrefixProducer
 def bind_costs(
     instances: Instances, wiring: Wiring, producers: Sequence[Producer[Any]], before: Profile | None
 ) -> tuple[list[Producer[Any]], list[str]]:
-    """``producers`` with the one that prices requests behind all that say what is cached, and warnings.
+    """Return ``producers`` with the pricing one after those that report cached tokens, and warnings.
 
-    One that is not declared is made, or stays as it was ``before``, with all that it has learned.
-
-    Raises: ConfigError for a second one, and for models and hardware that are not known.
+    One that is not declared is created, or kept from ``before`` with all that it has learned.
+    Raises: ConfigError for a second one, and for models and hardware that are not in the catalog.
     """
     pricing = [producer for producer in producers if isinstance(producer, TierCostProducer)]
     others = [producer for producer in producers if not isinstance(producer, TierCostProducer)]
@@ -56,9 +55,9 @@ def bind_costs(
 
 
 def constants_of(parameters: TierCostParameters, path: str) -> Constants | None:
-    """What follows from the model and the hardware; None where neither is written.
+    """Return the constants that follow from the model and the hardware; None if neither is given.
 
-    Raises: ConfigError for one that is not known, and for GPUs that cannot share the model or have no room for it.
+    Raises: ConfigError if one is not in the catalog, and for GPUs that cannot share the model or have no room for it.
     """
     if not parameters.model:
         return None

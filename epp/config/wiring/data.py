@@ -1,4 +1,4 @@
-"""How the engines' metrics are read, from the sources of ``dataLayer`` and from what stands for none."""
+"""How the engines' metrics are read, from the sources of ``dataLayer`` or from the defaults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from epp.server.options import MIN_REFRESH_S, MetricsSourceOptions
 def wire_scraping(
     layer: DataLayer, instances: Instances, metrics_source: MetricsSourceOptions
 ) -> tuple[ScrapeParameters | None, list[str]]:
-    """How metrics are read, None for not at all; and warnings.
+    """Return how metrics are read, or None if they are not, and warnings.
 
     Raises: ConfigError with the key path.
     """
@@ -51,7 +51,7 @@ def wire_scraping(
 
 
 def _pages(layer: DataLayer, instances: Instances) -> list[tuple[int, Source]]:
-    """The sources and their positions, without those that tell of endpoints, since plugins are told without them."""
+    """Return the sources with their positions, without notification sources, since plugins are always notified."""
     pages = []
     for i, source in enumerate(layer.sources):
         name = source.plugin_ref
@@ -70,7 +70,7 @@ def _read(
     instances: Instances,
     metrics_source: MetricsSourceOptions,
 ) -> tuple[ScrapeParameters, list[str]]:
-    """``source`` with the engines of ``extractor``, or with those of the older flags where there is none."""
+    """Return ``source`` with the engines of ``extractor``, or with those of the older flags if it is None."""
     parameters, warnings = source
     by_flags = engines_named_by_flags(metrics_source.names)
     if extractor is None:

@@ -1,4 +1,4 @@
-"""What a plan does, in lines for the start log."""
+"""Describes what a plan does, in lines for the start log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SILENT = Candidate(slot=Slot(0), address="")
 
 
 def describe(wiring: Wiring, producers: Sequence[Producer[Any]]) -> Iterator[str]:
-    """One line for each instance, in the order in which a request meets them."""
+    """Yield one line for each instance, in the order in which a request passes them."""
     for producer in producers:
         about = f": {_capacity(producer)}" if isinstance(producer, ApproxPrefixProducer) else _following(producer)
         yield f"producer {_title(producer)}{about}"

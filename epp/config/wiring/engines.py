@@ -1,4 +1,4 @@
-"""Which engines' metrics are read, from the parameters of a ``core-metrics-extractor`` and from the older flags."""
+"""Which metrics are read from which engines: the parameters of a ``core-metrics-extractor``, or the older flags."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def engines_of(parameters: CoreMetricsExtractorParameters, path: str) -> Engines:
-    """Raises: ConfigError with the key path, which begins with ``path``."""
+    """Return the engines in ``parameters``. Raises: ConfigError with the key path, which begins with ``path``."""
     by_name = dict(BUILT_IN)
     at: dict[str, str] = {}
     for i, config in enumerate(parameters.engine_configs):
@@ -36,7 +36,7 @@ def engines_of(parameters: CoreMetricsExtractorParameters, path: str) -> Engines
 
 
 def engines_named_by_flags(names: EngineMetricNames) -> Engines:
-    """vLLM's metrics with the names that the flags give some of them."""
+    """Return vLLM's metrics, with the names that the flags give some of them."""
     kv_usage = VLLM.kv_usage
     if names.kv_usage is not None and names.kv_usage != str(kv_usage[0]):
         kv_usage = (parse_spec(names.kv_usage),) if names.kv_usage else ()
@@ -56,7 +56,7 @@ def _flag(text: str | None, standard: MetricSpec | None) -> MetricSpec | None:
 
 
 def _engine(config: EngineConfig, standard: EngineSpec, where: str) -> EngineSpec:
-    """``standard`` with what is written; an empty text takes a metric out."""
+    """Return ``standard`` with the changes in ``config``; an empty text removes a metric."""
 
     def spec(key: str, text: str | None, otherwise: T, made: Callable[[MetricSpec | None], T]) -> T:
         if text is None:

@@ -29,7 +29,7 @@ DEFAULTS: dict[str, type[Plugin[Any]]] = {
 
 
 class WiredAdmission(NamedTuple):
-    """What the configuration comes to, lines for the start log, and warnings."""
+    """The admission plan of a configuration, lines for the start log, and warnings."""
 
     plan: AdmissionPlan
     summary: tuple[str, ...]
@@ -37,7 +37,7 @@ class WiredAdmission(NamedTuple):
 
 
 def wire_admission(config: Config, instances: Instances, *, reads_metrics: bool = True) -> WiredAdmission:
-    """Admission as ``config`` says. Raises: ConfigError with the key path."""
+    """Return the admission plan of ``config``. Raises: ConfigError with the key path."""
     objectives = _objectives(config)
     warnings: list[str] = []
     detector = _detector(config, instances, warnings)
@@ -75,7 +75,7 @@ def _objectives(config: Config) -> dict[str, int]:
 
 
 def _detector(config: Config, instances: Instances, warnings: list[str]) -> SaturationDetector[Any]:
-    """The one that is named, in its own place or in the older one; else the default."""
+    """Return the detector that is referred to, in its own place or in the older one; else the default."""
     kind: type[SaturationDetector[Any]] = SaturationDetector  # type: ignore[type-abstract]
     places: dict[str, Reference | None] = {
         "flowControl.saturationDetector": (config.flow_control or FlowControl()).saturation_detector,
@@ -153,7 +153,7 @@ def _band(band: PriorityBand, path: str, instances: Instances) -> BandSettings:
 
 
 def _policy(kind: type[T], name: str, path: str, instances: Instances) -> T:
-    """The instance called ``name``, or a default one where it is the name of a type that need not be declared."""
+    """Return the instance called ``name``, or a default one if that is a type that need not be declared."""
     default = DEFAULTS.get(name)
     if default is not None and name not in instances and issubclass(default, kind):
         return default()

@@ -1,4 +1,4 @@
-"""Producers of the Go picker whose work is always done here, so that to declare them is allowed and needless."""
+"""Plugins of the Go picker whose work is always done here: they may be declared, but need not be."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from scorers.parameters import check_range
 
 
 class InflightLoadParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What would be counted otherwise is refused."""
+    """Parameters that would change what is counted are refused."""
 
     add_estimated_output_tokens: bool = False
     output_ratio: float = 1.5
     max_estimated_output_tokens: int | None = None
     prefix_match_info_producer_name: str | None = None
-    """What any producer knows to be cached is not counted, not only what this one knows."""
+    """Ignored: tokens that any producer reports as cached are not counted, whatever this names."""
     sync_cross_replica_state: bool = True
-    """Replicas share nothing."""
+    """Ignored: replicas share no state."""
 
     def __post_init__(self) -> None:
         if self.add_estimated_output_tokens:
@@ -35,7 +35,7 @@ class InflightLoadProducer(Plugin[InflightLoadParameters]):
 
 
 class SessionIdParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Where a session's id is; one of the two."""
+    """Where to find a session's id: one of the two fields."""
 
     header_name: str | None = None
     cookie_name: str | None = None
@@ -46,33 +46,33 @@ class SessionIdParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
 
 class SessionIdProducer(Plugin[SessionIdParameters]):
-    """Finds a session's id, which the plugins that need it do by themselves."""
+    """Finds a session's id; the plugins that need it do so on their own."""
 
     type_name = "session-id-producer"
     Parameters = SessionIdParameters
 
 
 class TopologyExtractor(Plugin[TopologyLabels]):
-    """Says which labels hold an endpoint's place; the topology plugins read them."""
+    """Names the labels that hold an endpoint's topology; the topology plugins read them."""
 
     type_name = "topology-extractor"
     Parameters = TopologyLabels
 
 
 class EndpointNotificationSource(Plugin[NoParameters]):
-    """Tells plugins of endpoints that come and go, which the pool always does."""
+    """Notifies plugins of endpoints that come and go, which the pool always does."""
 
     type_name = "endpoint-notification-source"
 
 
 class SheddableEviction(Plugin[NoParameters]):
-    """Lets requests of negative priority be ended for others; with ``flowControl.enableEviction``, no others are."""
+    """Allows the eviction of requests of negative priority; ``flowControl.enableEviction`` never evicts others."""
 
     type_name = "sheddable-eviction-filter"
 
 
 class PriorityThenTimeEviction(Plugin[NoParameters]):
-    """The lowest priority is ended first, of these the newest, as always here."""
+    """Evicts the lowest priority first, and the newest of these, as is always the case here."""
 
     type_name = "priority-then-time-eviction-order-policy"
 

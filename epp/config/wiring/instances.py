@@ -1,4 +1,4 @@
-"""The declared plugins as instances, found again by name."""
+"""The declared plugins as instances, which can be looked up by name."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ BOUND = (
     TopologyAffinityFilter,
     TopologyAffinityScorer,
 )
-"""Kinds that are told of other plugins while a plan is built, and remember nothing of their own (a producer's memory is
-the prefix cache, which finds it again by its tier). They are made anew: a plan that is refused in the end must not have
-changed what serves."""
+"""Kinds that are bound to other plugins while a plan is built, and have no state of their own (a producer's state is in
+the prefix cache, which finds it again by its tier). They are always created anew: a plan that is refused in the end
+must not have changed the serving one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Declared:
 
 
 class Instances:
-    """Plugin instances by their unique names, in the order of declaration, and which of them were referred to.
+    """Plugin instances by their unique names, in the order of declaration, and which of them are used.
 
     Owner: ``build``, for the time of one call.
     """
@@ -58,14 +59,14 @@ class Instances:
         return name in self._by_name
 
     def add(self, plugin: Plugin[Any], path: str) -> None:
-        """Raises: ConfigError when the name is taken."""
+        """Add an instance. Raises: ConfigError when its name is taken."""
         if plugin.name in self._by_name:
             other = self._by_name[plugin.name].path
             raise ConfigError(f"{path}.name: {plugin.name!r} is the name of {other} already; give one of them another")
         self._by_name[plugin.name] = Declared(path, plugin)
 
     def resolve(self, name: str, path: str) -> Plugin[Any]:
-        """The instance that ``path`` refers to. Raises: ConfigError when there is none."""
+        """Return the instance that ``path`` refers to. Raises: ConfigError if there is none."""
         if not name:
             raise ConfigError(f"{path}: missing; it names a plugin{nearest('', self._by_name)}")
         if name not in self._by_name:
@@ -74,7 +75,7 @@ class Instances:
         return self._by_name[name].plugin
 
     def resolve_as(self, kind: type[P], name: str, path: str) -> P:
-        """The instance that ``path`` refers to. Raises: ConfigError when there is none, or it is no ``kind``."""
+        """Return the instance that ``path`` refers to. Raises: ConfigError if there is none, or it has another kind."""
         plugin = self.resolve(name, path)
         if not isinstance(plugin, kind):
             wanted = getattr(kind, "type_name", kind.__name__.lower())
@@ -82,19 +83,19 @@ class Instances:
         return plugin
 
     def of(self, kind: type[P]) -> list[P]:
-        """All instances of ``kind``, in order of declaration."""
+        """Return all instances of ``kind``, in the order of declaration."""
         return [declared.plugin for declared in self._by_name.values() if isinstance(declared.plugin, kind)]
 
     def path_of(self, plugin: Plugin[Any]) -> str:
-        """The key path that declares ``plugin``."""
+        """Return the key path that declares ``plugin``."""
         return self._by_name[plugin.name].path
 
     def use(self, plugin: object) -> None:
-        """Note that ``plugin`` serves without being referred to."""
+        """Mark ``plugin`` as used although nothing refers to it."""
         self._used.update(d.plugin.name for d in self._by_name.values() if d.plugin is plugin)
 
     def unused(self) -> list[Declared]:
-        """Those that nothing refers to."""
+        """Return the declared plugins that are not used."""
         return [declared for name, declared in self._by_name.items() if name not in self._used]
 
 
@@ -106,10 +107,10 @@ def instantiate(
     before: Mapping[str, Plugin[Any]],
     places: Mapping[str, Classes],
 ) -> Instances:
-    """Check and make every declared plugin; pickers that do not say how many endpoints they name get ``picks``.
+    """Check and create every declared plugin; pickers without a number of endpoints get ``picks``.
 
-    ``places`` says what is expected under a name. One that is as it was ``before`` stays, with all that it remembers.
-
+    ``places`` has the classes that are expected under a name. A plugin that is unchanged since ``before`` is kept, with
+    all its state.
     Raises: ConfigError with the key path.
     """
     instances = Instances()
@@ -120,20 +121,20 @@ def instantiate(
         if issubclass(kind.Parameters, PickerParameters):
             parameters = {"maxNumOfEndpoints": picks, **parameters}
         settings = convert(parameters, kind.Parameters, f"{path}.parameters")
-        name = spec.name or spec.type  # which may be an older name of the kind's
+        name = spec.name or spec.type  # the type may be an older name of the kind
         instances.add(kept(kind, settings, name, before) or make(kind, settings, name, random, path), path)
     return instances
 
 
 def kept(kind: Kind, parameters: object, name: str, before: Mapping[str, Plugin[Any]]) -> Plugin[Any] | None:
-    """The instance of the same name, if it is of the same kind with the same parameters, and none of ``BOUND``."""
+    """Return the earlier instance of ``name`` if kind and parameters are the same and it is none of ``BOUND``."""
     plugin = before.get(name)
     same = type(plugin) is kind and plugin.parameters == parameters and not issubclass(kind, BOUND)
     return plugin if same else None
 
 
 def make(kind: Kind, parameters: object, name: str, random: Random, path: str) -> Plugin[Any]:
-    """An instance of ``kind``. Raises: ConfigError when it refuses its parameters."""
+    """Return an instance of ``kind``. Raises: ConfigError when it refuses its parameters."""
     try:
         if issubclass(kind, DRAWING):
             return kind(parameters, name, random)  # type: ignore[arg-type]

@@ -25,9 +25,9 @@ Kind = type[Plugin[Any]]
 
 
 def known_kinds() -> Mapping[str, Kind]:
-    """Ours and those of installed packages, by type name. Read once, at start.
+    """Return our types and those of installed packages, by type name. Called once, at start.
 
-    Raises: ConfigError naming the entry point that cannot be loaded, or that takes a name in use.
+    Raises: ConfigError that names an entry point that cannot be loaded, or that has a type name in use.
     """
     own: tuple[Kind, ...] = (
         *PLUGINS, *PARSERS, *IMPLIED, *POLICIES, SingleProfileHandler, FileDiscovery, MetricsDataSource,
@@ -52,9 +52,9 @@ def known_kinds() -> Mapping[str, Kind]:
 
 
 def kind_named(name: str, kinds: Mapping[str, Kind], path: str, called: str = "", place: Classes = ()) -> Kind:
-    """The plugin type ``name`` of an instance that is ``called`` so and referred to where ``place`` belongs.
+    """Return the plugin type ``name`` for the instance ``called``, which is used where ``place`` belongs.
 
-    Raises: ConfigError that says which type was probably meant.
+    Raises: ConfigError that suggests the type that was probably meant.
     """
     name = ALIASES.get(name, name)
     if not name:

@@ -1,4 +1,4 @@
-"""The one profile: which filters and scorers it runs, with which weights, and its picker."""
+"""The profile: which filters and scorers it runs, with which weights, and its picker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFAULT_WEIGHT = 1.0
 
 
 class Wiring(NamedTuple):
-    """What a profile runs, in order."""
+    """The plugins that a profile runs, in order."""
 
     name: str
     filters: Sequence[Filter[Any]]
@@ -30,7 +30,7 @@ class Wiring(NamedTuple):
 
 
 def wire_profile(config: Config, instances: Instances, random: Random, picks: int) -> Wiring:
-    """The profile that ``config`` declares, or one of everything declared.
+    """Return the profile that ``config`` declares, or one of all declared plugins.
 
     Raises: ConfigError with the key path.
     """
@@ -62,7 +62,7 @@ def _check_names(profiles: Sequence[Profile], path: str) -> None:
 
 
 def _of_everything(config: Config, instances: Instances) -> Profile:
-    """All that a profile may list, but for a detector that says of what use it is."""
+    """Return a profile of all usable plugins, except those that are used as saturation detectors."""
     flow = config.flow_control
     elsewhere = {
         reference.plugin_ref
@@ -94,7 +94,7 @@ def _wire(profile: Profile, path: str, instances: Instances, random: Random, pic
         _check_profile_name(plugin, profile.name, instances)
         if isinstance(plugin, Filter):
             filters.append(plugin)
-        if isinstance(plugin, Scorer):  # which may be a filter, too
+        if isinstance(plugin, Scorer):  # a scorer may also be a filter
             scorers.append((plugin, _weight(use.weight, f"{where}.weight")))
             continue
         if isinstance(plugin, Picker):
@@ -133,7 +133,7 @@ def _weight(weight: float | None, path: str) -> float:
 
 
 def _implied_picker(instances: Instances, random: Random, picks: int) -> Picker[Any]:
-    """A declared picker that the profile forgot, else the highest score."""
+    """Return a declared picker that the profile does not list, else a picker of the highest score."""
     for picker in instances.of(Picker):  # type: ignore[type-abstract]
         instances.use(picker)
         return picker

@@ -1,4 +1,4 @@
-"""Parameters that name another plugin than a prefix producer, and plugins that change nothing."""
+"""Parameters that refer to plugins other than prefix producers, and plugins that have no effect."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from scorers.load.latency import LatencyScorer
 
 
 class Reference(NamedTuple):
-    """A parameter whose value is a plugin's name."""
+    """A parameter whose value is the name of a plugin."""
 
     field: str
     key: str
     kind: type[Plugin[Any]]
-    """What it names; its type's name stands for one that is not declared."""
+    """The type of plugin that it names; the type's name stands for an undeclared one."""
 
 
 ALWAYS = (
@@ -47,11 +47,11 @@ REFERENCES = (
 
 
 def bind_references(instances: Instances) -> list[str]:
-    """Look all names up, tell the topology plugins their labels, and return warnings about what changes nothing.
+    """Check all references, give the topology plugins their labels, and return warnings about plugins without effect.
 
-    Nothing that is named here names anything itself but prefix producers, which name nothing: so there are no cycles.
-
-    Raises: ConfigError naming the reference that leads nowhere.
+    The plugins that are referred to here refer only to prefix producers, which refer to nothing, so there are no
+    cycles.
+    Raises: ConfigError that names a reference without a plugin.
     """
     for consumer in instances:
         for reference in REFERENCES:
@@ -73,7 +73,7 @@ def _resolve(name: str, reference: Reference, path: str, instances: Instances) -
 
 
 def _labels(plugin: TopologyAffinityScorer | TopologyAffinityFilter, instances: Instances) -> TopologyLabels:
-    """Of the extractor that ``plugin`` names, or of the first there is."""
+    """Return the labels of the extractor that ``plugin`` names, or of the first one if it names none."""
     name = plugin.parameters.topology_producer_name
     for extractor in instances.of(TopologyExtractor):
         if name in (None, "", extractor.name):
@@ -83,7 +83,7 @@ def _labels(plugin: TopologyAffinityScorer | TopologyAffinityFilter, instances: 
 
 
 def _notes(consumer: Declared, instances: Instances) -> Iterator[str]:
-    """What an operator may take for more than it is."""
+    """Yield warnings about plugins that do less than an operator may expect."""
     plugin = consumer.plugin
     if isinstance(plugin, ALWAYS):
         instances.use(plugin)

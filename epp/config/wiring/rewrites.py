@@ -1,4 +1,4 @@
-"""``inferenceModelRewrites``: the rules as written, and as what a picker follows."""
+"""``inferenceModelRewrites``: the rules as written, and the rules that a picker applies."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ ModelName = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 
 
 class ModelMatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Which models of clients are meant."""
+    """Which of the clients' models match."""
 
     value: ModelName
     type: Literal["Exact"] = "Exact"
 
 
 class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Which requests are meant."""
+    """Which requests a rule applies to."""
 
     model: ModelMatch
 
@@ -42,14 +42,14 @@ class RewriteRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
 
 
 class InferenceModelRewrite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Rules under one name, as the custom resource of that name has them."""
+    """Rules under one name, like the custom resource of that kind."""
 
     name: str = ""
     rules: tuple[RewriteRule, ...] = ()
 
 
 def wire_rewrites(written: Sequence[InferenceModelRewrite], random: Random) -> tuple[ModelRewrites, tuple[str, ...]]:
-    """What the rules come to, and warnings.
+    """Return the rules to apply, and warnings.
 
     Raises: ConfigError with the key path: no rules, no targets, a name or a match written twice in one place.
     """
@@ -86,7 +86,7 @@ def wire_rewrites(written: Sequence[InferenceModelRewrite], random: Random) -> t
 
 
 def _matched(rule: RewriteRule, where: str) -> list[tuple[str | None, str]]:
-    """The models that ``rule`` is about, each with its key path; None stands for every model."""
+    """Return the models that ``rule`` matches, each with its key path; None stands for every model."""
     if not rule.matches:
         return [(None, where)]
     return [(match.model.value, f"{where}.matches[{k}].model.value") for k, match in enumerate(rule.matches)]

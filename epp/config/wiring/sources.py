@@ -1,4 +1,4 @@
-"""The plugin types that are settings for the shells: where endpoints come from and how their metrics are read."""
+"""Plugin types that only hold settings: where endpoints come from and how their metrics are read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FileDiscoveryParameters(msgspec.Struct, frozen=True, forbid_unknown_fields
 
 
 class FileDiscovery(Plugin[FileDiscoveryParameters]):
-    """Endpoints from a file."""
+    """The setting that endpoints come from a file."""
 
     type_name = "file-discovery"
     Parameters = FileDiscoveryParameters
@@ -36,11 +36,11 @@ class MetricsDataSourceParameters(msgspec.Struct, frozen=True, forbid_unknown_fi
     client_cert_path: str = ""
     client_key_path: str = ""
     interval: Duration | None = None
-    """Between two reads of a busy endpoint; None for ``--refresh-metrics-interval``."""
+    """Between two scrapes of a busy endpoint; None for ``--refresh-metrics-interval``."""
 
 
 class MetricsDataSource(Plugin[MetricsDataSourceParameters]):
-    """Numbers from each endpoint's metrics page."""
+    """Reads numbers from each endpoint's metrics page."""
 
     type_name = DATA_SOURCE_TYPE
     Parameters = MetricsDataSourceParameters
@@ -56,7 +56,7 @@ class CustomMetric(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
 class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """The metrics of one kind of engine, each as ``name`` or ``name{label=value,...}``.
 
-    Absent ones are as built in, for the engines that are; empty ones are not read.
+    Absent ones have their defaults, for engines that are built in; empty ones are not read.
     """
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
@@ -73,23 +73,23 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
 
 
 class CoreMetricsExtractorParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Which metrics of an engine mean what."""
+    """Which metrics of an engine have which meaning."""
 
     engine_label_key: str = ""
-    """Of the endpoint's label that names its engine; empty for ``llm-d.ai/engine-type``, then the older one."""
+    """The endpoint label that names the engine; empty for ``llm-d.ai/engine-type``, then the older label."""
     default_engine: str = "vllm"
-    """Of endpoints without that label."""
+    """The engine of endpoints without that label."""
     engine_configs: tuple[EngineConfig, ...] = ()
 
 
 class CoreMetricsExtractor(Plugin[CoreMetricsExtractorParameters]):
-    """Queue, batch, KV usage, LoRA and cache size, out of a metrics page."""
+    """Extracts queue, batch, KV usage, LoRA and cache size from a metrics page."""
 
     type_name = EXTRACTOR_TYPE
     Parameters = CoreMetricsExtractorParameters
 
 
 class SingleProfileHandler(Plugin[NoParameters]):
-    """Runs the one profile there is."""
+    """Runs the only profile that a configuration has."""
 
     type_name = "single-profile-handler"

@@ -1,4 +1,4 @@
-"""What to write instead of a plugin type that is none: the nearest, of the kind that its place in the file takes."""
+"""Suggestions for an unknown plugin type: the nearest of the kind that its place in the file takes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from scorers.base import Filter, Picker, Plugin, Scorer
 Classes: TypeAlias = tuple[type[Plugin[Any]], ...]
 
 ALL_UP_TO = 6
-"""So many are listed in full; of more, the nearest."""
+"""Up to this many candidates are listed in full; of more, only the nearest."""
 NEAREST = 4
 LIKENESS = 0.4
-"""Below this a name has nothing to do with another. A guess."""
+"""Below this similarity two names are unrelated. A guess."""
 
 
 def instead(name: str, kinds: Mapping[str, type[Plugin[Any]]], place: Classes = ()) -> str:
-    """The end of a sentence about the type ``name``; ``place`` are the classes that may stand where it does."""
+    """Return the end of a sentence about the type ``name``; ``place`` has the classes that may stand in its place."""
     _, _, last_word = name.rpartition("-")
     fitting = (
         [known for known, kind in kinds.items() if issubclass(kind, place)]
@@ -44,7 +44,7 @@ def instead(name: str, kinds: Mapping[str, type[Plugin[Any]]], place: Classes = 
 
 
 def places(config: Config) -> Mapping[str, Classes]:
-    """What may be declared under each name that ``config`` refers to."""
+    """Return the classes of plugins that may be declared under each name that ``config`` refers to."""
     return dict(_places(config))
 
 

@@ -1,4 +1,4 @@
-"""``token-producer``: its parameters, the Go picker's and ours, and what they come to."""
+"""``token-producer``: its parameters, the Go picker's and ours, and the plan that follows from them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from scorers.parameters import check_range
 DEFAULT_URL = "http://localhost:8000"
 TIMEOUT_S = 5.0
 MAX_WAITING = 1000
-"""Guess: more than that wait for a server that is gone."""
+"""Guess: more requests than that are waiting for a server that is down."""
 CACHE_BYTES = 256 << 20
-"""Some 35 million tokens with their texts. Guess: the conversations of an hour."""
+"""About 35 million tokens with their texts. Guess: the conversations of an hour."""
 MAX_BYTES = 16 << 20
 FORMATS = {"auto": None, "openai": True, "string": False}
 
 
 class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many tokens media count; not to be changed here."""
+    """The number of tokens of media, which cannot be changed here."""
 
     image: Any = None
     video: Any = None
@@ -37,14 +37,14 @@ class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Vllm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A server of vLLM's, with a model or without (``vllm launch render``)."""
+    """A vLLM server, with a model or without one (``vllm launch render``)."""
 
     url: str | None = None
     http: str | None = None
     """An older name of ``url``."""
     timeout: Duration | None = None
     mm_timeout: Duration | None = None
-    """Requests with media are not rendered here, so that it changes nothing."""
+    """Has no effect, since requests with media are not rendered here."""
     ca_cert_path: str = ""
     client_cert_path: str = ""
     client_key_path: str = ""
@@ -57,7 +57,7 @@ class Vllm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="came
     from_pool: bool = False
     """Ours: ask the pool's endpoints, in turn, instead of a URL."""
     scheme: Literal["http", "https"] = "http"
-    """Ours: of the pool's endpoints."""
+    """Ours: the scheme of the pool's endpoints."""
 
     def __post_init__(self) -> None:
         if self.url is not None and self.http is not None:
@@ -74,22 +74,22 @@ class Vllm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="came
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A model's tokenizer."""
+    """The tokenizer of a model."""
 
     path: Annotated[str, msgspec.Meta(min_length=1)]
     """The folder with ``tokenizer.json``."""
     name: str = ""
-    """As requests name it; of the only one it may be left out, and then it serves all."""
+    """The model's name in requests. It may be left out for a single model, which then serves all names."""
     chat_template: str = ""
-    """A file, as the engines' ``--chat-template``."""
+    """A file, as in the engines' ``--chat-template``."""
     chat_template_kwargs: dict[str, Any] = {}
-    """As the engines' ``--default-chat-template-kwargs``."""
+    """As in the engines' ``--default-chat-template-kwargs``."""
     content_format: Literal["auto", "openai", "string"] = "auto"
-    """As the engines' ``--chat-template-content-format``."""
+    """As in the engines' ``--chat-template-content-format``."""
 
 
 class Local(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Tokenizers in this process."""
+    """Tokenizers that run in this process."""
 
     models: tuple[Model, ...] = ()
     threads: int = 2
@@ -107,18 +107,18 @@ class Local(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
 
 
 class TokenParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """``estimate``, ``vllm`` or ``local``: who tokenizes. ``modelName`` alone means ``vllm``."""
+    """Which backend tokenizes: ``estimate``, ``vllm`` or ``local``. ``modelName`` alone means ``vllm``."""
 
     estimate: Estimate | None = None
     model_name: str | None = None
     vllm: Vllm | None = None
     uds_tokenizer_config: Any = None
     local: Local | None = None
-    """Ours."""
+    """Ours: not in the Go picker."""
     timeout: Duration | None = None
-    """Ours: how long a request waits for its tokens, at most."""
+    """Ours: the longest that a request waits for its tokens."""
     max_waiting: int = MAX_WAITING
-    """Ours: how many do; of more, the last go on without."""
+    """Ours: the most requests that wait; any further ones continue without tokens."""
 
     def __post_init__(self) -> None:
         if self.uds_tokenizer_config is not None:
@@ -135,12 +135,12 @@ class TokenParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
 
     @property
     def tokenizes(self) -> bool:
-        """Whether it does more than to estimate."""
+        """Whether it does more than estimate."""
         return self.local is not None or self.vllm is not None or bool(self.model_name)
 
 
 class TokenProducer(Plugin[TokenParameters]):
-    """Tokens of prompts, estimated (4 bytes to one) or the engine's own."""
+    """The number of prompt tokens, estimated (4 bytes each) or the engine's own."""
 
     type_name = "token-producer"
     Parameters = TokenParameters
@@ -150,7 +150,7 @@ class TokenProducer(Plugin[TokenParameters]):
         self._plan: TokenPlan | None = None
 
     def plan(self) -> TokenPlan | None:
-        """What it comes to; tokenizers are read the first time. Raises: ConfigError."""
+        """Return the plan; the first call reads the tokenizers. Raises: ConfigError if that fails."""
         if self._plan is None and self.parameters.tokenizes:
             self._plan = _plan(self.parameters)
         return self._plan

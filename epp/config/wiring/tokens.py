@@ -1,4 +1,4 @@
-"""Who turns prompts into the engines' token ids, and who reads them."""
+"""Which backend turns prompts into the engines' token ids, and which producers read them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scorers.base import Producer
 
 
 class WiredTokens(NamedTuple):
-    """What the configuration comes to, lines for the start log, and warnings."""
+    """The token plan of a configuration, lines for the start log, and warnings."""
 
     plan: TokenPlan | None
     summary: tuple[str, ...]
@@ -21,7 +21,7 @@ class WiredTokens(NamedTuple):
 
 
 def wire_tokens(instances: Instances, producers: Sequence[Producer[Any]]) -> WiredTokens:
-    """Who tokenizes, for ``producers``. Raises: ConfigError with the key path."""
+    """Return the backend that tokenizes for ``producers``. Raises: ConfigError with the key path."""
     declared = [d for d in instances if isinstance(d.plugin, TokenProducer) and d.plugin.parameters.tokenizes]
     readers = [producer for producer in producers if producer.reads_tokens]
     if len(declared) > 1:
@@ -44,7 +44,7 @@ def _planned(declared: Declared) -> TokenPlan:
         plan = declared.plugin.plan()
     except ConfigError as error:
         raise ConfigError(f"{declared.path}.parameters: {error}") from error
-    assert plan is not None  # noqa: S101 - it tokenizes
+    assert plan is not None  # noqa: S101 - only declared producers that tokenize come here
     return plan
 
 
