@@ -12,7 +12,7 @@ import msgspec
 from scorers.base import Candidate, Request, Tier
 
 if TYPE_CHECKING:
-    from epp.metrics.histogram import Histogram
+    from epp.histogram import Histogram
 
 
 class RequestHead(msgspec.Struct, frozen=True):

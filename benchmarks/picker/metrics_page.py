@@ -16,8 +16,8 @@ import time
 from prometheus_client import CollectorRegistry, generate_latest
 
 from epp.decision import Cause, Outcome, RequestLabels, Usage
+from epp.histogram import Histogram
 from epp.metrics.exposition import Exposition
-from epp.metrics.histogram import Histogram
 from epp.metrics.tables import ITL
 from epp.metrics.telemetry import Telemetry
 from epp.pool.ledger import Ledger

@@ -24,9 +24,10 @@ from tokenizers import pre_tokenizers, trainers
 
 from benchmarks.rig.machine import machine
 from epp.tokens.local import LocalSource
+from epp.tokens.model.answer import Answer
 from epp.tokens.model.model import ModelTokenizer
 from epp.tokens.model.segments import Segments
-from epp.tokens.source import Answer, Asked
+from epp.tokens.source import Asked
 from tests.epp.tokens.trained import CHATML, CL100K, byte_level, split
 
 SIZES = (1, 12, 120, 400)

@@ -11,12 +11,12 @@ from epp.errors import EppError, NoEndpoints
 from epp.explain.explanation import MAX_NAME, Asked, Considered, Detail, Explanation, FilterVerdict, Part, Refusal
 from epp.explain.trial import Trial, rehearse, undrawn
 from epp.flowcontrol.admission import Arrival
-from epp.picking.candidates import allowed
 from epp.picking.decision_log import modes_by_tier, tokens_by_tier
 from epp.picking.director import Director
 from epp.picking.reason import why
+from epp.pool.candidates import allowed
 from epp.pool.pool import Pool
-from epp.tokens.source import Answer
+from epp.tokens.model.answer import Answer
 from epp.tokens.step import written
 from scorers.base import Candidate, Request, Silence
 from scorers.labels.served_model_filter import ServedModelFilter

@@ -7,7 +7,7 @@ from epp.extproc import messages
 from epp.extproc.grpc_usage import GrpcUsage
 from epp.extproc.preamble import Preamble
 from epp.extproc.usage import DocumentUsage, EventUsage, UsageReader
-from epp.metrics.histogram import Histogram
+from epp.histogram import Histogram
 from epp.metrics.tables import ITL
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 

@@ -13,11 +13,11 @@ from epp.flowcontrol.controller import FlowController
 from epp.flowcontrol.outcome import QueueOutcome
 from epp.flowcontrol.reclaim import InFlight
 from epp.flowcontrol.utilization import UtilizationDetector
+from epp.histogram import Histogram
 from epp.metrics.gauges import Histograms, Reading
-from epp.metrics.histogram import Histogram
 from epp.metrics.series import RequestTable
 from epp.metrics.tables import Metric
-from epp.picking.candidates import serving
+from epp.pool.candidates import serving
 from scorers.base import Candidate
 
 _NAME = "llm_d_epp_flow_control"

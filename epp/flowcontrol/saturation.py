@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from epp.picking.candidates import serving
+from epp.pool.candidates import serving
 from scorers.base import Candidate, Filter
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def saturation_of(detector: SaturationDetector[Any], candidates: Sequence[Candid
 
 
 class Gauge:
-    """How full those endpoints of a pool are that requests may go to now (``epp.picking.candidates``). Owner: the event
+    """How full those endpoints of a pool are that requests may go to now (``epp.pool.candidates``). Owner: the event
     loop.
 
     Endpoints are replaced as a whole when anything about them changes, so the same tuple of them is as full as before.

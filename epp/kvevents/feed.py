@@ -20,8 +20,7 @@ import msgspec
 import epp
 from epp.errors import ConfigError
 from epp.kvevents.applying import perform
-from epp.kvevents.follower.stream import Why
-from epp.kvevents.orders import LENGTH_BYTES, Counts, Fares, Follow, Leave, Left, Note, Report, Start, framed
+from epp.kvevents.orders import LENGTH_BYTES, Counts, Fares, Follow, Leave, Left, Note, Report, Start, Why, framed
 from epp.kvevents.unheard import PATIENCE_S, Unheard
 from epp.kvevents.wires import publishers_of, wires_of
 from epp.metrics.gauges import Reading

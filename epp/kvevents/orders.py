@@ -6,6 +6,7 @@ each endpoint. A message on the pipe is its length, in four bytes, followed by M
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TypeAlias
 
 import msgspec
@@ -52,12 +53,28 @@ class Drop(msgspec.Struct, array_like=True, tag=4, gc=False):
 Order: TypeAlias = Add | Grow | Split | Hold | Drop
 
 
+class Why(Enum):
+    """The reason why the blocks of an endpoint are not fully known."""
+
+    NOT_CONNECTED = "not connected"
+    CATCHING_UP = "catching up"
+    JOINED_LATE = "joined late"
+    """The publisher had published before we connected, and offers no replay."""
+    GAP = "gap"
+    """Batches are missing, and the publisher offers no replay."""
+    REPLAY_TOO_SHORT = "replay too short"
+    """The publisher no longer has the missing batches."""
+    REPLAY_FAILED = "replay failed"
+    UNREADABLE = "unreadable"
+    """A batch could not be read."""
+
+
 class Fares(msgspec.Struct, array_like=True, tag=5, gc=False):
     """The status of a source."""
 
     source: int
     why: str
-    """Why the endpoint's blocks are not fully known (``stream.Why``); empty if they are."""
+    """Why the endpoint's blocks are not fully known (``Why``); empty if they are."""
     known: int
     """The tiers whose blocks are fully known, one bit each."""
     tokens: tuple[int, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from epp.kvevents.follower.stream import Why
+from epp.kvevents.orders import Why
 from scorers.precise.cache import Told
 
 PATIENCE_S = 10.0

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from epp.histogram import Histogram
 from epp.metrics.gauges import Histograms, Reading
-from epp.metrics.histogram import Histogram
 from epp.metrics.tables import Metric
 
 _MODELS = {"model_name": "model_name", "target_model_name": "target_model_name"}

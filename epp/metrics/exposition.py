@@ -13,10 +13,10 @@ from prometheus_client.utils import floatToGoString
 from typing_extensions import override
 
 from epp.decision import Cause, RequestLabels
+from epp.histogram import Histogram
 from epp.metrics import tables
 from epp.metrics.deprecated import older_histograms, older_readings
 from epp.metrics.gauges import Histograms, Reading
-from epp.metrics.histogram import Histogram
 from epp.metrics.in_flight import Flight, in_flight_readings
 from epp.metrics.pool_gauges import pool_readings
 from epp.metrics.telemetry import Telemetry

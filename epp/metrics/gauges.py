@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from epp.metrics.histogram import Histogram
+from epp.histogram import Histogram
 from epp.metrics.tables import Metric
 
 

@@ -13,8 +13,8 @@ from collections import Counter
 from hashlib import blake2b
 
 from epp.decision import RequestLabels
+from epp.histogram import Histogram
 from epp.metrics import tables
-from epp.metrics.histogram import Histogram
 
 OTHER = "other"
 MAX_NAMES = 1000

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from epp.decision import Outcome, RequestLabels
+from epp.histogram import Histogram
 from epp.metrics import tables
 from epp.metrics.gauges import Source
-from epp.metrics.histogram import Histogram
 from epp.metrics.series import OTHER, Names, RequestTable
 from scorers.base import Candidate, Request, Tier
 

@@ -21,13 +21,13 @@ from epp.extproc.body_budget import HeldBytes
 from epp.flowcontrol.admission import Admission, Arrival, Resume, Wait
 from epp.parsers.base import Reader
 from epp.picking import decision_header, decision_log
-from epp.picking.candidates import allowed, fresh_first, serving
 from epp.picking.encoded_body import parse
 from epp.picking.prediction import observed, predicted, uncached_tokens
 from epp.picking.profile import Profile
 from epp.picking.request import REQUEST_ID, fairness_id_of, request_of
 from epp.picking.request_telemetry import RequestTelemetry
 from epp.picking.usage_reporter import Report
+from epp.pool.candidates import allowed, fresh_first, serving
 from epp.pool.ledger import Ledger
 from epp.pool.pool import Pool
 from epp.served.catalog import Catalog

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from epp.picking.candidates import serving
+from epp.pool.candidates import serving
 from epp.pool.pool import Pool
 from epp.scrape.reading.error import ScrapeError
 from epp.scrape.target import Target

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from epp.histogram import Histogram
 from epp.metrics.gauges import Histograms, Reading
-from epp.metrics.histogram import Histogram
 from epp.metrics.tables import STREAM_DURATION, STREAMS, STREAMS_OPEN
 from epp.wire.service import Call, Handler, Methods, Status
 

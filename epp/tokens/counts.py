@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from epp.histogram import Histogram
 from epp.metrics.gauges import Histograms, Reading
-from epp.metrics.histogram import Histogram
 from epp.metrics.tables import Metric
-from epp.tokens.source import Untold
+from epp.tokens.model.answer import Untold
 
 TOKENIZED, SENT, GONE = "tokenized", "sent_as_tokens", "client_gone"
 

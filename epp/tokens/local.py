@@ -10,9 +10,10 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from epp.tokens.model.answer import Answer, Untold
 from epp.tokens.model.chat import Unrendered
 from epp.tokens.model.model import ModelTokenizer, Partly, Text
-from epp.tokens.source import Answer, Asked, Done, Untold
+from epp.tokens.source import Asked, Done
 
 log = logging.getLogger(__name__)
 

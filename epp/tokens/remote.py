@@ -20,12 +20,13 @@ import msgspec
 
 from epp.errors import BadRequest, ConfigError
 from epp.parsers.rewrite import with_model
-from epp.picking.candidates import serving
+from epp.pool.candidates import serving
 from epp.tokens.media import begins_with_media, goes_on_with_media
+from epp.tokens.model.answer import Answer, Untold
 from epp.tokens.model.packing import packed
 from epp.tokens.plan import Candidates, RemotePlan
 from epp.tokens.resting import Resting
-from epp.tokens.source import Answer, Asked, Done, Untold
+from epp.tokens.source import Asked, Done
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,8 @@ from epp.errors import EppError, WaitedTooLong
 from epp.flowcontrol.admission import MOST_PATIENCE_S, Admission, Arrival, Resume, Wait
 from epp.parsers.identity import TOKENS, as_tokens, kind_of
 from epp.tokens.counts import GONE, SENT, TOKENIZED, TokenCounts
-from epp.tokens.source import Answer, Asked, Job, TokenSource, Untold
+from epp.tokens.model.answer import Answer, Untold
+from epp.tokens.source import Asked, Job, TokenSource
 from scorers.base import Prompt, Request
 
 LATE_S = 1.0

@@ -15,8 +15,8 @@ from grpc import aio
 
 from epp.wire.http2.counters import Counters, Statistics
 from epp.wire.http2.limits import Limits
+from epp.wire.http2.share import Share
 from epp.wire.service import Call, Handler, Methods, Status
-from epp.wire.share import Share
 
 logger = logging.getLogger(__name__)
 

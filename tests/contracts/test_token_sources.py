@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from epp.tokens.local import LocalSource
+from epp.tokens.model.answer import Answer, Untold
 from epp.tokens.model.model import ModelTokenizer
 from epp.tokens.model.packing import packed
 from epp.tokens.plan import RemotePlan
 from epp.tokens.remote import RemoteSource
-from epp.tokens.source import Answer, Asked, TokenSource, Untold
+from epp.tokens.source import Asked, TokenSource
 from tests.epp.tokens.rendering import Renderer
 from tests.epp.tokens.trained import KINDS
 

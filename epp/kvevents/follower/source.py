@@ -8,9 +8,9 @@ from epp.kvevents.follower.columns import TIERS
 from epp.kvevents.follower.decoding import Unreadable, decode
 from epp.kvevents.follower.residents import Residents
 from epp.kvevents.follower.runs import Runs
-from epp.kvevents.follower.stream import Act, Apply, Replay, Stream, Why
+from epp.kvevents.follower.stream import Act, Apply, Replay, Stream
 from epp.kvevents.follower.tally import Tally
-from epp.kvevents.orders import Fares
+from epp.kvevents.orders import Fares, Why
 
 ALL_TIERS = (1 << TIERS) - 1
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from enum import Enum
 from typing import NamedTuple, TypeAlias
+
+from epp.kvevents.orders import Why
 
 FIRST = 1
 """A replay that begins at this number or below is complete, because some publishers count from 1. If a publisher that
@@ -23,22 +24,6 @@ counts from 0 has just dropped its very first batch, the loss of that batch goes
 MOST_HELD = 10_000
 """Maximum number of live batches that may wait for a replay."""
 MOST_HELD_BYTES = 16 << 20
-
-
-class Why(Enum):
-    """The reason why the blocks of an endpoint are not fully known."""
-
-    NOT_CONNECTED = "not connected"
-    CATCHING_UP = "catching up"
-    JOINED_LATE = "joined late"
-    """The publisher had published before we connected, and offers no replay."""
-    GAP = "gap"
-    """Batches are missing, and the publisher offers no replay."""
-    REPLAY_TOO_SHORT = "replay too short"
-    """The publisher no longer has the missing batches."""
-    REPLAY_FAILED = "replay failed"
-    UNREADABLE = "unreadable"
-    """A batch could not be read."""
 
 
 class Apply(NamedTuple):

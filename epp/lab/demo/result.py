@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -10,6 +9,7 @@ import msgspec
 
 from epp.lab.demo.counters import Counters
 from epp.lab.demo.load import Sample
+from epp.lab.stats import mean, percentile
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,17 +29,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     gpu_share: float
     cpu_share: float
     miss_share: float
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest of ``values`` that at least ``share`` of them do not exceed; NaN for no values."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan
-
-
-def mean(values: Sequence[float]) -> float:
-    """Return the mean of ``values``; NaN for no values."""
-    return math.fsum(values) / len(values) if values else math.nan
 
 
 def summarise(name: str, title: str, samples: Sequence[Sample], duration_s: float, counted: Counters) -> Result:

@@ -14,7 +14,8 @@ from rich.text import Text
 
 from epp.lab.demo.counters import Counters
 from epp.lab.demo.load import Sample
-from epp.lab.demo.result import Result, mean
+from epp.lab.demo.result import Result
+from epp.lab.stats import mean
 from epp.printing.sheet import Sheet
 
 LINE_EVERY_S = 5.0

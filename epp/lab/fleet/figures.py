@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from epp.lab.demo.result import mean, percentile
 from epp.lab.fleet.record import Record
+from epp.lab.stats import mean, percentile
 
 STUDENT_T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
 """Two-sided 95 % quantiles, by degrees of freedom from 1; beyond the table, 2 is used."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from epp.lab.demo.result import mean, percentile
 from epp.lab.fleet.record import Record
 from epp.lab.fleet.stages import StagePlan
+from epp.lab.stats import mean, percentile
 
 _PERCENTILES = (0.1, 1, 5, 10, 25, 50, 75, 90, 95, 99, 99.9)
 Distribution = dict[str, float] | None

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 import msgspec
 
-from epp.lab.demo.result import mean, percentile
 from epp.lab.fleet.engines import EngineKind
 from epp.lab.fleet.figures import Figures, figures_of
 from epp.lab.fleet.fleet import Fleet, FleetSettings
@@ -18,6 +17,7 @@ from epp.lab.fleet.policies import Policy, plan_of
 from epp.lab.fleet.record import Record
 from epp.lab.fleet.stages import stages_of
 from epp.lab.fleet.workload import Config
+from epp.lab.stats import mean, percentile
 
 APART = 1 << 20
 """The distance between the seeds of two pickers, larger than the number of seeds of runs."""

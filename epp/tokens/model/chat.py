@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from epp.tokens.source import Untold
+from epp.tokens.model.answer import Untold
 
 Message: TypeAlias = dict[str, Any]
 

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from epp.errors import ConfigError
+from epp.tokens.model.answer import Ids, Untold
 from epp.tokens.model.chat import Chat, Unrendered, described
 from epp.tokens.model.segments import Segments
 from epp.tokens.model.template import ChatTemplate
 from epp.tokens.model.tokenizer_config import DEFAULT, WITH_TOOLS, no_template_for, read_config
 from epp.tokens.model.vocabulary import Vocabulary
-from epp.tokens.source import Ids, Untold
 
 COMPLETIONS, CHATS = "/completions", "/chat/completions"
 

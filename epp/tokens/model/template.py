@@ -22,9 +22,9 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from epp.errors import ConfigError
+from epp.tokens.model.answer import Untold
 from epp.tokens.model.chat import Message, Unrendered, conversation, cut_at_mark, to_be_continued, without_developers
 from epp.tokens.model.content_format import takes_parts
-from epp.tokens.source import Untold
 
 DEVELOPER = ('"developer"', "'developer'")
 

@@ -27,10 +27,10 @@ from epp.wire.http2.inbound import Inbound
 from epp.wire.http2.limits import Limits
 from epp.wire.http2.outbound import Outbound
 from epp.wire.http2.settings import DEFAULT_FRAME_BYTES, DEFAULT_WINDOW_BYTES, Setting
+from epp.wire.http2.share import Share
 from epp.wire.http2.stream import Closing, Stream
 from epp.wire.http2.streams import StreamTable
 from epp.wire.http2.windows import ReceiveWindow
-from epp.wire.share import Share
 
 Head = TypeVar("Head")
 _SILENT_BYTES, _FRAME_BYTES = 4096, 64

@@ -44,7 +44,7 @@ class Limits:
     max_assembly_bytes: int = 256 * MIB
     """Of one connection's messages that are still arriving; the one that crosses it gets RESOURCE_EXHAUSTED."""
     max_buffered_bytes: int = 1024 * MIB
-    """Unsent and of messages that are still arriving, of all connections (``epp.wire.share``)."""
+    """Unsent and of messages that are still arriving, of all connections (``epp.wire.http2.share``)."""
     max_unread_bytes: int = 1 * MIB
     """Answers to control frames that a client has not read, above which the connection ends."""
     stall_s: float = 60.0

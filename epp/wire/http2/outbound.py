@@ -16,8 +16,8 @@ from epp.wire.http2.errors import ConnectionFault, ErrorCode, StreamFault
 from epp.wire.http2.frames import DATA, END_STREAM
 from epp.wire.http2.limits import Limits
 from epp.wire.http2.settings import DEFAULT_FRAME_BYTES, DEFAULT_WINDOW_BYTES, MAX_WINDOW_BYTES
+from epp.wire.http2.share import Share
 from epp.wire.http2.stream import Stream
-from epp.wire.share import Share
 
 BATCH_BYTES = 1 << 18
 """DATA put out before the transport is asked again whether it can take more."""

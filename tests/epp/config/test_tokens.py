@@ -18,9 +18,10 @@ from epp.config.wiring.kinds import known_kinds
 from epp.errors import ConfigError
 from epp.server.core import Core
 from epp.server.settings import Settings
+from epp.tokens.model.answer import Untold
 from epp.tokens.opened import OpenedSource
 from epp.tokens.plan import RemotePlan
-from epp.tokens.source import Asked, Untold
+from epp.tokens.source import Asked
 from scorers.base import Candidate, NoParameters, Producer, Request
 from tests.epp.tokens.trained import KINDS
 

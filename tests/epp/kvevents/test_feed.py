@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from epp.kvevents.feed import SILENT_S, Feed
-from epp.kvevents.follower.stream import Why
 from epp.kvevents.follower.subscriber import Subscriber
-from epp.kvevents.orders import Follow, Start, Wire
+from epp.kvevents.orders import Follow, Start, Why, Wire
 from epp.lab.engine.publisher import EventPublisher
 from epp.pool.pool import Endpoint, Pool
 from scorers.base import Prompt, Slot, Tier

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epp.kvevents.follower.stream import Act, Apply, Forget, Replay, Stream, Why
+from epp.kvevents.follower.stream import Act, Apply, Forget, Replay, Stream
+from epp.kvevents.orders import Why
 
 
 class Publisher:

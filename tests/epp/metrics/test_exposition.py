@@ -15,9 +15,9 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from epp.decision import Cause, Outcome, RequestLabels, Usage
+from epp.histogram import Histogram
 from epp.metrics.exposition import Exposition
 from epp.metrics.gauges import Reading
-from epp.metrics.histogram import Histogram
 from epp.metrics.in_flight import MAX_SERIES
 from epp.metrics.series import (
     MAX_FOLDED_HISTOGRAM_SETS,

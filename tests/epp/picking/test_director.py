@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from epp.decision import Cause, Outcome, RequestHead, RequestLabels, Usage
 from epp.errors import BadRequest, NoEndpoints, Saturated
 from epp.parsers import ByPath, OpenAIParser, PassthroughParser
-from epp.picking.candidates import allowed
 from epp.picking.director import Director
 from epp.picking.profile import Profile
+from epp.pool.candidates import allowed
 from epp.pool.pool import EngineMetrics
 from scorers.base import CachedPrefix, Candidate, NoParameters, Producer, Request, Slot, Tier
 from scorers.load.queue import QueueScorer

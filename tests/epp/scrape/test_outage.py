@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiohttp import web
 
-from epp.picking.candidates import serving
+from epp.pool.candidates import serving
 from epp.pool.pool import Endpoint
 from epp.scrape.answer import Unanswered
 from epp.scrape.reading.error import ScrapeError, unconnected

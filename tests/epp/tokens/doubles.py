@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from epp.tokens.source import Answer, Asked, Done, Untold
+from epp.tokens.model.answer import Answer, Untold
+from epp.tokens.source import Asked, Done
 
 
 class SlowJob:

@@ -17,7 +17,7 @@ from epp.config.wiring.build import build
 from epp.server.app import App, Settings
 from epp.server.options import DebugOptions, Transport
 from epp.tokens.counts import GONE, SENT, TOKENIZED
-from epp.tokens.source import Untold
+from epp.tokens.model.answer import Untold
 from tests.epp.doubles import kinds, request_body, request_headers
 from tests.epp.tokens.doubles import SlowSource
 

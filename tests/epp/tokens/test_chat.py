@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from epp.errors import ConfigError
+from epp.tokens.model.answer import Untold
 from epp.tokens.model.chat import Chat, Unrendered
 from epp.tokens.model.template import ChatTemplate
-from epp.tokens.source import Untold
 from tests.epp.tokens.trained import CHATML, HEADERS
 
 SHOW = "{% for m in messages %}{{ m | tojson }};{% endfor %}"

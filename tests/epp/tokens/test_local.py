@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from epp.tokens.local import AT_ONCE_OBJECTS, AT_ONCE_PROMPTS, LocalSource
+from epp.tokens.model.answer import Answer
 from epp.tokens.model.model import ModelTokenizer
-from epp.tokens.source import Answer, Asked
+from epp.tokens.source import Asked
 
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 MESSAGE = {"role": "user", "content": ""}

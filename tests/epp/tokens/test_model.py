@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from epp.errors import ConfigError
+from epp.tokens.model.answer import Untold
 from epp.tokens.model.chat import Unrendered
 from epp.tokens.model.model import ModelTokenizer
-from epp.tokens.source import Untold
 
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 

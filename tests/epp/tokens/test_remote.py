@@ -13,11 +13,12 @@ import pytest
 from aiohttp import web
 
 from epp.errors import ConfigError
+from epp.tokens.model.answer import Answer, Untold
 from epp.tokens.model.model import ModelTokenizer
 from epp.tokens.plan import RemotePlan
 from epp.tokens.remote import RemoteSource
 from epp.tokens.resting import FAILURES, LONGEST_S
-from epp.tokens.source import Answer, Asked, Untold
+from epp.tokens.source import Asked
 from scorers.base import Candidate, Slot
 from tests.epp.tokens.rendering import Renderer
 

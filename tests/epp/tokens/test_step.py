@@ -11,7 +11,7 @@ from epp.errors import Saturated
 from epp.parsers.identity import TOKENS, identity
 from epp.picking.profile import Profile
 from epp.tokens.counts import GONE, SENT, TOKENIZED
-from epp.tokens.source import Untold
+from epp.tokens.model.answer import Untold
 from epp.tokens.step import TokenLimits, TokenStep
 from scorers.base import NoParameters, Prompt, Request, Scorer
 from scorers.pickers import MaxScorePicker

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from epp.wire.http2.counters import Counters
 from epp.wire.http2.limits import Limits
 from epp.wire.http2.outbound import Outbound
+from epp.wire.http2.share import Share
 from epp.wire.http2.stream import Stream
 from epp.wire.http2.windows import ReceiveWindow
-from epp.wire.share import Share
 from tests.epp.wire.peer import parse
 
 STREAMS = (1, 3, 5)

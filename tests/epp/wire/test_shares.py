@@ -16,9 +16,9 @@ from epp.wire.http2.errors import ErrorCode
 from epp.wire.http2.floods import Flood
 from epp.wire.http2.limits import Limits
 from epp.wire.http2.outbound import Outbound
+from epp.wire.http2.share import SMALLEST_BYTES, Share
 from epp.wire.http2.stream import Stream
 from epp.wire.http2.windows import ReceiveWindow
-from epp.wire.share import SMALLEST_BYTES, Share
 from epp.wire.turns import HEADER_BURST_S, TURN_S, WORK_S, Turn
 from tests.epp.wire.peer import (
     DATA,

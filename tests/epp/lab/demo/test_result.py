@@ -6,8 +6,9 @@ from rich.console import Console
 
 from epp.lab.demo.counters import Counters, read
 from epp.lab.demo.load import Sample
-from epp.lab.demo.result import percentile, summarise
+from epp.lab.demo.result import summarise
 from epp.lab.demo.screen import Progress, comparison, endpoint_table, ratio, seconds
+from epp.lab.stats import percentile
 
 EXPOSITION = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.

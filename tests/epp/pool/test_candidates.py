@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from epp.config.wiring.build import plan_from
 from epp.decision import Cause, RequestHead
-from epp.picking.candidates import fresh_first, serving
+from epp.pool.candidates import fresh_first, serving
 from epp.pool.pool import Endpoint, EngineMetrics
 from epp.server.core import Core
 from epp.server.settings import Settings
