@@ -21,15 +21,13 @@ from typing import Any
 
 import click
 
-from epp.commandline.entry import USAGE_ERROR
+from epp.commandline.exit_codes import CANNOT_WRITE, DONE, INTERRUPTED, USAGE_ERROR
 from epp.commandline.extras import remedy
 from epp.commandline.installed import installed_version
 from epp.commandline.programs import PROGRAMS, Program
 from epp.errors import ConfigError
 from epp.flags import arguments, flag
 
-CANNOT_WRITE = 1
-INTERRUPTED = 130
 UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """Its reader has left, or its disk is full or broken."""
 HELP = "help"
@@ -61,7 +59,7 @@ def _run_words(words: Sequence[str]) -> int:
         return USAGE_ERROR
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
-    return result if isinstance(result, int) else 0
+    return result if isinstance(result, int) else DONE
 
 
 def _flush() -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from epp.commandline.exit_codes import DONE, USAGE_ERROR
 from epp.commandline.extras import remedy
 
-USAGE_ERROR = 2
 HELP = (["-h"], ["--help"], ["help"])
 
 
@@ -39,7 +39,7 @@ def _without_library(words: Sequence[str], missing: str) -> int:
         from epp.commandline.installed import installed_version
 
         print(f"tierwise, version {installed_version()}")
-        return 0
+        return DONE
     if not words or words in HELP:
         try:
             from epp.commandline.programs import PROGRAMS
@@ -49,6 +49,6 @@ def _without_library(words: Sequence[str], missing: str) -> int:
             for program in PROGRAMS:
                 print(f"{program.name:<12}{program.summary}")
             print(f"\nNone of these can run yet: {missing}")
-            return 0
+            return DONE
     print(f"tierwise: {missing}", file=sys.stderr)
     return USAGE_ERROR

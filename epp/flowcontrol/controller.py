@@ -22,11 +22,11 @@ from typing import Protocol
 
 from epp.decision import RequestLabels
 from epp.errors import EppError, NoEndpoints, QueueFull, ShuttingDown, WaitedTooLong
-from epp.flowcontrol.admission import Arrival, Resume
+from epp.flowcontrol.admission import MOST_PATIENCE_S, Arrival, Resume
 from epp.flowcontrol.band import Band
 from epp.flowcontrol.departures import Departures
 from epp.flowcontrol.outcome import QueueOutcome
-from epp.flowcontrol.queue import FEW, FlowQueue, Waiting
+from epp.flowcontrol.queue import FEW, LATE_S, FlowQueue, Waiting
 from epp.flowcontrol.saturation import Gauge
 from epp.flowcontrol.settings import FlowSettings
 
@@ -115,6 +115,13 @@ class FlowController:
             self._departures.left(now)
             self._finish(entry, QueueOutcome.DISPATCHED, None)
         return self.size > 0
+
+    def patience_s(self) -> float:
+        """The longest that anybody waits, and a little more."""
+        ttl_s = self.settings.ttl_s
+        if ttl_s is None:
+            return MOST_PATIENCE_S
+        return min(MOST_PATIENCE_S, max(ttl_s, self.settings.no_endpoint_ttl_s) + LATE_S)
 
     def bound(self, entry: Waiting, until_s: float) -> None:
         """Send ``entry``, which waits, away at ``until_s`` at the latest, whatever the settings. Called once."""

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from epp.flowcontrol.admission import MOST_PATIENCE_S, Arrival, Resume
-
-if TYPE_CHECKING:
-    from epp.flowcontrol.controller import FlowController
-    from epp.flowcontrol.settings import FlowSettings
+from epp.flowcontrol.admission import Arrival, Resume
 
 LATE_S = 1.0
 """How late an answer may be. A guess: four looks."""
@@ -17,11 +13,17 @@ FEW = 64
 """Entries that are gone are left in place while there are fewer. A guess."""
 
 
-def patience_s(settings: FlowSettings) -> float:
-    """The longest that anybody waits, and a little more."""
-    if settings.ttl_s is None:
-        return MOST_PATIENCE_S
-    return min(MOST_PATIENCE_S, max(settings.ttl_s, settings.no_endpoint_ttl_s) + LATE_S)
+class Queues(Protocol):
+    """All queues, as a request that waits in one of them sees them."""
+
+    def patience_s(self) -> float:
+        """The longest that anybody waits, and a little more."""
+
+    def bound(self, entry: Waiting, until_s: float) -> None:
+        """Send ``entry``, which waits, away at ``until_s`` at the latest, whatever the settings. Called once."""
+
+    def cancelled(self, entry: Waiting) -> None:
+        """Nobody waits for ``entry`` any more; it must not be gone."""
 
 
 class Waiting:
@@ -29,9 +31,7 @@ class Waiting:
 
     __slots__ = ("arrival", "controller", "enqueued_s", "flow", "resume", "until_s")
 
-    def __init__(
-        self, controller: FlowController, arrival: Arrival, resume: Resume, enqueued_s: float, flow: str
-    ) -> None:
+    def __init__(self, controller: Queues, arrival: Arrival, resume: Resume, enqueued_s: float, flow: str) -> None:
         self.controller = controller
         self.arrival: Arrival = arrival
         self.resume: Resume | None = resume
@@ -49,7 +49,7 @@ class Waiting:
     def patience_s(self) -> float:
         """What to ask of a proxy that waits with it, which asks once; it is sent away before that is over, even if the
         settings let others wait for longer."""
-        asked_s = patience_s(self.controller.settings)
+        asked_s = self.controller.patience_s()
         if self.resume is not None and self.until_s is None:
             self.controller.bound(self, self.enqueued_s + asked_s - LATE_S)
         return asked_s

@@ -15,7 +15,7 @@ from epp.flowcontrol.concurrency import ConcurrencyDetector
 from epp.flowcontrol.controller import FlowController
 from epp.flowcontrol.counts import WAITS, FlowCounts
 from epp.flowcontrol.outcome import QueueOutcome
-from epp.flowcontrol.queue import Waiting, patience_s
+from epp.flowcontrol.queue import Waiting
 from epp.flowcontrol.reclaim import MOST, SETTLE_S, SETTLE_SCRAPED_S, InFlight
 from epp.flowcontrol.settings import FlowSettings
 
@@ -56,7 +56,7 @@ class WaitingRoom:
 
     def patience_s(self) -> float:
         """As the settings say."""
-        return patience_s(self.controller.settings)
+        return self.controller.patience_s()
 
     def placed(self, arrival: Arrival, pick_id: int, resume: Resume) -> None:
         """A request is in flight."""

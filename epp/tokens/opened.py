@@ -4,9 +4,25 @@ from __future__ import annotations
 
 import asyncio
 
-from epp.tokens.plan import Candidates, TokenPlan
+from epp.tokens.plan import Candidates, LocalPlan, RemotePlan, TokenPlan
 from epp.tokens.source import TokenSource
 from epp.tokens.step import TokenStep
+
+
+def open_source(plan: TokenPlan, candidates: Candidates) -> TokenSource | None:
+    """Return a new source, or None without a backend; ``candidates`` returns the pool's endpoints.
+
+    Must be called, and the source closed, on the event loop.
+    """
+    if isinstance(plan.backend, LocalPlan):
+        from epp.tokens.local import LocalSource
+
+        return LocalSource(plan.loaded, threads=plan.backend.threads, max_bytes=plan.backend.max_bytes)
+    if isinstance(plan.backend, RemotePlan):
+        from epp.tokens.remote import RemoteSource
+
+        return RemoteSource(plan.backend, candidates)
+    return None
 
 
 class OpenedSource:
@@ -26,7 +42,7 @@ class OpenedSource:
         if plan is self._plan:
             return
         before, self._plan = self._step.source, plan
-        self._step.source = plan.open(self._candidates) if plan is not None else None
+        self._step.source = open_source(plan, self._candidates) if plan is not None else None
         if before is not None:
             task = asyncio.get_running_loop().create_task(before.close())
             self._closing.add(task)

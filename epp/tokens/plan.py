@@ -1,4 +1,4 @@
-"""The configured tokenizing, and how to start it. Libraries are imported only when a plan needs them."""
+"""The configured tokenizing. Libraries are imported only when a plan needs them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epp.errors import ConfigError
-from epp.tokens.source import TokenSource
 from epp.tokens.step import TokenLimits
 from scorers.base import Candidate
 
@@ -68,21 +67,6 @@ class TokenPlan:
     limits: TokenLimits = field(default_factory=TokenLimits)
     loaded: Mapping[str, ModelTokenizer] = field(default_factory=dict, compare=False)
     """The tokenizers of a ``LocalPlan``, by model."""
-
-    def open(self, candidates: Candidates) -> TokenSource | None:
-        """Return a new source, or None without a backend; ``candidates`` returns the pool's endpoints.
-
-        Must be called, and the source closed, on the event loop.
-        """
-        if isinstance(self.backend, LocalPlan):
-            from epp.tokens.local import LocalSource
-
-            return LocalSource(self.loaded, threads=self.backend.threads, max_bytes=self.backend.max_bytes)
-        if isinstance(self.backend, RemotePlan):
-            from epp.tokens.remote import RemoteSource
-
-            return RemoteSource(self.backend, candidates)
-        return None
 
 
 def load(plan: LocalPlan) -> dict[str, ModelTokenizer]:

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from epp.wire import grpc
 from epp.wire.grpc import GrpcHead, MessageReader
 from epp.wire.http2.stream import Stream
 from epp.wire.service import Handler, Status
 
-if TYPE_CHECKING:
-    from epp.wire.session import Session
+
+class Calls(Protocol):
+    """The connection's calls, as one of them sees them: where its answers go."""
+
+    peer: str
+    """The client's address."""
+
+    def send(self, call: GrpcCall, message: bytes) -> None:
+        """Queue a message of ``call``."""
+
+    def finish(self, call: GrpcCall, trailers: bytes) -> None:
+        """End the response of ``call`` with ``trailers``."""
 
 
 class GrpcCall:
     """The ``Call`` that a handler answers. Once ``over``, nothing reaches the handler, and nothing it says the wire.
 
-    Owned by its Session.
+    Owned by the session of its connection.
     """
 
     __slots__ = ("_session", "handler", "metadata", "over", "reader", "silent", "stream")
 
-    def __init__(self, session: Session, stream: Stream, head: GrpcHead, max_message_bytes: int) -> None:
+    def __init__(self, session: Calls, stream: Stream, head: GrpcHead, max_message_bytes: int) -> None:
         self.metadata: Sequence[tuple[str, str]] = head.metadata
         self.stream = stream
         self.over = False

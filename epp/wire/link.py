@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import Protocol, cast
 
 from typing_extensions import override
 
-from epp.ports.door import failed_alpn
+from epp.ports.door import Report, failed_alpn
+from epp.wire.http2.counters import Counters
 from epp.wire.http2.errors import ConnectionFault, ErrorCode
 from epp.wire.http2.floods import Flood
+from epp.wire.http2.limits import Limits
 from epp.wire.http2.outbound import BATCH_BYTES
+from epp.wire.notices import Notices
+from epp.wire.service import Methods
 from epp.wire.session import Session
 from epp.wire.turns import Turn
-
-if TYPE_CHECKING:
-    from epp.wire.server import WireServer
 
 logger = logging.getLogger(__name__)
 
@@ -25,10 +27,26 @@ _SWEEP_S = 5.0
 _SETTLE_S = 1.0
 
 
+class Host(Protocol):
+    """The server, as one of its connections sees it: what all of them share."""
+
+    methods: Methods
+    report: Report
+    limits: Limits
+    counters: Counters
+    clock: Callable[[], float]
+    notices: Notices
+    links: set[Link]
+    idle: dict[Link, None]
+
+    def has_room(self, link: Link) -> bool:
+        """Whether ``link``, which is new, may stay."""
+
+
 class Link(asyncio.Protocol):
     """One transport and its session. The session never sees a clock or a socket; this is where both are."""
 
-    def __init__(self, server: WireServer) -> None:
+    def __init__(self, server: Host) -> None:
         self._server = server
         self._loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[None] = self._loop.create_future()

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from epp.lab.engine.job import NO_HITS, Hits
+from epp.lab.engine.job import NO_HITS, Finished, Hits
 from epp.lab.fleet.prompts import Ask
 
-if TYPE_CHECKING:
-    from epp.lab.fleet.replica import Replica
+
+class Picker(Protocol):
+    """Learns what became of its picks."""
+
+    def refused(self, record: Record) -> None:
+        """The engine refused the request."""
+
+    def started(self, record: Record) -> None:
+        """The request's answer has begun."""
+
+    def finished(self, record: Record, event: Finished) -> None:
+        """The request is over, and all its times are known."""
 
 
 @dataclass(slots=True)
@@ -22,7 +32,7 @@ class Record:
     pick_id: int
     predicted_tokens: int | None
     """The cached tokens that the picker predicted; None for a request that bypassed the pickers."""
-    picker: Replica | None = None
+    picker: Picker | None = None
     """The picker that picked the endpoint."""
     admitted_at: float = 0.0
     first_at: float = 0.0

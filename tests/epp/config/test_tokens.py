@@ -19,7 +19,7 @@ from epp.errors import ConfigError
 from epp.server.core import Core
 from epp.server.settings import Settings
 from epp.tokens.model.answer import Untold
-from epp.tokens.opened import OpenedSource
+from epp.tokens.opened import OpenedSource, open_source
 from epp.tokens.plan import RemotePlan
 from epp.tokens.source import Asked
 from scorers.base import Candidate, NoParameters, Producer, Request
@@ -180,7 +180,7 @@ def test_models_are_told_apart_by_name(folder: Path) -> None:
     assert tokens is not None
 
     async def scene() -> None:
-        source = tokens.open(tuple)
+        source = open_source(tokens, tuple)
         assert source is not None
         assert source.now(asked(prompt="x")) is Untold.NO_MODEL
         await source.close()
