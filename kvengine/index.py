@@ -40,7 +40,7 @@ class _Held:
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
         self.pins = 1
-        self.ready = False  # lookups find it
+        self.ready = False  # whether lookups find it
         self.written = False
         self.forgotten = False
         self.used_s = 0.0

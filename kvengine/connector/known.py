@@ -23,9 +23,9 @@ class Known:
     loaded_tokens: int = 0
     """Tokens that are being or have been loaded from host memory; 0 after a failed load."""
     computes: bool = False
-    """One of its loads took too long, so no other is tried."""
+    """Whether one of its loads took too long; no other load is tried then."""
     admitted: bool = False
-    """vLLM has allocated its first blocks."""
+    """Whether vLLM has allocated its first blocks."""
     considered: int = 0
     """Leading chunks that need not be offered to the planner again."""
 

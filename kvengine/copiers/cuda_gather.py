@@ -48,7 +48,7 @@ class Staging:
     """One direction's staging ring. Owner: the thread that begins that direction's copies."""
 
     def __init__(self, driver: Driver, direction: Direction, copies: Stream, kernels: Stream, size: RingSize) -> None:
-        """Raises: DeviceError when the memory or the kernel is not available."""
+        """Allocate the ring and load the kernel. Raises: DeviceError when the memory or the kernel is not available."""
         reason = driver.can_move()
         if reason is not None:
             raise DeviceError(reason)

@@ -19,8 +19,9 @@ from kvengine.layout import Addresses, Fragments
 
 
 class Load(NamedTuple):
-    """What passes through one place of the ring at a time, in either direction. Offsets are in bytes, from the place's
-    start.
+    """The data that passes through one place of the ring at a time, in either direction.
+
+    Offsets are in bytes, from the place's start.
     """
 
     spans: Fragments

@@ -46,7 +46,10 @@ class CudaDriver:
     """Implements ``Driver`` for one NVIDIA GPU."""
 
     def __init__(self, ordinal: int = 0) -> None:
-        """Raises: DeviceError when the device, the package or the driver is missing."""
+        """Open the device number ``ordinal``.
+
+        Raises: DeviceError when the device, the package or the driver is missing.
+        """
         try:
             from cuda.bindings import driver as cuda  # not needed on a machine without a GPU
 
