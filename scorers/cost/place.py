@@ -116,8 +116,10 @@ class Place:
             self.version = -1
 
     def follow(self, candidate: Candidate, version: int, mean_prefill_s: float, others_weight: float) -> None:
-        """Compute what is the same for every request while ``candidate`` and the constants (``version``) do not
-        change."""
+        """Compute what is the same for every request at this endpoint.
+
+        It stays valid while ``candidate`` and the constants (``version``) do not change.
+        """
         if self.version != version:
             self.version = version
             self.constants = own(self.kind.constants, self.computing.factor, self.loading.factor)

@@ -1,4 +1,4 @@
-"""Send a request where the fewest of ours are in flight."""
+"""Send a request where the fewest of our requests are in flight."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from scorers.parameters import check_range
 
 
 class ActiveRequestParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """When an endpoint counts as idle, and how far below that a busy one may come."""
+    """When an endpoint counts as idle, and how far below an idle one a busy one is scored."""
 
     idle_threshold: int = 0
-    """Requests in flight, at most, of an endpoint that counts as idle."""
+    """An endpoint with at most this many requests in flight counts as idle."""
     max_busy_score: float = 1.0
-    """What the least busy of those that are not idle could score at most."""
+    """The upper limit for the score of an endpoint that is not idle."""
     in_flight_load_producer_name: str | None = None
-    """An ``inflight-load-producer``; all of them name the same counts."""
+    """Accepted for compatibility: the name of an ``inflight-load-producer``. All of them stand for the same counts."""
     request_timeout: str | None = None
     """Deprecated, and without effect: a request in flight is counted until it ends."""
 
@@ -39,7 +39,7 @@ class ActiveRequestScorer(Scorer[ActiveRequestParameters]):
     Parameters = ActiveRequestParameters
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:  # noqa: ARG002
-        """One score per candidate, by requests in flight."""
+        """Return one score per candidate, by requests in flight."""
         counts = [c.in_flight for c in candidates]
         idle, most = self.parameters.idle_threshold, max(counts)
         if most <= idle:

@@ -18,5 +18,5 @@ class KvUtilizationScorer(Scorer[NoParameters]):
     type_name = "kv-cache-utilization-scorer"
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:  # noqa: ARG002
-        """One score per candidate, by free KV memory."""
+        """Return one score per candidate, by free KV memory."""
         return [1.0 - c.kv_usage for c in candidates]

@@ -11,7 +11,7 @@ from scorers.parameters import check_range
 from scorers.prefix.cached import held_shares
 
 PREDICTED = ("ttftWeight", "tpotWeight", "headroomSelectionStrategy", "latencyPredictionInfoProducerName")
-"""Parameters that only a predicted latency gives a meaning."""
+"""Parameters that are meaningful only for predicted latencies."""
 
 
 class LatencyParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -21,7 +21,7 @@ class LatencyParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     composite_queue_weight: float = msgspec.field(default=1.0, name="compositeQueueWeight")
     composite_prefix_weight: float = msgspec.field(default=1.0, name="compositePrefixWeight")
     prefix_match_info_producer_name: str | None = msgspec.field(default=None, name="prefixMatchInfoProducerName")
-    """The producer that says what is cached; None asks all of them."""
+    """The producer whose cached prefixes are read; None reads all of them."""
     ttft_weight: float | None = msgspec.field(default=None, name="ttftWeight")
     tpot_weight: float | None = msgspec.field(default=None, name="tpotWeight")
     headroom_selection_strategy: str | None = msgspec.field(default=None, name="headroomSelectionStrategy")
@@ -45,13 +45,13 @@ class LatencyParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class LatencyScorer(Scorer[LatencyParameters]):
-    """What the Go picker's scorer falls back to where nobody predicts latency, as nobody does here.
+    """Score by a weighted mean: the Go picker's fallback without predicted latencies, which do not exist here.
 
     score[i] = (kv × (1 - kv_usage[i]) + queue × (longest - waiting[i]) / longest + prefix × share[i]) / (kv + queue +
-    prefix), with the weights' names for the weights; an empty longest queue counts 1, and without weights only free KV
-    memory counts.
+    prefix), where kv, queue and prefix are the weights. If all queues are empty, the queue's part is 1. If all weights
+    are 0, only free KV memory counts.
 
-    Reads: Candidate.kv_usage, waiting; Request.cached, of the producer named or of all.
+    Reads: Candidate.kv_usage, waiting; Request.cached, of the configured producer or of all.
     """
 
     type_name = "latency-scorer"
@@ -64,11 +64,13 @@ class LatencyScorer(Scorer[LatencyParameters]):
         largest = max(kv, queue, prefix)
         if not largest:
             kv = largest = 1.0
-        parts = [weight / largest for weight in (kv, queue, prefix)]  # first to 1 at most: a sum may overflow
+        parts = [
+            weight / largest for weight in (kv, queue, prefix)
+        ]  # scaled to at most 1 first, since their sum may overflow
         self._kv, self._queue, self._prefix = [part / sum(parts) for part in parts]
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
-        """One score per candidate, by the three together."""
+        """Return one score per candidate, by KV memory, queue and prefix together."""
         kv, queue = self._kv, self._queue
         longest = max([c.waiting for c in candidates])
         per_free = queue / longest if longest else 0.0
@@ -78,4 +80,4 @@ class LatencyScorer(Scorer[LatencyParameters]):
         if shares:
             prefix, get = self._prefix, shares.get
             scores = [score + prefix * get(c.slot, 0.0) for score, c in zip(scores, candidates, strict=True)]
-        return [score if 0.0 <= score <= 1.0 else round(score) * 1.0 for score in scores]  # 1 + 1e-16 by rounding
+        return [score if 0.0 <= score <= 1.0 else round(score) * 1.0 for score in scores]  # rounding may give 1 + 1e-16

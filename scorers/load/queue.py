@@ -19,5 +19,5 @@ class QueueScorer(Scorer[NoParameters]):
     type_name = "queue-scorer"
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:  # noqa: ARG002
-        """One score per candidate, by queue length."""
+        """Return one score per candidate, by queue length."""
         return least_is_best([c.waiting for c in candidates])

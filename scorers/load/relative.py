@@ -1,16 +1,16 @@
-"""Counts of work turned into scores, relative to the other candidates."""
+"""Scores from counts of work, relative to the other candidates."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 MANY = 32
-"""From so many on, counts are looked up once for each number there is: of a thousand candidates it takes half the
-time, of eight twice."""
+"""From this many counts on, the score is computed once per distinct count: half the time for a thousand candidates, but
+twice for eight."""
 
 
 def least_is_best(counts: Sequence[int]) -> list[float]:
-    """(most - count) / (most - least) for each count; 1.0 for all when they are equal."""
+    """Return (most - count) / (most - least) for each count; 1.0 for all if they are equal."""
     different = set(counts) if len(counts) >= MANY else counts
     most, least = max(different, default=0), min(different, default=0)
     if most == least:

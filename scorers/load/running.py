@@ -19,5 +19,5 @@ class RunningRequestsScorer(Scorer[NoParameters]):
     type_name = "running-requests-size-scorer"
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:  # noqa: ARG002
-        """One score per candidate, by batch size."""
+        """Return one score per candidate, by batch size."""
         return least_is_best([c.running for c in candidates])

@@ -1,4 +1,4 @@
-"""Send a request where the fewest prompt tokens are left to compute, its own included."""
+"""Send a request where the fewest prompt tokens are left to compute, including its own."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from scorers.prefix.cached import held_tokens
 
 
 class TokenLoadParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The scale."""
+    """The scale of the scores."""
 
     queue_threshold_tokens: int = 4_194_304
-    """Tokens ahead of an endpoint that is as good as full: 128 requests of 32,768."""
+    """An endpoint with this many tokens ahead counts as full: 128 requests of 32,768."""
     in_flight_load_producer_name: str | None = None
-    """An ``inflight-load-producer``; all of them name the same counts."""
+    """Accepted for compatibility: the name of an ``inflight-load-producer``. All of them stand for the same counts."""
 
     def __post_init__(self) -> None:
         check_range("queueThresholdTokens", self.queue_threshold_tokens, 1)
 
 
 class TokenLoadScorer(Scorer[TokenLoadParameters]):
-    """Score an endpoint that has nothing to compute 1, one with the threshold or more 0.
+    """Score an endpoint with nothing to compute 1, and one at the threshold or above 0.
 
     score[i] = 1 - min(in_flight_tokens[i] + uncached[i], threshold) / threshold, where uncached are the tokens of this
     request that endpoint i holds in no tier.
@@ -36,12 +36,12 @@ class TokenLoadScorer(Scorer[TokenLoadParameters]):
     Parameters = TokenLoadParameters
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
-        """One score per candidate, by tokens to compute."""
+        """Return one score per candidate, by tokens to compute."""
         threshold, prompt = self.parameters.queue_threshold_tokens, request.prompt_tokens
         held = held_tokens(request)
         if held:
             get, most = held.get, max(held.values())
-            if most > prompt:  # more than the prompt was estimated to have
+            if most > prompt:  # more than the estimated number of prompt tokens
                 held = {slot: min(tokens, prompt) for slot, tokens in held.items()}
                 get = held.get
             loads = [c.in_flight_tokens + prompt - get(c.slot, 0) for c in candidates]

@@ -32,7 +32,7 @@ READ: dict[Metric, Callable[[Candidate], float]] = {
 
 
 class Condition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What an endpoint may have at most."""
+    """The most that one measure of an endpoint may be."""
 
     metric: Metric
     max_value: float
@@ -42,15 +42,15 @@ class Condition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 
 class UtilizationParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """All conditions must hold; at least one must be written."""
+    """The conditions, all of which must hold; at least one is required."""
 
     conditions: tuple[Condition, ...] = ()
     fallback_on_empty: bool = False
-    """Whether everything is kept when nothing would be."""
+    """Whether to keep all candidates if none would be left."""
 
 
 class UtilizationFilter(Filter[UtilizationParameters]):
-    """Keep the endpoints where every measure is at most what its condition allows.
+    """Keep the endpoints at which every measure is within its condition.
 
     Reads: Candidate.in_flight, running, waiting, kv_usage.
     """
@@ -65,7 +65,7 @@ class UtilizationFilter(Filter[UtilizationParameters]):
         self._limits = [(READ[c.metric], c.max_value) for c in self.parameters.conditions]
 
     def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:  # noqa: ARG002
-        """Those within every limit."""
+        """Return the candidates within every limit."""
         kept = candidates
         for read, most in self._limits:
             kept = [c for c in kept if read(c) <= most]
