@@ -63,7 +63,7 @@ class Turn(msgspec.Struct, gc=False):
 
 
 class CountTokens(Body):
-    """POST /v1/messages/count_tokens: how long a prompt is, computed without a GPU."""
+    """The body of POST /v1/messages/count_tokens, which returns a prompt's length, computed without a GPU."""
 
     computes: ClassVar[bool] = False
     must_be_read: ClassVar[bool] = False

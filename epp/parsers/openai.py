@@ -29,7 +29,7 @@ class Completion(Body):
 
 
 class CompletionRender(Completion):
-    """POST /v1/completions/render: the prompt's tokens, computed without a GPU."""
+    """The body of POST /v1/completions/render, which returns the prompt's tokens, computed without a GPU."""
 
     computes: ClassVar[bool] = False
 
@@ -69,7 +69,7 @@ class Chat(Body):
 
 
 class ChatRender(Chat):
-    """POST /v1/chat/completions/render: the conversation's tokens, computed without a GPU."""
+    """The body of POST /v1/chat/completions/render, which returns a conversation's tokens, computed without a GPU."""
 
     computes: ClassVar[bool] = False
 

@@ -27,7 +27,7 @@ AT_ONCE_OBJECTS, AT_ONCE_PROMPTS = 64, 16
 µs.
 """
 AT_ONCE_CHARACTERS = 1_024
-"""How much text is encoded at once, which takes as long. Source: the same benchmark: 0.2 ms for 1 KB."""
+"""How much text is encoded at once, which also takes 0.2 ms. Source: the same benchmark: 0.2 ms for 1 KB."""
 
 
 class LocalJob:

@@ -221,7 +221,7 @@ class RemoteSource:
                 self._resting.answered(base)
                 return b"".join(parts)
         except asyncio.CancelledError:
-            if self._clock() - began >= PATIENT * self._plan.timeout_s:  # about the time a caller waits
+            if self._clock() - began >= PATIENT * self._plan.timeout_s:  # close to the timeout: the server is slow
                 self._resting.failed(base)
             raise
         except TimeoutError as error:

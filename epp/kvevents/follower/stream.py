@@ -55,7 +55,7 @@ class Stream:
         self._replays = replays
         self._connected = False
         self._doubtful = False  # batches may have been missed while there was no connection
-        self._lacks: Why | None = Why.CATCHING_UP  # why the applied batches are not all of them
+        self._lacks: Why | None = Why.CATCHING_UP  # why what is known may be incomplete
         self._next: int | None = None  # None: no batch has been applied
         self._last = b""  # the payload of batch `_next` - 1
         self._live = -1  # the number of the last batch received live, not by a replay
@@ -158,7 +158,7 @@ class Stream:
         self._lacks = Why.UNREADABLE
 
     def lose(self) -> None:
-        """Mark the stream as incomplete, after another publisher made its endpoint's blocks be forgotten."""
+        """Mark the stream as incomplete: because of another publisher, all blocks of the endpoint were forgotten."""
         if self._lacks is None or self._lacks is Why.JOINED_LATE:
             self._lacks = Why.UNREADABLE if self._replays else Why.GAP
 
