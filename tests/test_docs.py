@@ -296,7 +296,7 @@ async def metrics_page(folder: Path) -> str:
         usage = Usage(prompt_tokens=2, completion_tokens=3)
         outcome = Outcome(Cause.COMPLETED, 200, duration_s=1.0, ttft_s=0.5, response_bytes=9, usage=usage)
         outcome.errors.append("ModelServerError")
-        app.director.ended(decision.pick_id, outcome)
+        app.director.picks.ended(decision.pick_id, outcome)
         async with aiohttp.ClientSession() as session:
             url = f"http://127.0.0.1:{app.metrics_port}/metrics"
             async with session.get(url, headers={"Accept": "text/plain"}) as response:

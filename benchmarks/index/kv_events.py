@@ -317,7 +317,7 @@ async def beside(seconds: float, rate: int) -> dict[str, Any]:
                 begun = time.thread_time()
                 decision = core.director.decide(head, bodies[n % len(bodies)])
                 took[on].append((loop.time() - due, time.thread_time() - begun))
-                core.director.ended(decision.pick_id, Outcome(Cause.COMPLETED))
+                core.director.picks.ended(decision.pick_id, Outcome(Cause.COMPLETED))
                 due += 1 / PICKS_PER_S
         told = cache.everyone()
         published = spoken.value - began

@@ -43,7 +43,7 @@ def measure(endpoints: int, prompts: int) -> tuple[float, float]:
         began = time.thread_time()
         decision = picker.director.decide(HEAD, data)
         took = time.thread_time() - began
-        picker.director.ended(decision.pick_id, Outcome(Cause.COMPLETED))
+        picker.director.picks.ended(decision.pick_id, Outcome(Cause.COMPLETED))
         return took * 1000
 
     cold = statistics.median([decide(f"{number:01024d}") for number in range(ROUNDS)])

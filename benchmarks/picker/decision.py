@@ -111,7 +111,7 @@ class Picker:
     def decide(self, prompt: Prompt) -> float:
         """Seconds for one decision. The oldest of IN_FLIGHT requests ends before it, off the clock."""
         if len(self._open) >= IN_FLIGHT:
-            self.director.ended(self._open.popleft(), Outcome(Cause.COMPLETED))
+            self.director.picks.ended(self._open.popleft(), Outcome(Cause.COMPLETED))
         self.parser.prompt = prompt
         began = time.perf_counter()
         decision = self.director.decide(HEAD, b"")

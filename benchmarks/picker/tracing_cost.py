@@ -89,7 +89,7 @@ class Picker:
         for message in self.messages:
             exchange.received(message, now)
         exchange.closed(now)
-        self.director.ended(self.next_id, Outcome(Cause.COMPLETED, 200, duration_s=0.1))
+        self.director.picks.ended(self.next_id, Outcome(Cause.COMPLETED, 200, duration_s=0.1))
         self.next_id += 1
 
 

@@ -37,7 +37,7 @@ MAX_DIGITS = 20
 
 
 class Ends(Protocol):
-    """Who wants to know; the director."""
+    """Closes picks: ``epp.picking.picks``."""
 
     def ended(self, pick_id: int, outcome: Outcome) -> bool:
         """Close the pick; False when it is unknown or already closed."""

@@ -27,10 +27,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from epp.decision import Decision, RequestHead
-from epp.errors import ClientGone, EppError, TooLarge, too_large
+from epp.errors import ClientGone, EppError
 from epp.extproc import messages
 from epp.extproc.pending_answer import Asked, ExchangeSettings, ProtocolViolation, Side
 from epp.extproc.refusal import Client, client_of, written
+from epp.extproc.request_body import RequestBody
 from epp.extproc.response import Response
 from epp.flowcontrol.admission import Arrival, Resume, Wait
 from epp.pb.ext_proc_pb2 import ProcessingRequest
@@ -81,9 +82,7 @@ class Exchange:
         self._request_mode = FULL_DUPLEX
         self._head: RequestHead | None = None
         self._client = Client()
-        self._parts: list[bytes] = []
-        self._body_bytes = 0
-        self._held = 0  # to be given back to the director's account
+        self._body = RequestBody(director.held, settings.max_request_bytes)
         self._began = 0.0
 
     @property
@@ -120,7 +119,7 @@ class Exchange:
             if error is None or self.over or not self._response.evict(error.code, now):
                 return []
             return self.refuse(error)
-        self._let_go()
+        self._body.release()
         if error is not None:  # not raised: its traceback would keep this frame, and the frame would keep it
             self._director.refused(waiting.arrival, error)
             return self.refuse(error)
@@ -180,13 +179,11 @@ class Exchange:
             return []
         self._expect_request(Side.OPEN, message)
         part = message.request_body.body
-        self._body_bytes += len(part)
-        if self._body_bytes > self._settings.max_request_bytes:
-            error = TooLarge(too_large(self._settings.max_request_bytes))
+        try:
+            self._body.add(part)
+        except EppError as error:
             self._director.refused_unread(self._head, error)
-            raise error
-        if part or not self._parts:  # an endless row of empty pieces takes no memory
-            self._hold(part)
+            raise
         self._narrow(message)
         ends = message.request_body.end_of_stream
         if self._request_mode in BUFFERED:
@@ -196,14 +193,6 @@ class Exchange:
             return []
         self._request = Side.ENDED
         return self._decide_and_forward()
-
-    def _hold(self, part: bytes) -> None:
-        try:
-            self._held += self._director.held.take(part)
-        except EppError as error:
-            self._director.refused_unread(self._head, error)
-            raise
-        self._parts.append(part)
 
     def _request_trailers(self, message: ProcessingRequest, now: float) -> list[bytes]:  # noqa: ARG002
         if self._request is Side.TRAILERS:
@@ -239,14 +228,15 @@ class Exchange:
         return None
 
     def _decide_and_forward(self, *after: bytes) -> list[bytes]:
-        body = b"".join(self._parts)
-        forward = body if self._parts else None
+        begun, body = self._body.begun, self._body.take()
+        forward = body if begun else None
         return self._decide(body, Asked("request_headers", forward, not after, list(after)))
 
     def _decide(self, body: bytes, asked: Asked) -> list[bytes]:
         head = self._head
         assert head is not None  # noqa: S101 - every state that decides comes after the headers
-        self._head, self._parts = None, []
+        self._head = None
+        self._body.take()
         if not body:  # an empty one is a request without, however the proxy says so
             decided = self._director.decide_bodiless(head)
             if isinstance(decided, ModelAnswer):
@@ -270,7 +260,7 @@ class Exchange:
         return self._director.place(arrival, self._resume if ends else None, seen=seen)
 
     def _answers(self, decision: Decision, asked: Asked, body: bytes | None = None) -> list[bytes]:
-        self._let_go()
+        self._body.release()
         if self._settings.ask_kvengine and body is not None and self._response.mode != ProcessingMode.NONE:
             decision = asked.with_question(decision, body)
         self._response.expect(decision, self._began)
@@ -278,17 +268,12 @@ class Exchange:
 
     def _forget_request(self) -> None:
         """Let go of the prompt: a response may take minutes."""
-        self._head, self._parts = None, []
-        self._let_go()
+        self._head = None
+        self._body.release()
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             waiting.wait.cancel()
             self._director.refused(waiting.arrival, ClientGone("the client left while its request waited"))
-
-    def _let_go(self) -> None:
-        if self._held:
-            self._director.held.give_back(self._held)
-            self._held = 0
 
     # The response.
 

@@ -58,7 +58,7 @@ class Response:
         if self._pick is not None and (ends or not self._left_to_log()):
             self._pick.headers(message)
             if (address := self._pick.served_by) is not None:
-                self._director.served_by(self._pick.pick_id, address, now)
+                self._director.picks.served_by(self._pick.pick_id, address, now)
         if ends:
             if self._pick is not None:
                 self._pick.no_body()
@@ -74,7 +74,7 @@ class Response:
             answering = self._pick.answering
             self._pick.body(part, now)
             if self._pick.answering and not answering:
-                self._director.answering(self._pick.pick_id)
+                self._director.picks.answering(self._pick.pick_id)
         outcome = self._complete(now) if ends else None
         if self._reply is not None:
             return self._told(self._reply.answer_body(part, self.mode, ends=ends), outcome)
@@ -100,13 +100,13 @@ class Response:
         outcome = pick.ended(Cause.EVICTED, now)
         outcome.unanswered = outcome.streaming
         outcome.errors.append(code)
-        self._director.ended(pick.pick_id, outcome)
+        self._director.picks.ended(pick.pick_id, outcome)
         return True
 
     def closed(self, now: float) -> None:
         """The stream has ended, however it did. Does nothing the second time."""
         if self._pick is not None and self._left_to_log():
-            self._director.left(self._pick.pick_id, now)
+            self._director.picks.left(self._pick.pick_id, now)
             self._pick = None
         # When the proxy keeps bodies to itself, its headers are all that will be seen of the end.
         unwatched = self._side is Side.OPEN and self.mode == NONE
@@ -139,5 +139,5 @@ class Response:
         outcome = pick.ended(cause, now)
         gone = cause is not Cause.COMPLETED and self.shown
         outcome.unanswered = gone and outcome.streaming and outcome.ttft_s is None
-        self._director.ended(pick.pick_id, outcome)
+        self._director.picks.ended(pick.pick_id, outcome)
         return outcome

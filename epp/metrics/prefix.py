@@ -66,7 +66,7 @@ def director_readings(director: Director) -> Source:
             "tierwise_served_elsewhere",
             "Requests that another endpoint answered than the one picked.",
             (),
-            [((), director.served_elsewhere)],
+            [((), director.picks.served_elsewhere)],
             counter=True,
         )
         yield Reading(

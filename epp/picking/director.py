@@ -1,4 +1,4 @@
-"""From a request to a decision, and from its end back to the ledger.
+"""From a request to a decision; what becomes of the pick then is in ``epp.picking.picks``.
 
     read: parse ─► Arrival
     admit: tokenized if need be (``epp.tokens``), then now, later (``epp.flowcontrol.admission``), or never
@@ -15,14 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import structs
 
-from epp.decision import Decision, Outcome, RequestHead, RequestLabels, Usage
+from epp.decision import Decision, RequestHead, RequestLabels, Usage
 from epp.errors import EppError
 from epp.extproc.body_budget import HeldBytes
 from epp.flowcontrol.admission import Admission, Arrival, Resume, Wait
 from epp.parsers.base import Reader
 from epp.picking import decision_header, decision_log
 from epp.picking.encoded_body import parse
-from epp.picking.prediction import observed, predicted, uncached_tokens
+from epp.picking.picks import UNKNOWN, Picks
+from epp.picking.prediction import predicted, uncached_tokens
 from epp.picking.profile import Profile
 from epp.picking.request import REQUEST_ID, fairness_id_of, request_of
 from epp.picking.request_telemetry import RequestTelemetry
@@ -36,15 +37,13 @@ from epp.served.router import ModelRouter
 from epp.tokens.step import TokenStep
 from epp.tracing.trace import Trace
 from epp.tracing.tracer import Tracer
-from scorers.base import Candidate, Observation, Prediction
+from scorers.base import Candidate, Observation
 
-UNKNOWN = RequestLabels()
-"""Of a request that was not understood."""
 UNTRACED = ("", None)
 
 
 class Director:
-    """Decides where requests go and learns how they ended.
+    """Decides where requests go.
 
     Owner: the event loop. Keeps nothing of a request but what the ledger holds for it: its labels.
     """
@@ -68,15 +67,12 @@ class Director:
         models: ModelRouter | None = None,
         tells_decisions: bool = False,
     ) -> None:
-        """``learners`` are told of every request whose response was seen, as plugins that want it are;
-        ``tells_decisions`` lets clients ask why (``epp.picking.decision_header``)."""
+        """``learners`` learn from responses (``epp.picking.picks``); ``tells_decisions`` lets clients ask why
+        (``epp.picking.decision_header``)."""
         self.telemetry = telemetry
-        self.served_elsewhere = 0
-        """Requests that another endpoint answered than the one picked: a fallback, or the proxy's own choice."""
+        self.picks = Picks(pool, ledger, telemetry, tracer, learners)
         self.held = held or HeldBytes()
         """What the exchanges hold of their requests."""
-        self.on_unused: list[Callable[[int], object]] = []
-        """Called with the id of every pick whose prompt its endpoint has not computed, before the pick is closed."""
         self.names_kept = 0
         """Responses that keep the engine's name of the model, for they are compressed."""
         self._pool = pool
@@ -85,7 +81,6 @@ class Director:
         self._clock = clock
         self._choose = choose
         self._tells = tells_decisions
-        self._learners = tuple(learners)
         self.use(parser, profile, admission, objectives or {}, tokens, models)
 
     def use(
@@ -103,7 +98,7 @@ class Director:
         self._objectives = objectives
         self._parser = parser
         self._profile = profile
-        self._observing = (*self._learners, profile.observed) if profile.observes else self._learners
+        self.picks.use(profile, admission, self._models)
         timers = self.telemetry.plugin
         profile.time_with(timers if self._tracer is None else self._tracer.timing(timers))
 
@@ -203,42 +198,6 @@ class Director:
             self._tracer.placed(trace, decision, now, len(candidates))
         return decision
 
-    def ended(self, pick_id: int, outcome: Outcome) -> bool:
-        """Uncount a pick and report its outcome; False when that has already happened. Of a pick that was taken back
-        on its engine's word, the real end is reported, too."""
-        if outcome.failed or self._is_elsewhere(pick_id, outcome.served_by):
-            self._unused(pick_id)
-        ticket = self._ledger.close(pick_id, outcome.cause) or self._ledger.late(pick_id)
-        if ticket is None:
-            return False
-        if outcome.served_by not in (None, ticket.address):
-            self.served_elsewhere += 1
-        labels = ticket.story if isinstance(ticket.story, RequestLabels) else UNKNOWN
-        self.telemetry.ended(labels, outcome)
-        self._models.ended(ticket.address, labels.target_model_name, outcome.status)
-        if self._admission is not None:
-            self._admission.ended(pick_id, labels, outcome)
-        if self._tracer is not None:
-            self._tracer.ended(pick_id, outcome)
-        if ticket.prediction is not None and outcome.served_by in (None, ticket.address):
-            self._observe(ticket.prediction, outcome)
-        decision_log.ended(pick_id, ticket.address, outcome)
-        return True
-
-    def served_by(self, pick_id: int, address: str, now: float) -> None:
-        """A proxy says early which endpoint answers: a pick of another one counts there from now on."""
-        if self._ledger.move(pick_id, address, now):
-            self.served_elsewhere += 1
-            self._unused(pick_id)
-
-    def _is_elsewhere(self, pick_id: int, address: str | None) -> bool:
-        """Whether another endpoint answered; not that something between the proxy and the endpoint did."""
-        return address is not None and not self._ledger.is_at(pick_id, address) and address in self._pool
-
-    def _unused(self, pick_id: int) -> None:
-        for told in self.on_unused:
-            told(pick_id)
-
     @property
     def reports_usage(self) -> bool:
         """Whether the proxy is told something of a response's usage."""
@@ -248,23 +207,9 @@ class Director:
         """What the proxy is told."""
         return self._profile.reports(usage)
 
-    def answering(self, pick_id: int) -> None:
-        """Its answer has begun."""
-        self._ledger.answering(pick_id)
-
-    def left(self, pick_id: int, now: float) -> None:
-        """A request is over, and the access log is to say how it ended."""
-        self._ledger.leave(pick_id, now)
-
     def tells(self, head: RequestHead) -> bool:
         """Whether the client is to be told in the response why its request went where it did."""
         return self._tells and decision_header.asks(head.headers)
-
-    def _observe(self, prediction: Prediction, outcome: Outcome) -> None:
-        observation = observed(prediction, outcome)
-        if observation is not None:
-            for learn in self._observing:
-                learn(observation)
 
     def _begun(self, head: RequestHead) -> tuple[str, Trace | None]:
         """What the engine is to be told of the trace, and the trace, if this request is traced."""
@@ -285,7 +230,7 @@ class Director:
         chosen = schedule.chosen[0]
         told = decision_header.answer(self._profile, request, schedule) if self._tells else {}
         now = self._clock()
-        if seen and self._observing:
+        if seen and self.picks.observing:
             prediction = predicted(request, chosen, now - (arrival.head.received_s or now))
             pick_id = self._ledger.open(chosen, prediction.uncached_tokens, now, labels, prediction)
         else:

@@ -88,11 +88,11 @@ class Core:
             models=ModelRouter(self.catalog, plan.served),
             tells_decisions=settings.exchange.tell_decisions,
         )
-        self.access_log = AccessLog(self.director)
+        self.access_log = AccessLog(self.director.picks)
         self._asks_for_responses = settings.exchange.may_ask
         self._sees_response_headers = plan.changes_responses
         self.ledger.on_close.append(self._closed)
-        self.director.on_unused.append(self._unused)
+        self.director.picks.on_unused.append(self._unused)
         self._listen(None, plan.prefix_cache)
         self.restarts = Restarts(self.pool, self._forget)
         self.pool.listeners.append(self.restarts)
@@ -169,7 +169,7 @@ class Core:
 
     def ended(self, pick_id: int, cause: Cause) -> None:
         """A pick is over, and nobody saw more of it."""
-        self.director.ended(pick_id, Outcome(cause))
+        self.director.picks.ended(pick_id, Outcome(cause))
 
     def _closed(self, pick_id: int) -> None:
         if self.plan.prefix_cache is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 from envoy_data_plane.envoy.config.bootstrap.v3 import (
     Admin,
     Bootstrap,
@@ -14,6 +17,7 @@ from envoy_data_plane.google.protobuf import Struct
 
 from epp.standalone.clusters import endpoints_cluster, picker_cluster, tcp_address
 from epp.standalone.listener import listener
+from epp.standalone.local_replies import local_replies
 from epp.standalone.settings import ProxySettings
 
 PATTERN_SIZE = {"re2.max_program_size.error_level": 100_000, "re2.max_program_size.warn_level": 100_000}
@@ -21,7 +25,8 @@ PATTERN_SIZE = {"re2.max_program_size.error_level": 100_000, "re2.max_program_si
 
 
 def bootstrap(settings: ProxySettings) -> Bootstrap:
-    """The configuration of a proxy that asks the picker on ``picker_port`` about every request."""
+    """The configuration of a proxy that asks the picker on ``picker_port`` about every request, without the wording of
+    its own answers, which ``written`` adds."""
     return Bootstrap(
         node=Node(id="tierwise", cluster="tierwise"),
         admin=Admin(address=tcp_address("127.0.0.1", settings.admin_port)),
@@ -33,3 +38,12 @@ def bootstrap(settings: ProxySettings) -> Bootstrap:
             clusters=[endpoints_cluster(settings), picker_cluster(settings)],
         ),
     )
+
+
+def written(made: Bootstrap, settings: ProxySettings) -> str:
+    """``made`` as the text that Envoy reads, with the wording of its own answers."""
+    document: dict[str, Any] = made.to_dict()
+    (clients,) = document["staticResources"]["listeners"]
+    manager = clients["filterChains"][0]["filters"][0]["typedConfig"]
+    manager["localReplyConfig"] = local_replies(settings)
+    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode()

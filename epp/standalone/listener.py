@@ -45,7 +45,7 @@ from epp.standalone.clusters import (
     tcp_address,
 )
 from epp.standalone.conversation import EXT_PROC, external_processor, picker_service
-from epp.standalone.local_replies import has_status, local_replies
+from epp.standalone.local_replies import has_status
 from epp.standalone.routes import A_DAY, WEBSOCKET, routes
 from epp.standalone.settings import MIB, ProxySettings
 
@@ -77,7 +77,8 @@ def listener(settings: ProxySettings) -> Listener:
 
 
 def connection_manager(settings: ProxySettings) -> HttpConnectionManager:
-    """How HTTP is spoken to clients. Nobody is trusted to steer the proxy by headers, wherever they connect from."""
+    """How HTTP is spoken to clients; ``epp.standalone.bootstrap`` adds the proxy's own answers. Nobody is trusted to
+    steer the proxy by headers, wherever they connect from."""
     lean = settings.response_mode is ResponseMode.LEAN
     return HttpConnectionManager(
         stat_prefix="clients",
@@ -88,8 +89,7 @@ def connection_manager(settings: ProxySettings) -> HttpConnectionManager:
             HttpFilter(name=EXT_PROC, typed_config=Any.pack(external_processor(settings))),
             HttpFilter(name="envoy.filters.http.router", typed_config=Any.pack(Router(suppress_envoy_headers=True))),
         ],
-        access_log=[log_to_picker(None if lean else has_status(404))],
-        local_reply_config=local_replies(settings),
+        access_log=[log_to_picker(None if lean else AccessLogFilter.from_dict(has_status(404)))],
         # Or Envoy closes the connection with every 400, also the picker's; what it cannot parse closes it all the same.
         stream_error_on_invalid_http_message=True,
         early_header_mutation_extensions=[

@@ -15,7 +15,7 @@ from epp.runtime.background import Chore
 from epp.runtime.logs import counted
 from epp.standalone.admin import ProxyAdmin
 from epp.standalone.binary import version
-from epp.standalone.bootstrap import bootstrap
+from epp.standalone.bootstrap import bootstrap, written
 from epp.standalone.errors import StartError
 from epp.standalone.process import TetheredProcess
 from epp.standalone.settings import ProxySettings
@@ -104,7 +104,7 @@ class Proxy:
         """Start the process and wait until it is ready; nothing runs when this raises. Raises: StartError."""
         try:
             self._config.parent.mkdir(parents=True, exist_ok=True)  # each time: somebody may have tidied up
-            self._config.write_text(self._configure(self.settings).to_json(indent=2))
+            self._config.write_text(written(self._configure(self.settings), self.settings))
             self._process = process = await TetheredProcess.start(self._command)
         except OSError as error:  # a full disk, no process to be had
             raise StartError(f"Envoy cannot be started: {error}") from error

@@ -32,7 +32,7 @@ class Notices:
 
     def say(self, bound: str, text: str, now: float) -> None:
         """Write ``text``, which is about ``bound``, unless something about it was written in the last minute."""
-        if now - self._said_at.get(bound, now - EVERY_S) >= EVERY_S:
+        if now - self._said_at.get(bound, float("-inf")) >= EVERY_S:
             self._said_at[bound] = now
             logger.warning("%s", text)
 
@@ -41,6 +41,6 @@ class Notices:
         for name, text in _COUNTED.items():
             count = getattr(self._counters, name)
             new = count - self._said.get(name, 0)
-            if new and now - self._said_at.get(name, now - EVERY_S) >= EVERY_S:
+            if new and now - self._said_at.get(name, float("-inf")) >= EVERY_S:
                 self._said[name] = count
                 self.say(name, f"{new} streams were {text.format(limits=self._limits)}", now)

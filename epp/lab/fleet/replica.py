@@ -91,12 +91,12 @@ class Replica:
 
     def refused(self, record: Record) -> None:
         """Report that the engine refused the request."""
-        self.core.director.ended(record.pick_id, Outcome(Cause.COMPLETED, status=400))
+        self.core.director.picks.ended(record.pick_id, Outcome(Cause.COMPLETED, status=400))
 
     def started(self, record: Record) -> None:
         """Report that the answer has started."""
         if self._response_seen:
-            self.core.director.answering(record.pick_id)
+            self.core.director.picks.answering(record.pick_id)
 
     def finished(self, record: Record, event: Finished) -> None:
         """Report that the request has ended; all its times are known."""
@@ -106,7 +106,7 @@ class Replica:
             hits, job = record.hits, event.job
             by_tier = {Tier.GPU: hits.gpu, Tier.CPU: hits.cpu} if self._tells_tiers else {}
             outcome.usage = Usage(job.prompt_tokens, job.output_tokens, hits.gpu + hits.cpu, by_tier)
-        self.core.director.ended(record.pick_id, outcome)
+        self.core.director.picks.ended(record.pick_id, outcome)
 
     def _observe(self, now: float) -> None:
         """Pass the scrapes since the last decision to the pool."""

@@ -331,7 +331,7 @@ def test_a_request_counts_where_it_is_answered(world: World) -> None:
     assert [c.in_flight for c in world.pool.candidates()] == [0, 1]
     exchange.received(response_body(b"x"), 11.0)
     assert [c.in_flight for c in world.pool.candidates()] == [0, 0]
-    assert world.director.served_elsewhere == 1
+    assert world.director.picks.served_elsewhere == 1
 
 
 def test_a_response_without_a_body_ends_with_its_headers(world: World) -> None:

@@ -66,7 +66,7 @@ class Stage:
             self.waiting.add(name)
 
     def end(self, name: str, usage: Usage | None = None) -> None:
-        assert self.director.ended(self.picks.pop(name), Outcome(Cause.COMPLETED, usage=usage))
+        assert self.director.picks.ended(self.picks.pop(name), Outcome(Cause.COMPLETED, usage=usage))
 
 
 async def turns() -> None:

@@ -38,7 +38,7 @@ def test_a_request_is_told_from_its_pick_to_its_end(caplog: pytest.LogCaptureFix
     director.decide(HEAD, body)
     decision = director.decide(HEAD, body)
     outcome = Outcome(Cause.COMPLETED, 200, 1.25, 0.5, 90, usage=Usage(128, 9, 64), served_by="10.0.0.9:8000")
-    director.ended(decision.pick_id, outcome)
+    director.picks.ended(decision.pick_id, outcome)
     _, picked, ended = fields(caplog)
     assert {k: picked[k] for k in ("request_id", "pick", "endpoint", "model", "prompt_tokens", "cached_tokens")} == {
         "request_id": "abc", "pick": decision.pick_id, "endpoint": "10.0.0.1:8000", "model": "m",

@@ -129,9 +129,9 @@ def test_a_request_without_a_body_goes_to_any_endpoint_of_its_subset() -> None:
 def test_a_pick_ends_once() -> None:
     world = World()
     pick_id = world.director.decide(head(), completion()).pick_id
-    assert world.director.ended(pick_id, Outcome(Cause.COMPLETED))
-    assert not world.director.ended(pick_id, Outcome(Cause.COMPLETED))
-    assert not world.director.ended(999, Outcome(Cause.COMPLETED))
+    assert world.director.picks.ended(pick_id, Outcome(Cause.COMPLETED))
+    assert not world.director.picks.ended(pick_id, Outcome(Cause.COMPLETED))
+    assert not world.director.picks.ended(999, Outcome(Cause.COMPLETED))
     assert len(world.telemetry.outcomes) == 1
 
 
@@ -184,12 +184,12 @@ def test_an_endpoint_whose_engine_does_not_answer_is_the_last_resort() -> None:
 def test_an_answer_from_another_endpoint_than_the_pick_is_counted() -> None:
     world = World()
     pick = world.director.decide(head(), completion())
-    world.director.ended(pick.pick_id, Outcome(Cause.COMPLETED, served_by=pick.destination))
+    world.director.picks.ended(pick.pick_id, Outcome(Cause.COMPLETED, served_by=pick.destination))
     other = {"10.0.0.1:8000": "10.0.0.2:8000", "10.0.0.2:8000": "10.0.0.1:8000"}
-    assert world.director.served_elsewhere == 0
+    assert world.director.picks.served_elsewhere == 0
     pick = world.director.decide(head(), completion())
-    world.director.ended(pick.pick_id, Outcome(Cause.COMPLETED, served_by=other[pick.destination]))
-    assert world.director.served_elsewhere == 1
+    world.director.picks.ended(pick.pick_id, Outcome(Cause.COMPLETED, served_by=other[pick.destination]))
+    assert world.director.picks.served_elsewhere == 1
 
 
 def test_what_the_passthrough_parser_reads_is_picked_by_load_alone() -> None:
@@ -210,10 +210,10 @@ def test_what_the_passthrough_parser_reads_is_picked_by_load_alone() -> None:
 def test_the_real_end_of_a_pick_that_was_taken_back_is_reported_once() -> None:
     world = World()
     pick = world.director.decide(head(), completion())
-    assert world.director.ended(pick.pick_id, Outcome(Cause.RECONCILED))
+    assert world.director.picks.ended(pick.pick_id, Outcome(Cause.RECONCILED))
     assert not world.ledger
     told = Outcome(Cause.COMPLETED, duration_s=25.0, usage=Usage(completion_tokens=7))
-    assert world.director.ended(pick.pick_id, told)
-    assert not world.director.ended(pick.pick_id, told)
+    assert world.director.picks.ended(pick.pick_id, told)
+    assert not world.director.picks.ended(pick.pick_id, told)
     assert world.telemetry.outcomes == [Outcome(Cause.RECONCILED), told]
     assert world.ledger.released == {Cause.RECONCILED: 1}

@@ -75,7 +75,7 @@ def world(learner: Learns) -> World:
 def test_a_plugin_that_learns_is_told_once_what_was_predicted_and_what_was_seen(world: World, learner: Learns) -> None:
     pick_id = world.director.decide(HEAD, completion("x" * 400)).pick_id
     for _ in range(2):
-        world.director.ended(pick_id, SEEN)
+        world.director.picks.ended(pick_id, SEEN)
     (told,) = learner.told
     prediction = told.prediction
     assert (prediction.candidate.slot, prediction.candidate.in_flight) == (0, 0), "as it was before the pick"
@@ -87,7 +87,7 @@ def test_a_plugin_that_learns_is_told_once_what_was_predicted_and_what_was_seen(
 
 
 def test_a_plugin_that_fails_to_learn_is_counted_and_the_request_ends(world: World, learner: Learns) -> None:
-    world.director.ended(world.director.decide(HEAD, completion()).pick_id, SEEN)
+    world.director.picks.ended(world.director.decide(HEAD, completion()).pick_id, SEEN)
     assert len(learner.told) == 1
     assert len(world.ledger) == 0
     assert len(world.telemetry.outcomes) == 1
@@ -97,7 +97,7 @@ def test_the_time_before_the_pick_is_not_the_endpoints(world: World, learner: Le
     now = [10.0]
     world.director._clock = lambda: now[0]
     arrival = world.director.read(RequestHead({":path": "/v1/completions"}, received_s=9.25), completion())
-    world.director.ended(world.director.place(arrival).pick_id, SEEN)
+    world.director.picks.ended(world.director.place(arrival).pick_id, SEEN)
     assert (learner.told[0].ttft_s, learner.told[0].duration_s) == (0.25, 2.25)
 
 
@@ -112,14 +112,14 @@ def test_the_time_before_the_pick_is_not_the_endpoints(world: World, learner: Le
 def test_a_response_that_nobody_saw_or_another_endpoint_gave_teaches_nothing(
     world: World, learner: Learns, outcome: Outcome
 ) -> None:
-    world.director.ended(world.director.decide(HEAD, completion()).pick_id, outcome)
+    world.director.picks.ended(world.director.decide(HEAD, completion()).pick_id, outcome)
     assert learner.told == []
 
 
 def test_a_pick_that_moved_teaches_nothing(world: World, learner: Learns) -> None:
     pick_id = world.director.decide(HEAD, completion()).pick_id
-    world.director.served_by(pick_id, "10.0.0.2:8000", 0.0)
-    world.director.ended(pick_id, SEEN)
+    world.director.picks.served_by(pick_id, "10.0.0.2:8000", 0.0)
+    world.director.picks.ended(pick_id, SEEN)
     assert learner.told == []
 
 
@@ -134,7 +134,7 @@ def test_nothing_is_kept_of_a_request_when_nobody_learns() -> None:
 def test_who_learns_beside_the_plugins_is_told_too() -> None:
     told: list[Observation] = []
     world = World(learners=[told.append])
-    world.director.ended(world.director.decide(HEAD, completion()).pick_id, SEEN)
+    world.director.picks.ended(world.director.decide(HEAD, completion()).pick_id, SEEN)
     assert [observation.cached_tokens for observation in told] == [64]
     assert told[0].prediction.held == ()
 
@@ -144,7 +144,7 @@ def test_a_plan_that_replaces_another_has_its_own_plugins_learn(world: World, le
     other = Learns()
     profile = Profile([], [], [(other, 1.0)], MaxScorePicker())
     world.director.use(world.director._parser, profile, None, {})
-    world.director.ended(pick_id, SEEN)
+    world.director.picks.ended(pick_id, SEEN)
     assert (len(learner.told), len(other.told)) == (0, 1)
 
 

@@ -38,7 +38,7 @@ class Picker:
         return decision.pick_id, decision.destination.partition(",")[0]
 
     def end(self, outcome: Outcome) -> None:
-        self.core.director.ended(self.sent()[0], outcome)
+        self.core.director.picks.ended(self.sent()[0], outcome)
 
 
 def held(picker: Picker) -> int:
@@ -81,8 +81,8 @@ def test_a_pick_that_another_endpoint_served_leaves_nothing_where_it_was_sent(ea
     pick_id, address = picker.sent()
     other = next(each for each in ADDRESSES if each != address)
     if early:
-        picker.core.director.served_by(pick_id, other, 1.0)
-    picker.core.director.ended(pick_id, Outcome(Cause.COMPLETED, status=200, served_by=other))
+        picker.core.director.picks.served_by(pick_id, other, 1.0)
+    picker.core.director.picks.ended(pick_id, Outcome(Cause.COMPLETED, status=200, served_by=other))
     assert held(picker) == 0
 
 

@@ -176,7 +176,7 @@ def test_an_engine_that_does_not_know_what_it_listed_is_doubted(model: str, stat
     doubts: list[str | None] = []
     made.catalog.on_doubt.append(doubts.append)
     pick = made.director.decide(HEAD, body(model))
-    made.director.ended(pick.pick_id, Outcome(Cause.COMPLETED, status=status))
+    made.director.picks.ended(pick.pick_id, Outcome(Cause.COMPLETED, status=status))
     assert doubts == doubted
 
 

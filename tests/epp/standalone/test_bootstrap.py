@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from epp.server.options import ResponseMode
+from epp.server.options import ErrorFormat, ResponseMode
 from epp.standalone.binary import find_envoy
-from epp.standalone.bootstrap import bootstrap
+from epp.standalone.bootstrap import bootstrap, written
 from epp.standalone.endpoints import write_endpoints
 from epp.standalone.routes import routes
 from epp.standalone.settings import MIB, ProxySettings, RequestMode
@@ -22,16 +22,19 @@ def settings(folder: Path = Path("/folder"), **chosen: Any) -> ProxySettings:
     return ProxySettings(**({"port": 1, "picker_port": 2, "admin_port": 3, "endpoints_file": file} | chosen))
 
 
-EVERY = list(itertools.product(RequestMode, ResponseMode, [True, False], [0.0, 0.01, 1.0], ["0.0.0.0", "::1"]))
+EVERY = list(
+    itertools.product(RequestMode, ResponseMode, ErrorFormat, [True, False], [0.0, 0.01, 1.0], ["0.0.0.0", "::1"])
+)
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("chosen", EVERY[::5], ids=str)
+@pytest.mark.parametrize("chosen", EVERY[::7], ids=str)
 def test_envoy_accepts_it(chosen: tuple[Any, ...], tmp_path: Path) -> None:
-    names = ("request_mode", "response_mode", "fail_open", "sample_rate", "host")
+    names = ("request_mode", "response_mode", "error_format", "fail_open", "sample_rate", "host")
     write_endpoints(tmp_path / "endpoints.json", ["10.0.0.7:8000", "[fd00::1]:8000"])
     config = tmp_path / "envoy.json"
-    config.write_text(bootstrap(settings(tmp_path, **dict(zip(names, chosen, strict=True)))).to_json())
+    made = settings(tmp_path, **dict(zip(names, chosen, strict=True)))
+    config.write_text(written(bootstrap(made), made))
     checked = subprocess.run(
         [find_envoy(None), "--mode", "validate", "-c", config, "--log-level", "warning"],
         capture_output=True,

@@ -60,6 +60,12 @@ def test_a_probe_of_1_0_is_answered(router: Stage) -> None:
     assert status_of(raw(router.proxy.settings.port, b"GET /v1/models HTTP/1.0\r\n\r\n")) == 200
 
 
+def test_a_request_line_without_a_version_is_of_1_0_and_nothing_behind_it_is_read(router: Stage) -> None:
+    answer = raw(router.proxy.settings.port, b"GET /v1/models\r\n\r\nGET /v1/smuggled HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert status_of(answer) == 200
+    assert answer.count(b"HTTP/1.") == 1
+
+
 @contextmanager
 def nginx(folder: Path, upstream: int) -> Iterator[int]:
     """An nginx as it comes, before ``upstream``; its port."""

@@ -13,6 +13,7 @@ import pytest
 
 from epp.server.options import ErrorFormat
 from tests.e2e.site.background import Background
+from tests.epp.standalone.raw import raw
 from tests.epp.standalone.stage import Answer, Stage, stage
 
 LIMIT = 1 << 16
@@ -133,6 +134,14 @@ def test_what_envoy_refuses_for_reasons_of_its_own_has_its_word_for_them(there: 
     assert (error["type"], error["code"]) == ("BadRequestError", 400)
 
 
+def test_a_grpc_client_reads_envoys_word_as_its_message(there: Stage) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{there.proxy.settings.port}") as channel:
+        call = channel.unary_unary("/vllm.grpc.engine.VllmEngine/%00")
+        with pytest.raises(grpc.RpcError) as refused:
+            call(b"x", timeout=15)
+    assert refused.value.details() == "the proxy did not serve the request: path_normalization_failed"
+
+
 def test_a_picker_that_is_gone_is_named(there: Stage) -> None:
     port = there.picker.port
     there.loop.run(there.picker.stop())
@@ -163,16 +172,11 @@ def test_as_text_the_proxy_answers_in_its_own_words(loop: Background, tmp_path: 
         "POST /v1/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
         "POST /v1/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip\r\n\r\n{}",
         "GET /v1/models HTTP/1.1\r\nhost: x\r\nno colon\r\n\r\n",
-        "GET /v1/models\r\n\r\n",
     ],
 )
 def test_a_connection_on_which_requests_cannot_be_told_apart_is_closed(there: Stage, request_text: str) -> None:
     served = sum(len(engine.requests) for engine in there.engines)
-    with closing(socket.create_connection(("127.0.0.1", there.proxy.settings.port), timeout=15)) as client:
-        client.sendall(request_text.encode() + b"GET /smuggled HTTP/1.1\r\nhost: x\r\n\r\n")
-        answer = b""
-        while piece := client.recv(1 << 16):
-            answer += piece
+    answer = raw(there.proxy.settings.port, request_text.encode() + b"GET /v1/smuggled HTTP/1.1\r\nhost: x\r\n\r\n")
     assert answer.count(b"HTTP/1.1 ") == 1
     assert b"HTTP/1.1 2" not in answer
     assert sum(len(engine.requests) for engine in there.engines) == served

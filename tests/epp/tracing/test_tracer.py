@@ -113,7 +113,7 @@ def outcome() -> Outcome:
 def test_a_request_is_a_tree_of_spans_named_as_the_go_picker_names_them() -> None:
     traced = Traced()
     decision = traced.director.decide(head(traceparent=PARENT.header), completion(SECRET))
-    traced.director.ended(decision.pick_id, outcome())
+    traced.director.picks.ended(decision.pick_id, outcome())
     spans = traced.spans()
     tree = {
         "gateway.request": None,
@@ -158,7 +158,7 @@ def test_a_request_is_a_tree_of_spans_named_as_the_go_picker_names_them() -> Non
 def test_spans_say_why_an_endpoint_was_chosen_and_how_it_ended() -> None:
     traced = Traced(profile=Profile([], [], [(QueueScorer(), 2.0)], MaxScorePicker()))
     decision = traced.director.decide(head(), completion(SECRET))
-    traced.director.ended(decision.pick_id, outcome())
+    traced.director.picks.ended(decision.pick_id, outcome())
     spans = traced.spans()
     assert spans["pick_endpoints"].attributes == {
         "llm_d.epp.picker.candidate_endpoints": 2,
@@ -179,7 +179,7 @@ def test_no_prompt_and_no_header_value_is_in_any_span() -> None:
     traced = Traced()
     headers = {"authorization": "Bearer hunter2", "x_request_id": "id-1", "x_llm_d_inference_fairness_id": "tenant-9"}
     decision = traced.director.decide(head(**headers), completion(SECRET))
-    traced.director.ended(decision.pick_id, outcome())
+    traced.director.picks.ended(decision.pick_id, outcome())
     written = "".join(span.to_json() for span in traced.spans().values())
     assert [said for said in (SECRET, *headers.values()) if said in written] == []
 
@@ -205,7 +205,7 @@ def test_a_refused_request_is_a_trace_with_an_error(traced: Traced, body: bytes,
 def test_a_request_without_a_body_has_no_profile() -> None:
     traced = Traced()
     decision = traced.director.decide_bodiless(head())
-    traced.director.ended(decision.pick_id, Outcome(Cause.LEASE_EXPIRED))
+    traced.director.picks.ended(decision.pick_id, Outcome(Cause.LEASE_EXPIRED))
     assert traced.spans().keys() == {"gateway.request", "gateway.request_orchestration"}
 
 
@@ -215,7 +215,7 @@ def test_what_is_not_sampled_leaves_no_trace_and_tells_the_engine_so() -> None:
     told = parent_of(decision.traceparent)
     assert told is not None
     assert not told.sampled
-    traced.director.ended(decision.pick_id, outcome())
+    traced.director.picks.ended(decision.pick_id, outcome())
     assert traced.kept.traces == []
 
 
@@ -230,7 +230,7 @@ def test_runs_belong_to_the_request_that_caused_them() -> None:
     traced = Traced(Sampler(0.0))
     sampled = traced.director.decide(head(traceparent=PARENT.header), completion())
     traced.director.decide(head(), completion())
-    traced.director.ended(sampled.pick_id, outcome())
+    traced.director.picks.ended(sampled.pick_id, outcome())
     assert len([name for name in traced.spans() if name.startswith("llm_d.epp.scorer.")]) == 2
     assert len(traced.kept.traces[0].runs) == 6
 
