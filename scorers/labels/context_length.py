@@ -15,9 +15,10 @@ from scorers.parameters import check_written
 log = logging.getLogger(__name__)
 
 UNLABELLED, OUTSIDE = 0.5, 0.3
-"""The score without a range, and what one beside it stays below. Source, with the formula: the Go picker's plugin."""
+"""The score of an endpoint without a range, and the upper bound for one whose range does not contain the prompt.
+Source, with the formula: the Go picker's plugin."""
 _RANGE = re.compile(r"\s*(\d{1,18})\s*-\s*(\d{1,18})\s*")
-_KNOWN = 4096  # distinct labels, which an operator writes; rebuilt at will
+_KNOWN = 4096  # distinct labels, which operators set; rebuilt when full
 
 
 class ContextRange(NamedTuple):
@@ -30,8 +31,11 @@ class ContextRange(NamedTuple):
         return isinstance(tokens, int) and self.least <= tokens <= self.most
 
     def score(self, tokens: int) -> float:
-        """Above 0.3 within the range, the higher the narrower it is and the more room is left; below 0.3 outside, the
-        higher the nearer."""
+        """Return the score of a prompt with ``tokens``.
+
+        Within the range it is above 0.3: the higher, the narrower the range is and the more room is left. Outside it is
+        below 0.3: the higher, the nearer.
+        """
         if tokens in self:
             width = self.most - self.least
             if not width:
@@ -43,12 +47,12 @@ class ContextRange(NamedTuple):
 
 
 class ContextLengthParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Where the ranges are written."""
+    """Where the ranges are configured, and whether they filter."""
 
     label: str = "llm-d.ai/context-length-range"
-    """Of the endpoint; its value is ``min-max`` in tokens."""
+    """The endpoint's label; its value is ``min-max`` in tokens."""
     enable_filtering: bool = False
-    """Whether endpoints whose range the prompt is outside of are left out."""
+    """Whether to leave out endpoints whose range does not contain the prompt's length."""
 
     def __post_init__(self) -> None:
         check_written("label", self.label)
@@ -58,8 +62,8 @@ class ContextLengthAware(Filter[ContextLengthParameters], Scorer[ContextLengthPa
     """Score by how well an endpoint's range fits the prompt, and leave out the others if so configured.
 
     score[i] = 0.3 + 0.7 × (0.7 / (1 + width / 10000) + 0.3 × (max - tokens) / width) within the range, and 1 in a range
-    of one length; 0.3 / (1 + distance / 1000) outside; 0.5 without a label; 0 for a label that is no range, which also
-    counts as outside when filtering.
+    of one length; 0.3 / (1 + distance / 1000) outside; 0.5 without a label; 0 for an invalid label, which also counts
+    as outside when filtering.
 
     Reads: Candidate.labels; Request.prompt_tokens.
     """
@@ -72,7 +76,7 @@ class ContextLengthAware(Filter[ContextLengthParameters], Scorer[ContextLengthPa
         self._ranges: dict[str, ContextRange | None] = {}
 
     def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Those whose range has the prompt's length, or that have no label."""
+        """Return the candidates whose range contains the prompt's length, or that have no label."""
         if not self.parameters.enable_filtering:
             return candidates
         label, tokens = self.parameters.label, request.prompt_tokens
@@ -83,7 +87,7 @@ class ContextLengthAware(Filter[ContextLengthParameters], Scorer[ContextLengthPa
         return [c for c in candidates if fits[c.labels.get(label)]]
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
-        """One score per candidate, by its range."""
+        """Return one score per candidate, by its range."""
         label, tokens = self.parameters.label, request.prompt_tokens
         texts = [c.labels.get(label) for c in candidates]
         scores: dict[str | None, float] = {None: UNLABELLED}
@@ -107,7 +111,7 @@ class ContextLengthAware(Filter[ContextLengthParameters], Scorer[ContextLengthPa
 
 
 def parse_range(text: str) -> ContextRange | None:
-    """``0-2048`` as a range; None for what is none."""
+    """Return a label such as ``0-2048`` as a range; None if it is invalid."""
     match = _RANGE.fullmatch(text)
     found = ContextRange(int(match[1]), int(match[2])) if match else None
     return found if found and found.least <= found.most else None

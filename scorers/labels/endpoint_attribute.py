@@ -13,14 +13,14 @@ from scorers.parameters import check_written
 
 
 class Direction(Enum):
-    """Which end of the range is good."""
+    """Which end of the range is better."""
 
     LOWER = "linear_lower_is_better"
     HIGHER = "linear_higher_is_better"
 
 
 class FixedRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where 0 and 1 lie, whatever the candidates report; values outside count as the nearer end."""
+    """The values that score 0 and 1, whatever the candidates report; values outside count as the nearer end."""
 
     min: float
     max: float
@@ -31,11 +31,11 @@ class FixedRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AdaptiveRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The least and the most that the candidates report."""
+    """The range from the lowest to the highest value that the candidates report."""
 
 
 class Normalization(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """At most one of the two; none is ``adaptiveRange``."""
+    """At most one of the two ranges; the default is ``adaptiveRange``."""
 
     fixed_range: FixedRange | None = None
     adaptive_range: AdaptiveRange | None = None
@@ -53,19 +53,19 @@ class ScoringAlgorithm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AttributeScorerParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Which attribute, and how it counts; ``attributeKey`` and ``algorithm.type`` must be written."""
+    """Which attribute is read, and how it is scored; ``attributeKey`` and ``algorithm.type`` are required."""
 
     attribute_key: str = ""
     producer: str | None = None
-    """Who reads it: a ``core-metrics-extractor``."""
+    """The name of the ``core-metrics-extractor`` that reads the attribute."""
     algorithm: ScoringAlgorithm = ScoringAlgorithm()
 
 
 class EndpointAttributeScorer(Scorer[AttributeScorerParameters]):
     """Score one end of a range 1 and the other 0, linearly between; an endpoint without the attribute 0.
 
-    score[i] = (value[i] - min) / (max - min), or 1 less that where lower is better; 1 for all that have one value, when
-    the range is the candidates' own.
+    score[i] = (value[i] - min) / (max - min), or 1 minus that if lower is better. If the range is the candidates' own
+    and all have the same value, they all score 1.
 
     Reads: Candidate.attributes.
     """
@@ -83,14 +83,14 @@ class EndpointAttributeScorer(Scorer[AttributeScorerParameters]):
         self._fixed = self.parameters.algorithm.normalization.fixed_range
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:  # noqa: ARG002
-        """One score per candidate, by its attribute."""
+        """Return one score per candidate, by its attribute."""
         key = self._key
         values = [c.attributes.get(key) for c in candidates]
         known = [value for value in values if value is not None and isfinite(value)]
         if not known:
             return [0.0] * len(values)
         least, most = (min(known), max(known)) if self._fixed is None else (self._fixed.min, self._fixed.max)
-        # Halved first, for a span may be too large for a number; where lower is better, it is walked the other way.
+        # Halved first, since the span may overflow. If lower is better, the range is reversed.
         begin, end = (most / 2, least / 2) if self._lower else (least / 2, most / 2)
         span = end - begin
         if not span:

@@ -17,14 +17,14 @@ Known = Sequence[float]
 
 
 class Missing(Enum):
-    """What becomes of an endpoint without the attribute."""
+    """What happens to an endpoint without the attribute."""
 
     PASS = "Pass"  # noqa: S105
     FAIL = "Fail"
 
 
 class Comparison(Enum):
-    """Of an endpoint's value with the one written."""
+    """How an endpoint's value is compared with the configured one."""
 
     LESS = "LessThan"
     LESS_OR_EQUAL = "LessThanOrEqual"
@@ -45,13 +45,13 @@ COMPARE: dict[Comparison, Callable[[float, float], bool]] = {
 
 
 class Threshold(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Keeps the values that compare so with ``value``."""
+    """Keeps the values for which the comparison with ``value`` is true."""
 
     operator: Comparison
     value: float
 
     def among(self, known: Known) -> Accepts:  # noqa: ARG002
-        """What is kept of the candidates' values."""
+        """Return the test that a candidate's value must pass."""
         compare, value = COMPARE[self.operator], self.value
         return lambda other: compare(other, value)
 
@@ -67,7 +67,7 @@ class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"min is {self.min} and max {self.max}; min must not be above max")
 
     def among(self, known: Known) -> Accepts:  # noqa: ARG002
-        """What is kept of the candidates' values."""
+        """Return the test that a candidate's value must pass."""
         return lambda value: self.min <= value <= self.max
 
 
@@ -81,13 +81,13 @@ class TopK(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="came
         check_range("k", self.k, 1)
 
     def among(self, known: Known) -> Accepts:
-        """What is kept of the candidates' values."""
+        """Return the test that a candidate's value must pass."""
         ranked = sorted(known, reverse=self.higher_is_better)
         return _as_good_as(ranked[min(self.k, len(ranked)) - 1], self.higher_is_better)
 
 
 class Percentile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Keeps the values on the better side of a percentile of them, itself included."""
+    """Keeps the values on the better side of a percentile, including the percentile itself."""
 
     percentile: float
     higher_is_better: bool = True
@@ -96,7 +96,7 @@ class Percentile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
         check_range("percentile", self.percentile, 0, 100)
 
     def among(self, known: Known) -> Accepts:
-        """What is kept of the candidates' values; the nearest rank counts."""
+        """Return the test that a candidate's value must pass; the percentile is the nearest rank."""
         rank = max(1, ceil(self.percentile / 100 * len(known)))
         return _as_good_as(sorted(known)[rank - 1], self.higher_is_better)
 
@@ -111,7 +111,7 @@ Rule = Threshold | Range | TopK | Percentile
 
 
 class RuleType(Enum):
-    """Which of the rules applies; its parameters stand under a key of the same name."""
+    """The rule that applies; its parameters have a key of the same name."""
 
     THRESHOLD = "threshold"
     RANGE = "range"
@@ -138,7 +138,7 @@ class FilterAlgorithm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
 
     @property
     def rule(self) -> Rule | None:
-        """The rule of that type."""
+        """The rule of the configured type."""
         return None if self.type is None else self._rules()[self.type]
 
     @property
@@ -150,14 +150,14 @@ class FilterAlgorithm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
 
 
 class AttributeFilterParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Which attribute, and what keeps an endpoint; ``attribute`` and ``algorithm`` must be written."""
+    """Which attribute is read, and which rule it must pass; ``attribute`` and ``algorithm`` are required."""
 
     attribute: str = ""
     producer: str | None = None
-    """Who reads it: a ``core-metrics-extractor``."""
+    """The name of the ``core-metrics-extractor`` that reads the attribute."""
     on_missing: Missing = Missing.PASS
     fallback_on_empty: bool = False
-    """Whether everything is kept when nothing would be."""
+    """Whether to keep all candidates if none would be left."""
     algorithm: FilterAlgorithm = FilterAlgorithm()
 
 
@@ -179,7 +179,8 @@ class EndpointAttributeFilter(Filter[AttributeFilterParameters]):
         self._passes = self.parameters.on_missing is Missing.PASS
 
     def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:  # noqa: ARG002
-        """Those that the rule accepts; of those without the attribute, what ``onMissing`` says."""
+        """Return the candidates that the rule accepts; those without the attribute are treated as ``onMissing``
+        configures."""
         key, passes = self.parameters.attribute, self._passes
         values = [c.attributes.get(key) for c in candidates]
         known = [value for value in values if value is not None and isfinite(value)]

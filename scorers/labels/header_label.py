@@ -1,4 +1,4 @@
-"""Send a request to the endpoints whose label is what a header asks for."""
+"""Send a request to the endpoints whose label equals a request header."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from scorers.parameters import check_written
 
 
 class HeaderLabelParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Which header and which label; both must be written."""
+    """The header and the label to compare; both are required."""
 
     header_name: str = ""
-    """Of the request, in any case."""
+    """Name of the request header, in any case."""
     label_key: str = ""
-    """Of the endpoint."""
+    """Key of the endpoint label."""
 
 
 class HeaderLabelAffinityScorer(Scorer[HeaderLabelParameters]):
@@ -36,7 +36,7 @@ class HeaderLabelAffinityScorer(Scorer[HeaderLabelParameters]):
         self._header = self.parameters.header_name.lower()
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
-        """One score per candidate, by its label."""
+        """Return one score per candidate, by its label."""
         wanted = request.headers.get(self._header)
         if not wanted:
             return [0.0] * len(candidates)

@@ -1,4 +1,4 @@
-"""Let a test say where its requests go."""
+"""Let a conformance test choose where its requests go."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from scorers.base import Candidate, Filter, NoParameters, Request
 
 HEADER = "test-epp-endpoint-selection"
 SERVED = "x-conformance-test-served-endpoint"
-"""Of the response: which endpoint the proxy says has answered. Left out where it says nothing."""
+"""The response header with the endpoint that answered according to the proxy. Left out if the proxy does not
+report it."""
 
 
 class HeaderTestingFilter(Filter[NoParameters]):
     """Keep the endpoints that the header ``test-epp-endpoint-selection`` names, by ``ip`` or ``ip:port``.
 
-    For conformance tests: any client can steer with it, and a request without the header goes nowhere.
+    For conformance tests only: any client can choose endpoints with it, and a request without the header is refused.
 
     Reads: Request.headers, Candidate.address.
     """
@@ -22,7 +23,7 @@ class HeaderTestingFilter(Filter[NoParameters]):
     type_name = "header-based-testing-filter"
 
     def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Those that are named; none without the header."""
+        """Return the named candidates; none without the header."""
         named = {name.strip() for name in request.headers.get(HEADER, "").split(",")} - {""}
         if not named:
             return []
@@ -30,5 +31,5 @@ class HeaderTestingFilter(Filter[NoParameters]):
         return [c for c in candidates if c.address in named or c.address.rpartition(":")[0].strip("[]") in named]
 
     def response_headers(self, request: Request, candidate: Candidate) -> Mapping[str, str]:  # noqa: ARG002
-        """Asks for the header: only the proxy's own word goes into it, whatever was picked."""
+        """Request the response header; its final value is the endpoint that the proxy reports, whatever was picked."""
         return {SERVED: candidate.address}

@@ -1,4 +1,4 @@
-"""Keep the endpoints of one role in disaggregated serving, as their label ``llm-d.ai/role`` says."""
+"""Keep the endpoints of one role in disaggregated serving, according to their label ``llm-d.ai/role``."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ LABEL = "llm-d.ai/role"
 ENCODE = frozenset({"encode", "encode-prefill", "encode-prefill-decode"})
 PREFILL = frozenset({"prefill", "encode-prefill", "prefill-decode", "encode-prefill-decode", "both"})
 DECODE = frozenset({"decode", "prefill-decode", "encode-prefill-decode", "both"})
-"""``both`` is the older name of ``prefill-decode``."""
+"""Role labels that can decode. ``both`` is the older name of ``prefill-decode``."""
 
 
 class RoleFilter(Filter[NoParameters]):
     """Keep the endpoints whose role is one of ``roles``."""
 
     roles: ClassVar[frozenset[str | None]]
-    """None stands for no label."""
+    """The accepted label values; None stands for no label."""
 
     def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:  # noqa: ARG002
-        """Those of the role."""
+        """Return the candidates with the role."""
         roles = self.roles
         return [c for c in candidates if c.labels.get(LABEL) in roles]
 

@@ -14,7 +14,7 @@ Labels = Mapping[str, str]
 
 
 class Operator(Enum):
-    """What an expression asks of a label."""
+    """The condition that an expression puts on a label."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -38,7 +38,7 @@ class Expression(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"values: {self.operator.value} takes none")
 
     def test(self) -> Callable[[Labels], bool]:
-        """Whether labels meet it. ``NotIn`` is met where the label is missing, as in Kubernetes."""
+        """Return a test for labels. ``NotIn`` is also true if the label is missing, as in Kubernetes."""
         key, values = self.key, frozenset(self.values)
         if self.operator is Operator.IN:
             return lambda labels: labels.get(key) in values
@@ -50,7 +50,7 @@ class Expression(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LabelSelectorParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """All of both must be met; nothing written is met by every endpoint."""
+    """Requirements, all of which must be met; without any, every endpoint matches."""
 
     match_labels: dict[str, str] = {}
     match_expressions: tuple[Expression, ...] = ()
@@ -71,7 +71,7 @@ class LabelSelectorFilter(Filter[LabelSelectorParameters]):
         self._tests = [expression.test() for expression in (*equal, *self.parameters.match_expressions)]
 
     def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:  # noqa: ARG002
-        """Those that match."""
+        """Return the candidates that match."""
         kept = candidates
         for test in self._tests:
             kept = [c for c in kept if test(c.labels)]
@@ -79,7 +79,7 @@ class LabelSelectorFilter(Filter[LabelSelectorParameters]):
 
 
 class ByLabelParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Which values of one label are welcome; ``label`` and one of the others must be written."""
+    """Which values of one label are accepted; ``label`` and at least one of the other two are required."""
 
     label: str = ""
     valid_values: tuple[str, ...] = ()
@@ -106,6 +106,6 @@ class ByLabelFilter(Filter[ByLabelParameters]):
             self._allowed |= {None}
 
     def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:  # noqa: ARG002
-        """Those whose label is welcome."""
+        """Return the candidates whose label is accepted."""
         label, allowed = self.parameters.label, self._allowed
         return [c for c in candidates if c.labels.get(label) in allowed]

@@ -12,21 +12,21 @@ from scorers.labels.served_models import ServedModels
 
 
 class ServedModelParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Whether it filters, and what is known of adapters."""
+    """Whether the filter is active, and how adapters are loaded."""
 
     enabled: bool = True
-    """False switches off the filter that ``tierwise standalone`` has by itself."""
+    """False switches off the filter that ``tierwise standalone`` adds by default."""
     adapters_on_demand: bool = False
-    """Whether every endpoint with places for LoRA adapters loads whichever is asked for, so that a listed adapter may
-    also go to endpoints that do not list it yet."""
+    """Whether every endpoint that can hold LoRA adapters loads any requested adapter, so that a listed adapter may also
+    go to endpoints that do not list it yet."""
 
 
 class ServedModelFilter(Filter[ServedModelParameters]):
-    """Keep the endpoints whose engines say that they serve the request's model, and those that have not said.
+    """Keep the endpoints whose engines report that they serve the request's model, and those that have not reported.
 
-    None of them means that nobody serves it, which the picker answers with 404 before it schedules.
+    If none is left, no endpoint serves the model, which the picker answers with 404 before it schedules.
 
-    Reads: Request.target_model; ``served``, which the picker fills in. A lookup for each model, not for each endpoint.
+    Reads: Request.target_model; ``served``, which the picker fills in. One lookup per model, not per endpoint.
     """
 
     type_name = "served-model-filter"
@@ -35,10 +35,10 @@ class ServedModelFilter(Filter[ServedModelParameters]):
     def __init__(self, parameters: ServedModelParameters | None = None, name: str = "") -> None:
         super().__init__(parameters, name)
         self.served = ServedModels()
-        """What the endpoints say; the picker's own, once it serves by this plugin."""
+        """The models that each endpoint reports; the picker's own table, once the picker uses this plugin."""
 
     def serving(self, model: str) -> frozenset[int] | None:
-        """The slots of those that may serve ``model``; None for all."""
+        """Return the slots of the endpoints that may serve ``model``; None for all."""
         if not self.parameters.enabled:
             return None
         return self.served.serving(model, adapters_on_demand=self.parameters.adapters_on_demand)

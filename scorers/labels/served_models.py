@@ -1,7 +1,8 @@
-"""Which endpoint serves which models, as far as the engines have said it.
+"""Which endpoint serves which models, as far as the engines have reported it.
 
-An endpoint that has not said anything may serve every model. One that has named its first model only (a metrics page
-does that) or whose engine loads adapters when they are asked for is tried for a name that no endpoint lists.
+An endpoint that has not reported yet may serve every model. A name that no endpoint lists is tried at two kinds of
+endpoints: those that have named only their first model (as a metrics page does), and those whose engine loads adapters
+on demand.
 """
 
 from __future__ import annotations
@@ -11,64 +12,64 @@ import msgspec
 from scorers.candidate import Slot
 
 MOST_REMEMBERED = 1024
-"""Names whose endpoints are kept: clients choose names, and one that nobody asks for again must not take memory."""
+"""Number of names whose endpoints are cached: clients choose names, and unused ones must not accumulate."""
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What one endpoint says it serves."""
+    """The models that one endpoint reports to serve."""
 
     names: frozenset[str] = frozenset()
-    """Base models, their aliases, and adapters; empty: it has not said."""
+    """Base models, their aliases, and adapters; empty if the endpoint has not reported yet."""
     complete: bool = False
-    """Whether its engine refuses every other name."""
+    """Whether the engine refuses every other name."""
     adapters: bool = False
-    """Whether it has places for LoRA adapters, so that its engine may load one that it does not list."""
+    """Whether the endpoint can hold LoRA adapters, so that its engine may load one that it does not list."""
 
     @property
     def refuses_others(self) -> bool:
-        """Whether a request for a name that it does not list would be in vain."""
+        """Whether a request for a name that the endpoint does not list would certainly fail."""
         return self.complete and not self.adapters
 
 
 class ServedModels:
-    """What each endpoint has said, by slot. A question that was asked before costs one lookup.
+    """The models that each endpoint reports, by slot. A repeated lookup costs one dictionary access.
 
-    Invariant: ``_serving`` holds answers to what is said now. Owner: the event loop.
+    Invariant: ``_serving`` has answers according to the current reports. Owner: the event loop.
     """
 
     def __init__(self) -> None:
         self._said: dict[Slot, Said] = {}
         self._serving: dict[tuple[str, bool], frozenset[Slot] | None] = {}
-        self._differ: bool | None = False  # None: to be found out
+        self._differ: bool | None = False  # None: not computed yet
         self.scans = 0
-        """Answers that had to be computed from what every endpoint says."""
+        """Number of lookups that had to be computed from all endpoints' reports."""
 
     def say(self, slot: Slot, said: Said) -> None:
-        """Take what the endpoint of ``slot`` says instead of what it said before."""
+        """Replace what the endpoint of ``slot`` has reported."""
         if self._said.get(slot) != said:
             self._said[slot] = said
             self._changed()
 
     def said(self, slot: Slot) -> Said:
-        """What the endpoint of ``slot`` has said."""
+        """Return what the endpoint of ``slot`` has reported."""
         return self._said.get(slot, NOTHING)
 
     def forget(self, slot: Slot) -> None:
-        """Drop what the endpoint of ``slot`` said: it is gone."""
+        """Drop what the endpoint of ``slot`` reported, because the endpoint was removed."""
         self._said.pop(slot, None)
         self._changed()
 
     @property
     def differ(self) -> bool:
-        """Whether two endpoints have said different things, so that a request's model matters."""
+        """Whether two endpoints report different models, so that a request's model matters."""
         if self._differ is None:
             self._differ = len({said.names for said in self._said.values()}) > 1
         return self._differ
 
     def serving(self, model: str, *, adapters_on_demand: bool = False) -> frozenset[Slot] | None:
-        """The slots of the endpoints that may serve ``model``; None for all of them, as for a request without a model.
+        """Return the slots of the endpoints that may serve ``model``; None for all, as for a request without a model.
 
-        ``adapters_on_demand``: every endpoint with places for adapters loads whichever is asked for.
+        With ``adapters_on_demand``, every endpoint that can hold adapters loads any requested one.
         """
         key = (model, adapters_on_demand)
         try:
