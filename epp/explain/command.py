@@ -1,4 +1,4 @@
-"""``tierwise explain``: asks a running picker, and prints what it says."""
+"""The command ``tierwise explain``: queries a running picker and prints the answer."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from epp.server.options import ExplainOptions
 T = TypeVar("T")
 
 REFUSED = 1
-"""The exit code where the picker would refuse the request."""
+"""The exit status if the picker would refuse the request."""
 ANSWERS_WITHIN_S = 30.0
 
 
 def run_explain(options: ExplainOptions) -> int:
-    """Run the command; the process's exit status."""
+    """Run the command and return its exit status."""
     body = request_body(options)
     if body is None:
         answer = ask(options, "GET", "/debug/endpoints")
@@ -49,13 +49,13 @@ def run_explain(options: ExplainOptions) -> int:
 
 
 def answer_with(options: ExplainOptions, by: AnsweredBy | None, parts: Iterable[RenderableType]) -> None:
-    """Print who has answered, since there may be several pickers on a machine, and then ``parts``."""
+    """Print which picker has answered, since a machine may run several, and then ``parts``."""
     who = f"pool {by.pool}, pid {by.pid}, at " if by is not None else ""
     show(console_for(), (Prose(f"{who}{options.url}"), *parts))
 
 
 def request_body(options: ExplainOptions) -> bytes | None:
-    """The body to ask about. Raises: ConfigError for a file that cannot be read."""
+    """Return the body to explain; None to show the endpoints. Raises: ConfigError for a file that cannot be read."""
     if options.prompt is not None:
         return json.dumps({"model": options.model, "prompt": options.prompt}).encode()
     if options.body is None:
@@ -69,7 +69,7 @@ def request_body(options: ExplainOptions) -> bytes | None:
 
 
 def path_of(body: bytes) -> str:
-    """Where such a body is sent."""
+    """Return the path that such a body is sent to."""
     try:
         keys = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -78,7 +78,7 @@ def path_of(body: bytes) -> str:
 
 
 def ask(options: ExplainOptions, method: str, target: str, body: bytes | None = None) -> bytes:
-    """The answer. Raises: ConfigError, one sentence, when there is none."""
+    """Send the query and return the answer. Raises: ConfigError with one sentence if there is none."""
     url = urlsplit(options.url)
     try:
         port = url.port or 80
@@ -105,7 +105,7 @@ def ask(options: ExplainOptions, method: str, target: str, body: bytes | None = 
 
 
 def read(answer: bytes, kind: type[T]) -> T:
-    """``answer`` as ``kind``. Raises: ConfigError when something else has answered."""
+    """Decode ``answer`` as ``kind``. Raises: ConfigError if it does not come from a picker's debug port."""
     try:
         return msgspec.json.decode(answer, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""The configuration in effect: the flags as they were understood, and every plugin with its parameters."""
+"""The configuration in effect: the flags as they were parsed, and every plugin with its parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scorers.base import Filter, Picker, Plugin, Producer, Scorer
 SECRET = re.compile(r"(token|secret|password|api_?key|credential)s?$", re.IGNORECASE)
 """Names of text parameters whose values are not shown."""
 WRITTEN_OUT = frozenset({"config_text"})
-"""Texts that may hold secrets anywhere, comments included."""
+"""Texts that may contain secrets anywhere, comments included."""
 KINDS: tuple[tuple[type[Plugin[Any]], str], ...] = (
     (Producer, "producer"),
     (Filter, "filter"),
@@ -26,7 +26,7 @@ KINDS: tuple[tuple[type[Plugin[Any]], str], ...] = (
 
 
 def effective(plan: Plan, options: object) -> dict[str, object]:
-    """``options`` are those of the command."""
+    """Return the configuration as plain data; ``options`` are those of the command."""
     profile = plan.profile
     return {
         "options": plain(options),
@@ -45,13 +45,13 @@ def effective(plan: Plan, options: object) -> dict[str, object]:
 
 
 def plugin_states(plan: Plan) -> dict[str, object]:
-    """What each plugin says of itself; in the form of the Go picker's page."""
+    """Return the state that each plugin reports, in the form of the Go picker's page."""
     states: dict[str, object] = {}
     for plugin in plugins_of(plan):
         entry: dict[str, object] = {"name": plugin.name, "type": plugin.type_name}
         try:
             state = plugin.state()
-        except Exception as error:  # somebody's code; its page must not take the others' away
+        except Exception as error:  # third-party code, whose failure must not hide the other plugins
             entry["message"] = f"its state cannot be had: {type(error).__name__}"
         else:
             entry |= {"message": "plugin keeps no state"} if state is None else {"state": plain(state)}
@@ -60,7 +60,7 @@ def plugin_states(plan: Plan) -> dict[str, object]:
 
 
 def plugins_of(plan: Plan) -> Iterator[Plugin[Any]]:
-    """Every plugin once: those of the profile first, then what else is declared."""
+    """Yield every plugin once: first those of the profile, then the other declared ones."""
     profile = plan.profile
     seen: set[str] = set()
     of_profile = (*profile.producers, *profile.filters, *(scorer for scorer, _ in profile.scorers), profile.picker)
@@ -71,12 +71,12 @@ def plugins_of(plan: Plan) -> Iterator[Plugin[Any]]:
 
 
 def kind_of(plugin: Plugin[Any]) -> str:
-    """One word."""
+    """Return the kind of a plugin, in one word."""
     return next((name for kind, name in KINDS if isinstance(plugin, kind)), "other")
 
 
 def plain(value: object) -> Any:
-    """``value`` as JSON has it; what may be a secret is not in it."""
+    """Convert ``value`` to what JSON can represent; likely secrets are replaced."""
     return _without_secrets(msgspec.to_builtins(value, enc_hook=str, str_keys=True))
 
 

@@ -1,4 +1,4 @@
-"""A snapshot of every endpoint: as its engine said, as a decision sees it, and what the index believes."""
+"""A snapshot of every endpoint: its engine's report, the load that a decision uses, and the index."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scorers.prefix.cache import PrefixCache
 def pool_state(
     pool: Pool, ledger: Ledger, plan: Plan, scrapes: Callable[[], Mapping[str, ScrapeState]] | None
 ) -> PoolState[EngineMetrics]:
-    """A snapshot."""
+    """Return a snapshot of the pool."""
     read = scrapes() if scrapes is not None else {}
     endpoints = [_endpoint(pool, c, plan, read.get(c.address)) for c in pool.candidates()]
     return PoolState(pool.name, len(ledger), tuple(endpoints))

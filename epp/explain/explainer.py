@@ -1,4 +1,4 @@
-"""Asks the director and the profile what they would do with a request, and writes it down."""
+"""Runs a request through the director and the profile without any effect, and records the result."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from scorers.labels.served_model_filter import ServedModelFilter
 
 
 class Explainer:
-    """Owner: the event loop; a call is one step, as a decision is."""
+    """Explains requests. Owner: the event loop; a call is one step, as a decision is."""
 
     def __init__(self, director: Director, pool: Pool, plan: Callable[[], Plan]) -> None:
-        """``plan`` is asked for the plan in use."""
+        """``plan`` returns the plan in use."""
         self._director = director
         self._pool = pool
         self._plan = plan
 
     async def token_ids(self, head: RequestHead, body: bytes) -> Answer | None:
-        """What to explain it with, asked for as for a request to be served; None where nobody asks for them."""
+        """Return the token ids for ``explain``, obtained as for a served request; None if no plugin needs them."""
         step = self._director.tokens
         if step is None:
             return None
@@ -42,7 +42,7 @@ class Explainer:
             return None
 
     def explain(self, head: RequestHead, body: bytes, token_ids: Answer | None = None) -> Explanation:
-        """Where a request would go now, and why; nothing is changed by it."""
+        """Return where a request would go now, and why, without changing any state."""
         plan = self._plan()
         try:
             request = self._understood(head, body).request
@@ -80,7 +80,7 @@ class Explainer:
 
 
 def refused(error: EppError) -> str:
-    """A sentence."""
+    """Return the refusal as a sentence."""
     return f"The request is refused: {str(error).removesuffix('.')}."
 
 
@@ -94,7 +94,7 @@ def left_out(
     served: ServedModelFilter | None,
     request: Request,
 ) -> list[tuple[Candidate, str]]:
-    """Who of ``everyone`` is no candidate, and why."""
+    """Return the endpoints of ``everyone`` that are not candidates, and why."""
     taken = {candidate.slot for candidate in candidates}
     try:
         in_subset = {candidate.slot for candidate in allowed(everyone, subset)}
@@ -115,7 +115,7 @@ def left_out(
 def explanation(
     asked: Asked, request: Request, trial: Trial, excluded: Sequence[tuple[Candidate, str]], plan: Plan
 ) -> Explanation:
-    """``trial``, in words and numbers."""
+    """Describe ``trial`` in words and numbers."""
     rows = []
     schedule = trial.schedule
     scored: list[Considered] = []
@@ -135,7 +135,7 @@ def explanation(
     rows += [considered(candidate, request, reason) for candidate, reason in excluded]
     picker = plan.profile.picker
     if schedule is None:
-        assert trial.refusal is not None  # noqa: S101 - one of the two is there
+        assert trial.refusal is not None  # noqa: S101 - a trial has a schedule or a refusal
         dropping = next((n.name for n in reversed(trial.narrowings) if n.dropped), "a filter")
         reason = f"The request is refused: {dropping} drops the last of the candidates."
     else:
@@ -166,7 +166,7 @@ def considered(
     pick: int | None = None,
     details: Mapping[str, Detail] | None = None,
 ) -> Considered:
-    """One row."""
+    """Return the row of one endpoint."""
     return Considered(
         address=candidate.address,
         name=candidate.name,
@@ -188,5 +188,5 @@ def considered(
 
 
 def refusal_of(error: EppError) -> Refusal:
-    """What a client would be told."""
+    """Return the refusal that a client would get."""
     return Refusal(error.http_status, error.code, str(error)[:MAX_NAME])

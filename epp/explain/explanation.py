@@ -1,6 +1,6 @@
-"""What the debug port answers about one request: data, and one sentence. Never a prompt, never a header's value.
+"""The debug port's answer about one request: data and one sentence, without prompts or values of headers.
 
-``tierwise explain`` reads it, and so nothing of the picker is imported here.
+``tierwise explain`` reads it, and so this module imports nothing of the picker.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ MAX_NAME = 256
 
 
 class AnsweredBy(msgspec.Struct, frozen=True):
-    """Which picker says so: there may be several on a machine."""
+    """Identifies the picker that answered, since a machine may run several."""
 
     pool: str
     pid: int
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """The request, as far as it is nobody's secret."""
+    """The parts of the request that are not secret."""
 
     path: str
     model: str
@@ -32,12 +32,13 @@ class Asked(msgspec.Struct, frozen=True):
     streaming: bool
     priority: int
     token_ids: str | None = None
-    """Whether the engine's own are known: ``tokenized``, ``sent_as_tokens``, or why they are not; None where nobody
-    asks for them."""
+    """The state of the engine's own token ids: ``tokenized``, ``sent_as_tokens``, or why they are unknown; None if
+    unneeded.
+    """
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What one scorer said of one candidate."""
+    """The score of one candidate by one scorer."""
 
     value: float
     weight: float
@@ -45,7 +46,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Detail(msgspec.Struct, frozen=True):
-    """What a plugin has to say of one candidate: as in ``scorers.base``."""
+    """A plugin's remark about one candidate, as in ``scorers.base``."""
 
     text: str
     numbers: Mapping[str, float] = {}
@@ -63,23 +64,22 @@ class Considered(msgspec.Struct, frozen=True):
     in_flight_tokens: int
     fresh: bool
     dropped_by: str | None = None
-    """``subset``, ``stale metrics``, ``never read``, ``out of reach``, or a filter's name; None for one that was
-    scored."""
+    """``subset``, ``stale metrics``, ``never read``, ``out of reach``, or a filter's name; None for a scored one."""
     tokens: Mapping[str, int] = {}
-    """Held of the prompt, by producer."""
+    """Cached tokens of the prompt, by producer."""
     tokens_by_tier: Mapping[str, int] = {}
     modes_by_tier: Mapping[str, str] = {}
-    """How those are known: precise, horizon or approximate."""
+    """How the cached tokens are known: precise, horizon or approximate."""
     scores: Mapping[str, Part] = {}
     total: float | None = None
     details: Mapping[str, Detail] = {}
-    """What plugins have to say of it beside a score, by name."""
+    """The remarks of plugins about the endpoint, by plugin name."""
     pick: int | None = None
-    """1 for the pick, 2 and on for the fallbacks in order."""
+    """1 for the pick; 2 and more for the fallbacks in order."""
 
 
 class FilterVerdict(msgspec.Struct, frozen=True):
-    """What one filter did."""
+    """The result of one filter."""
 
     name: str
     type: str
@@ -104,10 +104,10 @@ class Explanation(msgspec.Struct, frozen=True):
     fallbacks: tuple[str, ...] = ()
     refusal: Refusal | None = None
     request: Asked | None = None
-    """None where it was not understood."""
+    """None if the request could not be parsed."""
     candidates: tuple[Considered, ...] = ()
     filters: tuple[FilterVerdict, ...] = ()
     picker: str = ""
     failed_plugins: tuple[str, ...] = ()
-    """Those that raised, and were skipped."""
+    """Plugins that raised an exception and were skipped."""
     answered_by: AnsweredBy | None = None

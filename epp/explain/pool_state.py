@@ -1,6 +1,6 @@
-"""What the debug port answers about the endpoints, as data.
+"""The debug port's answer about the endpoints, as data.
 
-``tierwise explain`` reads it, and so nothing of the picker is imported here.
+``tierwise explain`` reads it, and so this module imports nothing of the picker.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ EngineT = TypeVar("EngineT")
 
 KNOWN = "known"
 APPROXIMATE = "approximate"
-"""The mode of what is a guess from our own picks."""
+"""The mode of what is estimated from our own picks."""
 
 
 class Doubted(msgspec.Struct, frozen=True):
-    """Of an engine's numbers, those that were not believed: what a table shows of them."""
+    """Those of an engine's numbers that were rejected as implausible, for a table."""
 
     doubted: tuple[str, ...] = ()
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What a decision sees: as scraped, plus our picks that no scrape can have counted yet."""
+    """The load that a decision uses: as scraped, plus our picks that no scrape can have counted yet."""
 
     waiting: int
     running: int
@@ -39,22 +39,22 @@ class Held(msgspec.Struct, frozen=True):
 
     capacity_tokens: int
     used_tokens: int
-    """Of a tier that is known precisely, what the engine's KV events say; of others, what the index remembers."""
+    """From the engine's KV events for a tier that is known precisely; otherwise what the index remembers."""
     mode: str = APPROXIMATE
-    """How that is known: precise, horizon or approximate."""
+    """How the used tokens are known: precise, horizon or approximate."""
 
 
 class FromEvents(msgspec.Struct, frozen=True):
-    """What an engine's KV events say."""
+    """What an engine's KV events report."""
 
     state: str
-    """``known``, or why it is not."""
+    """``known``, or why the contents are not known."""
     tokens: Mapping[str, int]
-    """Held by tier."""
+    """Cached tokens by tier."""
     gaps: int
     publisher_restarts: int
     publishers: tuple[str, ...] = ()
-    """Where they are published, or where publishers connect to us; none where no port is known."""
+    """Where events are published, or where publishers connect to us; empty if no port is known."""
 
 
 class EndpointState(msgspec.Struct, Generic[EngineT], frozen=True):
@@ -68,20 +68,20 @@ class EndpointState(msgspec.Struct, Generic[EngineT], frozen=True):
     in_flight_tokens: int
     decision: Load
     engine: EngineT
-    """As it said last."""
+    """The engine's last report."""
     index: Mapping[str, Held]
     """By producer, with its tier: ``cpu-prefix-cache-producer (cpu)``."""
     scrape: ScrapeState | None
-    """None where nothing reads the engines' metrics."""
+    """None if the engines' metrics are not read."""
     kv_events: FromEvents | None = None
-    """None where nobody follows the engines' events."""
+    """None if the engines' events are not followed."""
 
 
 class PoolState(msgspec.Struct, Generic[EngineT], frozen=True):
-    """The whole pool."""
+    """The state of the whole pool."""
 
     pool: str
     in_flight: int
-    """Requests, those of removed endpoints included."""
+    """Requests in flight, including those of removed endpoints."""
     endpoints: tuple[EndpointState[EngineT], ...]
     answered_by: AnsweredBy | None = None

@@ -1,9 +1,10 @@
-"""The debug port: what the picker knows, and what it would do. It shows internals and asks for no password, so it is on
-loopback unless somebody says otherwise.
+"""The debug port: what the picker knows, and what it would do.
 
-Web pages in a browser on the same machine reach loopback, too. What they can send without being asked first changes
-nothing here, and what they could read is kept from them: a request that names this server by anything but an address
-or ``localhost`` comes from a name that somebody has pointed here, and is refused.
+It shows internals without a password, so it listens on loopback unless configured otherwise.
+
+Web pages in a browser on the same machine reach loopback, too. The requests that a page can send without a preflight
+change nothing here, and their answers are protected: a request that names this server by anything but an address or
+``localhost`` uses a DNS name that was pointed here, and is refused.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from epp.server.options import DEBUG_PORT, DebugOptions
 log = logging.getLogger(__name__)
 
 HEADERS_OF_OURS = frozenset({"host", "accept", "accept-encoding", "connection", "user-agent", "content-length"})
-"""Headers that are about the question, not about the request that is asked about."""
+"""Headers of the query itself, which are not part of the request to explain."""
 
 
 class DebugServer:
-    """An HTTP server. Owner: the event loop that started it."""
+    """The HTTP server of the debug port. Owner: the event loop that started it."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class DebugServer:
         self._port = HttpPort()
 
     async def open(self, debug: DebugOptions) -> int:
-        """Listen where ``debug`` says; returns the port. Raises: ConfigError."""
+        """Listen on the port of ``debug`` and return it. Raises: ConfigError if that fails."""
         port = await self._open(debug)
         host = f"[{debug.host}]" if ":" in debug.host else debug.host
         if debug.port is None and port != DEBUG_PORT:
@@ -79,11 +80,11 @@ class DebugServer:
             return await listening(self.start, debug.host, debug.port, "--debug-port")
         try:
             return await self.start(debug.host, DEBUG_PORT)
-        except OSError:  # taken, and nobody asked for it: that must keep nobody from starting
+        except OSError:  # the default port is taken, which must not prevent the start
             return await listening(self.start, debug.host, 0, "--debug-host")
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port, which is a free one for 0. Raises: OSError when the port cannot be had."""
+        """Listen, and return the port, which is a free one for 0. Raises: OSError when the port cannot be bound."""
         app = web.Application(client_max_size=self._max_request_bytes, middlewares=[_named_by_address])
         app.add_routes(
             [
@@ -145,7 +146,7 @@ async def _named_by_address(
 
 
 def is_address(host: str) -> bool:
-    """Whether ``host``, perhaps with a port, is an IP address or ``localhost``."""
+    """Return whether ``host``, perhaps with a port, is an IP address or ``localhost``."""
     name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host.rpartition(":")[0] or host
     if name.lower() == "localhost":
         return True

@@ -1,6 +1,6 @@
-"""Answers of the debug port for people: a table where it fits, else one line for each number's name.
+"""Answers of the debug port for people: a table if it fits, else a list with one line for each score.
 
-No number is ever cut: a table that is wider than the console becomes a list.
+Numbers are never cut: a table that is wider than the console becomes a list.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from epp.printing.prose import Prose
 from epp.printing.sheet import Sheet
 
 EXACT = ("tokenized", "sent_as_tokens")
-"""The results of tokenizing after which tokens are no estimate."""
+"""The results of tokenizing for which the number of tokens is exact."""
 _LOADS = ("queue", "run", "kv", "ours")
 _LOADS_MEAN = (
     "queue, run: requests that wait and run there; kv: share of GPU memory for KV in use; ours: requests from "
@@ -28,7 +28,7 @@ _MARKS_MEAN = (
 
 
 def of_explanation(explanation: Explanation) -> Iterator[RenderableType]:
-    """Candidates by tokens and scores, and the sentences; each on lines of its own."""
+    """Yield the candidates with tokens and scores, and then the sentences, each on its own lines."""
     asked = explanation.request
     if asked is not None:
         model = asked.model if asked.model == asked.target_model else f"{asked.model} as {asked.target_model}"
@@ -53,7 +53,7 @@ def of_explanation(explanation: Explanation) -> Iterator[RenderableType]:
 
 
 def of_pool(state: PoolState[Doubted]) -> Iterator[RenderableType]:
-    """One line an endpoint, or several where they do not fit."""
+    """Yield one line per endpoint, or several if one is too narrow."""
     yield Prose(f"endpoints: {len(state.endpoints)}, requests in flight: {state.in_flight}")
     if not state.endpoints:
         return
@@ -74,7 +74,7 @@ def of_pool(state: PoolState[Doubted]) -> Iterator[RenderableType]:
 
 
 def _named(rows: Iterable[Considered | EndpointState[Doubted]]) -> bool:
-    """Whether any of them has a name beside its address."""
+    """Return whether any row has a name that differs from its address."""
     return any(row.name and row.name != row.address for row in rows)
 
 
@@ -94,7 +94,7 @@ def _scores(rows: tuple[Considered, ...]) -> Sheet:
 
 
 def _listed(rows: tuple[Considered, ...]) -> Iterator[Text]:
-    """A block of lines for each candidate, with one for each scorer."""
+    """Yield a block of lines for each candidate, with one line for each scorer."""
     for row in rows:
         outcome = f"left out by {row.dropped_by}" if row.dropped_by else f"total {row.total or 0.0:.3f}"
         yield Text(f"{_place(row):<3} {row.address}{_called(row)}{_stale(row)}  {outcome}", style=_style(row))
@@ -165,6 +165,6 @@ def _style(row: Considered) -> str:
 
 
 def _held(row: Considered, tier: str) -> str:
-    """Tokens in one tier, and how that is known where it is better than a guess."""
+    """Format the tokens in one tier, and how they are known if not by approximation."""
     mode = row.modes_by_tier.get(tier, APPROXIMATE)
     return f"{tier} {row.tokens_by_tier[tier]:,}" + ("" if mode == APPROXIMATE else f" ({mode})")

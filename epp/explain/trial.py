@@ -1,8 +1,8 @@
-"""A decision that leaves no trace: the profile's own code on the same plugins, with nothing counted, timed or learned.
+"""A decision without side effects: the profile's own code and plugins, but nothing is counted, timed or learned.
 
-What a plugin draws at random is put back, so that a trial picks what the next request like it would be given, and that
-request still is. What filters and scorers must not do by their contract (change what they are given, remember a request
-that is not picked) they do not do here either.
+Random generators of plugins are restored afterwards, so that a trial picks what the next equal request will get. By
+contract, filters and scorers do not change their arguments or remember requests that were not picked, so they do not do
+so here either.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from scorers.base import Candidate, Detail, Filter, Plugin, Request
 
 @dataclass
 class Narrowing:
-    """What one filter did."""
+    """The result of one filter."""
 
     name: str
     type_name: str
     seen: int
-    """Candidates that it was given."""
+    """Number of candidates that the filter received."""
     dropped: tuple[Candidate, ...] = ()
 
 
 @dataclass
 class Trial:
-    """How a decision went, as far as it went."""
+    """The course of a decision, up to a refusal."""
 
     narrowings: list[Narrowing] = field(default_factory=list)
     schedule: Schedule | None = None
-    """None where the filters left nobody."""
+    """None if the filters dropped all candidates."""
     refusal: Saturated | None = None
     details: Mapping[str, Sequence[Detail]] = field(default_factory=dict)
-    """What plugins have to say of each candidate that was scored, by plugin name."""
+    """The remarks of plugins about each scored candidate, by plugin name."""
     failed: tuple[str, ...] = ()
-    """Plugins that raised, and were skipped."""
+    """Plugins that raised an exception and were skipped."""
 
 
 def rehearse(profile: Profile, request: Request, candidates: Sequence[Candidate]) -> Trial:
-    """Decide as ``profile`` would. Only ``request`` is written to."""
+    """Decide as ``profile`` would. Only ``request`` is modified."""
     trial = Trial()
     filters = [_Watched(inner, trial.narrowings) for inner in profile.filters]
     rehearsal = _Rehearsal(filters, profile.producers, profile.scorers, profile.picker)
@@ -63,7 +63,7 @@ def rehearse(profile: Profile, request: Request, candidates: Sequence[Candidate]
 
 @contextmanager
 def undrawn(owners: Iterable[object]) -> Iterator[None]:
-    """Put the random numbers back that ``owners`` draw meanwhile from generators of their own or shared."""
+    """Restore the random generators of ``owners``, their own or shared, when the context ends."""
     generators = {
         id(value): value
         for owner in owners
@@ -79,7 +79,7 @@ def undrawn(owners: Iterable[object]) -> Iterator[None]:
 
 
 class _Rehearsal(Profile):
-    """Counts failures for itself, and logs none."""
+    """A profile that counts failures in itself and logs none."""
 
     @override
     def _failed(self, plugin: Plugin[Any]) -> None:
@@ -87,7 +87,7 @@ class _Rehearsal(Profile):
 
 
 class _Watched(Filter[Any]):
-    """Another filter, whose verdicts are noted."""
+    """A filter that wraps another one and records its results."""
 
     def __init__(self, inner: Filter[Any], narrowings: list[Narrowing]) -> None:
         super().__init__(inner.parameters, inner.name)
