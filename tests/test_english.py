@@ -44,6 +44,7 @@ DONE: tuple[str, ...] = (
     "scorers/load",
     "scorers/labels",
     "epp/explain",
+    "scorers/affinity",
 )
 """The rooms whose docstrings have been rewritten. The others follow, until this is the list of all rooms."""
 

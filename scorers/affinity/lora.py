@@ -1,4 +1,4 @@
-"""Send a request where its LoRA adapter is loaded, or has room."""
+"""Send a request where its LoRA adapter is loaded, or where there is room for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from scorers.base import Candidate, LoraState, NoParameters, Request, Scorer
 
 LOADED, ROOM, QUEUED, NEITHER = 1.0, 0.8, 0.6, 0.0
-"""Source: the Go picker's scorer of the same name."""
+"""The scores by the state of the adapter. Source: the Go picker's scorer of the same name."""
 
 
 class LoraAffinityScorer(Scorer[NoParameters]):
@@ -21,7 +21,7 @@ class LoraAffinityScorer(Scorer[NoParameters]):
     type_name = "lora-affinity-scorer"
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
-        """One score per candidate, by what its adapter slots hold."""
+        """Return one score per candidate, by the state of the adapter in its engine."""
         adapter = request.target_model
         return [_affinity(adapter, c.lora) for c in candidates]
 

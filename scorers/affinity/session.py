@@ -13,28 +13,28 @@ from weakref import ref
 from scorers.base import Candidate, Request
 
 MAX_SESSIONS = 65_536
-"""Remembered by one instance, the least recently used forgotten first: 20 MB at most. A guess."""
+"""Number of sessions that one instance remembers, least recently used forgotten first: 20 MB at most. A guess."""
 MAX_TOKEN_CHARACTERS = 1_024
-"""Of a token that is read: a Kubernetes name has 317 at most."""
-_ID_CHARACTERS = 64  # longer ones are remembered by a digest: a client chooses them
+"""The longest token that is read: a Kubernetes name has at most 317 characters."""
+_ID_CHARACTERS = 64  # longer ids, which clients choose, are stored as a digest
 
 
 def identity_of(candidate: Candidate) -> str:
-    """What a session is bound to: ``namespace/name``, the address of an endpoint without a name."""
+    """Return what a session is bound to: ``namespace/name``, or the address of an endpoint without a name."""
     return candidate.name or candidate.address
 
 
 class SessionTable:
     """Sessions by id, each with its endpoint, for as long as they are used.
 
-    Invariant: at most ``limit`` of them, least recently used first; ``used`` only grows along the order. A session that
-    was not used for ``ttl_s`` is not known any more; its memory is given back by the first ``bind`` that comes
-    ``sweep_s`` after the last sweep. Owner: the event loop.
+    Invariant: at most ``limit`` sessions, least recently used first; ``used`` only grows along the order. A session
+    that was not used for ``ttl_s`` has expired; its memory is freed by the first ``bind`` that comes ``sweep_s`` after
+    the last sweep. Owner: the event loop.
     """
 
     def __init__(self, ttl_s: float, sweep_s: float, limit: int = MAX_SESSIONS) -> None:
         self._ttl_s, self._sweep_s, self._limit = ttl_s, sweep_s, limit
-        self._sessions: OrderedDict[str | bytes, tuple[str, float]] = OrderedDict()  # endpoint, last used
+        self._sessions: OrderedDict[str | bytes, tuple[str, float]] = OrderedDict()  # endpoint, time of last use
         self._now = float("-inf")
         self._next_sweep = float("-inf")
 
@@ -42,13 +42,15 @@ class SessionTable:
         return len(self._sessions)
 
     def endpoint(self, session: str, now: float) -> str | None:
-        """Whom ``session`` belongs to at ``now``; None for an unknown one, or one unused for too long."""
+        """Return the endpoint of ``session`` at ``now``; None if the session is unknown or has expired."""
         entry = self._sessions.get(_key(session))
         return None if entry is None or entry[1] + self._ttl_s < max(now, self._now) else entry[0]
 
     def bind(self, session: str, endpoint: str, now: float) -> None:
-        """Let ``session`` belong to ``endpoint``, used at ``now``. Requests that waited bring an earlier time than
-        those before them: the clock of the table never goes back."""
+        """Bind ``session`` to ``endpoint``, used at ``now``.
+
+        Requests that waited have an earlier time than those before them, so the table's clock never goes back.
+        """
         self._now = now = max(now, self._now)
         key = _key(session)
         self._sessions[key] = (endpoint, now)
@@ -68,27 +70,29 @@ def _key(session: str) -> str | bytes:
 
 
 class Affinity(Protocol):
-    """How a session finds its endpoint again."""
+    """The method by which a session finds its endpoint again."""
 
     tells_clients: bool
-    """Whether clients carry it."""
+    """Whether clients carry the session, so that responses need a header."""
 
     def position(self, request: Request, candidates: Sequence[Candidate]) -> int | None:
-        """Where the endpoint of the request's session stands among ``candidates``; None without a session, or where it
-        is not among them."""
+        """Return the position of the session's endpoint among ``candidates``.
+
+        None without a session, or if the endpoint is not among the candidates.
+        """
 
     def picked(self, request: Request, candidate: Candidate) -> None:
-        """Note the pick."""
+        """Note the pick of ``candidate`` for the session."""
 
     def response_headers(self, candidate: Candidate) -> Mapping[str, str]:
-        """What the client is told."""
+        """Return the headers to set on the response."""
 
 
 class CarriedByClients:
-    """The client sends back a header that says the endpoint; nothing is remembered here.
+    """Sessions that clients carry: a header sent back by the client names the endpoint, and nothing is remembered here.
 
-    The value is the endpoint's identity in base64, as the Go picker writes it: not secret, and not signed, so a client
-    can choose any endpoint that the filters leave.
+    The value is the endpoint's identity in base64, as the Go picker writes it. It is neither secret nor signed, so a
+    client can choose any endpoint that the filters leave.
     """
 
     tells_clients = True
@@ -97,7 +101,7 @@ class CarriedByClients:
         self._header = header.lower()
 
     def position(self, request: Request, candidates: Sequence[Candidate]) -> int | None:
-        """As the protocol says; a value that is no base64 is no session."""
+        """Implement ``Affinity.position``; a value that is not base64 is no session."""
         token = request.headers.get(self._header)
         if not token or len(token) > MAX_TOKEN_CHARACTERS:
             return None
@@ -108,17 +112,17 @@ class CarriedByClients:
         return find(wanted, candidates)
 
     def picked(self, request: Request, candidate: Candidate) -> None:
-        """Nothing to note."""
+        """Do nothing, since the client remembers."""
 
     def response_headers(self, candidate: Candidate) -> Mapping[str, str]:
-        """The header for the next request."""
+        """Return the header for the client to send with the next request."""
         return {self._header: b64encode(identity_of(candidate).encode()).decode()}
 
 
 class RememberedHere:
-    """The client sends an id of its own; which endpoint serves it is remembered here.
+    """Sessions that are remembered here: the client sends an id of its own.
 
-    A session moves to another endpoint only when its own is not among the candidates.
+    A session moves to another endpoint only if its own is not among the candidates.
     """
 
     tells_clients = False
@@ -126,11 +130,11 @@ class RememberedHere:
     def __init__(self, headers: Sequence[str], table: SessionTable) -> None:
         self._headers = tuple([header.lower() for header in headers])
         self.table = table
-        # Its endpoint was among the candidates. Its pick follows in the same step, or it is gone: it is not kept.
+        # The request whose endpoint was a candidate. A weak reference: its pick follows in the same step or never.
         self._placed: ref[Request] | None = None
 
     def position(self, request: Request, candidates: Sequence[Candidate]) -> int | None:
-        """As the protocol says."""
+        """Implement ``Affinity.position`` with the endpoint from the table."""
         session = self._session(request)
         endpoint = None if session is None else self.table.endpoint(session, request.received_s)
         place = None if endpoint is None else find(endpoint, candidates)
@@ -138,7 +142,7 @@ class RememberedHere:
         return place
 
     def picked(self, request: Request, candidate: Candidate) -> None:
-        """Bind a session that has no endpoint, or whose endpoint is gone; the others stay, and count as used."""
+        """Bind a session that has no endpoint among the candidates; other sessions stay, and count as used."""
         session = self._session(request)
         if session is None:
             return
@@ -149,7 +153,7 @@ class RememberedHere:
         self.table.bind(session, endpoint or identity_of(candidate), now)
 
     def response_headers(self, candidate: Candidate) -> Mapping[str, str]:  # noqa: ARG002
-        """Nothing: the id is the client's own."""
+        """Return no headers, since the id is the client's own."""
         return {}
 
     def _session(self, request: Request) -> str | None:
@@ -160,7 +164,7 @@ class RememberedHere:
 
 
 def find(identity: str, candidates: Sequence[Candidate]) -> int | None:
-    """Where the endpoint of that identity stands."""
+    """Return the position of the endpoint with that identity; None if it is not there."""
     for position, candidate in enumerate(candidates):
         if identity == (candidate.name or candidate.address):
             return position

@@ -1,4 +1,4 @@
-"""Keep a session where it began: as a wish (the scorer) or as a rule (the filter)."""
+"""Keep a session at its endpoint: as a preference (the scorer) or as a rule (the filter)."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ DEFAULT_ID_HEADER = "x-session-id"
 
 
 class Strategy(Enum):
-    """Who remembers."""
+    """Where the session's endpoint is remembered."""
 
     ENCODED_ENDPOINT_HEADER = "encoded_endpoint_header"
     SESSION_ID = "session_id"
 
 
 class EncodedHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of the strategy ``encoded_endpoint_header``."""
+    """Parameters of the strategy ``encoded_endpoint_header``."""
 
     header: str = DEFAULT_TOKEN_HEADER
-    """Of the response, and of the next request."""
+    """Name of the header, in the response and in the next request."""
 
     def __post_init__(self) -> None:
         check_written("header", self.header)
 
 
 class SessionSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a session's id is looked for."""
+    """Where the session id is read from."""
 
     header: str = ""
     attribute: str = ""
@@ -45,14 +45,14 @@ class SessionSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SessionIds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Of the strategy ``session_id``."""
+    """Parameters of the strategy ``session_id``."""
 
     sources: tuple[SessionSource, ...] = (SessionSource(DEFAULT_ID_HEADER),)
-    """The first that is not empty counts."""
+    """The sources of the id; the first that is not empty is used."""
     eviction_ttl_seconds: float = 300.0
     """How long a session is remembered after its last request."""
     eviction_sweep_seconds: float = 10.0
-    """How often what is not remembered any more gives its memory back."""
+    """How often the memory of expired sessions is freed."""
 
     def __post_init__(self) -> None:
         check_written("sources", self.sources)
@@ -61,19 +61,19 @@ class SessionIds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 
 
 class SessionAffinityParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The strategy, and the parameters of both."""
+    """The strategy, and the parameters of both strategies."""
 
     strategy: Strategy = Strategy.ENCODED_ENDPOINT_HEADER
     profile_name: str = ""
-    """The profile whose pick counts; there is one."""
+    """Accepted for compatibility: the profile whose pick counts; there is only one."""
     encoded_endpoint_header_config: EncodedHeader = EncodedHeader()
     session_id_config: SessionIds = SessionIds()
     header_name: str = ""
-    """Deprecated place of ``encodedEndpointHeaderConfig.header``, which it overrides."""
+    """Deprecated form of ``encodedEndpointHeaderConfig.header``, which it overrides."""
 
 
 def affinity_of(parameters: SessionAffinityParameters) -> Affinity:
-    """The strategy at work."""
+    """Return the configured strategy, ready for use."""
     if parameters.strategy is Strategy.ENCODED_ENDPOINT_HEADER:
         return CarriedByClients(parameters.header_name or parameters.encoded_endpoint_header_config.header)
     ids = parameters.session_id_config
@@ -82,7 +82,7 @@ def affinity_of(parameters: SessionAffinityParameters) -> Affinity:
 
 
 class _Affine(Plugin[SessionAffinityParameters]):
-    """What is common to the wish and the rule: the strategy, which is told of picks and has its say in responses."""
+    """The common part of scorer and filter: it passes picks and response headers on to the strategy."""
 
     Parameters = SessionAffinityParameters
 
@@ -91,21 +91,21 @@ class _Affine(Plugin[SessionAffinityParameters]):
         self.affinity = affinity_of(self.parameters)
 
     def picked(self, request: Request, candidate: Candidate) -> None:
-        """Note the pick."""
+        """Note the pick in the strategy."""
         self.affinity.picked(request, candidate)
 
     @property
     def sets_response_headers(self) -> bool:
-        """Only where clients carry the session."""
+        """True if clients carry the session."""
         return self.affinity.tells_clients
 
     def response_headers(self, request: Request, candidate: Candidate) -> Mapping[str, str]:  # noqa: ARG002
-        """The session's header, where clients carry it."""
+        """Return the session's header if clients carry it."""
         return self.affinity.response_headers(candidate)
 
 
 class SessionAffinityScorer(_Affine, Scorer[SessionAffinityParameters]):
-    """Score the session's endpoint 1 and the others 0; 0 for all where there is no session, or its endpoint is gone.
+    """Score the session's endpoint 1 and the others 0; 0 for all if there is no session or its endpoint is missing.
 
     Reads: Request.headers, received_s; Candidate.name, address.
     """
@@ -113,7 +113,7 @@ class SessionAffinityScorer(_Affine, Scorer[SessionAffinityParameters]):
     type_name = "session-affinity-scorer"
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
-        """One score per candidate."""
+        """Return one score per candidate, 1 at the session's endpoint."""
         scores = [0.0] * len(candidates)
         position = self.affinity.position(request, candidates)
         if position is not None:
@@ -122,7 +122,7 @@ class SessionAffinityScorer(_Affine, Scorer[SessionAffinityParameters]):
 
 
 class SessionAffinityFilter(_Affine, Filter[SessionAffinityParameters]):
-    """Keep the session's endpoint only; everything where there is no session, or its endpoint is gone.
+    """Keep only the session's endpoint; keep all if there is no session or its endpoint is missing.
 
     Reads: Request.headers, received_s; Candidate.name, address.
     """
@@ -130,6 +130,6 @@ class SessionAffinityFilter(_Affine, Filter[SessionAffinityParameters]):
     type_name = "session-affinity-filter"
 
     def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """The session's endpoint, or everything."""
+        """Return the session's endpoint, or all candidates."""
         position = self.affinity.position(request, candidates)
         return candidates if position is None else [candidates[position]]

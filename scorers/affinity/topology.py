@@ -9,7 +9,7 @@ import msgspec
 
 
 class Level(Enum):
-    """What two endpoints may share, the nearest first: who shares one shares those that follow."""
+    """A place that two endpoints may share, the nearest first; sharing a level implies sharing those after it."""
 
     HOST = "host"
     RACK = "rack"
@@ -20,7 +20,7 @@ class Level(Enum):
 
 
 class TopologyLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The labels that say where an endpoint is."""
+    """The labels that name an endpoint's place."""
 
     hostname: str = "kubernetes.io/hostname"
     rack: str = "topology.kubernetes.io/rack"
@@ -28,18 +28,18 @@ class TopologyLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     region: str = "topology.kubernetes.io/region"
 
     def by_level(self) -> list[tuple[Level, str]]:
-        """Nearest first."""
+        """Return the levels and their labels, nearest first."""
         return list(zip(Level, (self.hostname, self.rack, self.zone, self.region), strict=True))
 
 
 def read_peer(value: str) -> dict[Level, str]:
-    """``host=a,rack=b,zone=c,region=d`` as places; what is empty or unknown is left out."""
+    """Parse ``host=a,rack=b,zone=c,region=d`` into places; empty and unknown ones are left out."""
     pairs = dict([pair.split("=", 1) for pair in value.split(",") if "=" in pair])
     return {level: pairs[level.value] for level in Level if pairs.get(level.value)}
 
 
 def common(peer: Mapping[Level, str], labels: Mapping[str, str], names: list[tuple[Level, str]]) -> Level | None:
-    """The nearest level that ``peer`` and an endpoint with ``labels`` share. A place that is not known is no match."""
+    """Return the nearest level that ``peer`` and an endpoint with ``labels`` share; an unknown place is no match."""
     for level, label in names:
         place = peer.get(level)
         if place and labels.get(label) == place:

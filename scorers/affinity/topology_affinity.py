@@ -16,20 +16,21 @@ SCORES: dict[Level | None, float] = {
     Level.REGION: 0.02,
     None: 0.0,
 }
-"""They follow the bandwidth between the two. Source: the Go picker's scorer of the same name."""
+"""Scores that follow the bandwidth between the two endpoints. Source: the Go picker's scorer of the same name."""
 
 
 class TopologyScorerParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Where the peer's place is read, and who knows the endpoints'."""
+    """The header with the peer's place, and the producer of the endpoints' places."""
 
     peer_topology_header: str = ""
-    """Of the request: ``host=...,rack=...,zone=...,region=...``. Without it no peer is ever known."""
+    """The request header, ``host=...,rack=...,zone=...,region=...``. If it is not configured, the peer is always
+    unknown."""
     topology_producer_name: str | None = None
-    """A ``topology-extractor``; None is the one there is, or the usual labels of Kubernetes."""
+    """The name of a ``topology-extractor``; None is the only one there is, or the usual labels of Kubernetes."""
 
 
 class TopologyFilterParameters(TopologyScorerParameters, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The same, and how near is near enough."""
+    """The scorer's parameters, and which level counts as near."""
 
     min_affinity: Level = Level.HOST
 
@@ -50,11 +51,11 @@ class TopologyAffinityScorer(Scorer[TopologyScorerParameters]):
         self.read_labels(TopologyLabels())
 
     def read_labels(self, labels: TopologyLabels) -> None:
-        """Take the endpoints' places from these."""
+        """Set the labels that the endpoints' places are read from."""
         self._names = labels.by_level()
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
-        """One score per candidate, by nearness."""
+        """Return one score per candidate, by nearness."""
         peer = read_peer(request.headers.get(self._header, ""))
         if not peer:
             return [0.0] * len(candidates)
@@ -63,8 +64,9 @@ class TopologyAffinityScorer(Scorer[TopologyScorerParameters]):
 
 
 class TopologyAffinityFilter(Filter[TopologyFilterParameters]):
-    """Keep the endpoints that share the level ``min_affinity``, or a nearer one, with the peer; everything where the
-    peer is not known, or where nothing would be kept.
+    """Keep the endpoints that share ``min_affinity`` or a nearer level with the peer.
+
+    All are kept if the peer is unknown, or if none would be left.
 
     Reads: Request.headers, Candidate.labels.
     """
@@ -79,12 +81,12 @@ class TopologyAffinityFilter(Filter[TopologyFilterParameters]):
         self.read_labels(TopologyLabels())
 
     def read_labels(self, labels: TopologyLabels) -> None:
-        """Take the endpoints' places from these."""
+        """Set the labels that the endpoints' places are read from."""
         levels = list(Level)
         self._names = labels.by_level()[: levels.index(self.parameters.min_affinity) + 1]
 
     def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Those near the peer, or everything."""
+        """Return the candidates near the peer, or all of them."""
         peer = read_peer(request.headers.get(self._header, ""))
         if not peer:
             return candidates
