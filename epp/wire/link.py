@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -38,6 +38,7 @@ class Host(Protocol):
     notices: Notices
     links: set[Link]
     idle: dict[Link, None]
+    addresses: Counter[str]
 
     def has_room(self, link: Link) -> bool:
         """Whether ``link``, which is new, may stay."""
@@ -51,6 +52,8 @@ class Link(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport
+        self.address = ""
+        """The address that the client comes from, without its port."""
         self._session: Session
         self._paused = False
         self._flushing: asyncio.Handle | None = None
@@ -71,7 +74,9 @@ class Link(asyncio.Protocol):
         server = self._server
         peer = _address(transport.get_extra_info("peername"))
         self._session = Session(server.methods, server.limits, server.counters, peer, self._wake)
+        self.address = peer.rpartition(":")[0]
         server.links.add(self)
+        server.addresses[self.address] += 1
         server.counters.connections += 1
         server.counters.connections_total += 1
         if not server.has_room(self):
@@ -104,6 +109,9 @@ class Link(asyncio.Protocol):
                 handle.cancel()
         self._server.links.discard(self)
         self._server.idle.pop(self, None)
+        self._server.addresses[self.address] -= 1
+        if not self._server.addresses[self.address]:
+            del self._server.addresses[self.address]
         self._server.counters.connections -= 1
         self._session.end()
         if not self.lost.done():
@@ -140,6 +148,11 @@ class Link(asyncio.Protocol):
         self._transport.abort()
 
     @property
+    def closing(self) -> bool:
+        """Whether it is about to end."""
+        return self._transport.is_closing()
+
+    @property
     def in_use(self) -> bool:
         """Whether any stream is open."""
         return bool(self._session.connection.streams)
@@ -149,7 +162,8 @@ class Link(asyncio.Protocol):
     def _refuse(self) -> None:
         """Close a connection that is one too many, saying so."""
         server, session = self._server, self._session
-        reason = f"{server.limits.max_connections} connections are open, which are the most, and all are in use"
+        most = server.limits.max_connections
+        reason = f"{most} connections are open, which are the most, and no address has more than its own, all in use"
         server.notices.say("connections", f"connection of {session.peer} refused: {reason}", self._loop.time())
         session.end(ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, reason))
         self._transport.write(session.output(self._loop.time()))

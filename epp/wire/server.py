@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections import Counter
 from collections.abc import Callable
 from time import perf_counter
 
@@ -46,6 +47,8 @@ class WireServer:
         self.clock = clock
         self.notices = Notices(self.limits, self.counters)
         self.links: set[Link] = set()
+        self.addresses: Counter[str] = Counter()
+        """Connections by the address that they come from."""
         self.idle: dict[Link, None] = {}
         """Those that had no stream when they were last looked at, the first of them for the longest time."""
         self._tls = tls
@@ -91,21 +94,32 @@ class WireServer:
             link.abort()
 
     def has_room(self, link: Link) -> bool:
-        """Whether ``link``, which is new, may stay; one without streams makes room for it where that is necessary."""
-        counters = self.counters
-        if counters.connections > self.limits.max_connections:
-            while self.idle:
-                longest = next(iter(self.idle))
-                del self.idle[longest]
-                if not longest.in_use:
-                    counters.displaced_connections += 1
-                    longest.stop()
-                    break
-            else:
-                counters.refused_connections += 1
+        """Whether ``link``, which is new, may stay; another one makes room for it where that is necessary."""
+        if self.counters.connections > self.limits.max_connections:
+            least_missed = self._displaced_by(link)
+            if least_missed is None:
+                self.counters.refused_connections += 1
                 return False
+            self.idle.pop(least_missed, None)
+            self.counters.displaced_connections += 1
+            least_missed.stop()
         self.idle[link] = None
         return True
+
+    def _displaced_by(self, link: Link) -> Link | None:
+        """Who makes room for ``link``: of the address with the most connections the longest one without streams, or
+        else any, unless the new one is of such an address itself. So nobody takes the places of others."""
+        most = max(self.addresses.values())
+        for other in list(self.idle):
+            if other.in_use or other.closing:
+                del self.idle[other]
+            elif self.addresses[other.address] == most:
+                return other
+        if self.addresses[link.address] == most:
+            return None
+        return next(
+            (other for other in self.links if self.addresses[other.address] == most and not other.closing), None
+        )
 
     def statistics(self) -> Statistics:
         """Return what this server has done."""

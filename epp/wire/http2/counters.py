@@ -38,7 +38,7 @@ class Statistics:
     refused_connections: int = 0
     """Closed at once because there were too many, all of them in use."""
     displaced_connections: int = 0
-    """Closed because there were too many, and they had no stream."""
+    """Closed because there were too many, most of them from their address."""
     turns_cut: int = 0
     """Times that a connection stopped reading so that the others had their turn."""
     header_waits: int = 0

@@ -22,7 +22,8 @@ class Limits:
     max_streams: int = 40_000
     """Of all connections. A connection may have as many as places are free, so that it leaves places to the others."""
     max_connections: int = 2_048
-    """Of one server. A guess: 64 proxies of 32 workers. Beyond, a new one takes the place of one without streams."""
+    """Of one server. A guess: 64 proxies of 32 workers. Beyond, a new one takes the place of one of the address
+    that has the most."""
     max_frame_bytes: int = 16 * KIB
     """Payload of one frame; 16,384 to 16,777,215."""
     stream_window_bytes: int = 1 * MIB

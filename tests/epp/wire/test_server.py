@@ -57,8 +57,8 @@ class Socket:
         self.reader: asyncio.StreamReader
         self.writer: asyncio.StreamWriter
 
-    async def connect(self, *, greet: bool = True) -> None:
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+    async def connect(self, host: str = "127.0.0.1", *, greet: bool = True) -> None:
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port, local_addr=(host, 0))
         if greet:
             self.writer.write(PREFACE + settings() + raw(SETTINGS, ACK, 0))
 
@@ -383,7 +383,35 @@ def test_one_connection_too_many_is_refused_while_all_are_in_use(caplog: pytest.
         assert socket.server.statistics().refused_connections == 3
 
     run(test, Limits(max_connections=1))
-    assert caplog.text.count("refused: 1 connections are open, which are the most, and all are in use") == 1
+    assert caplog.text.count("refused: 1 connections are open, which are the most, and no address has more") == 1
+
+
+def test_no_address_takes_the_places_of_others() -> None:
+    """A proxy that has nothing to ask keeps its connection, and one that was away comes in again."""
+
+    async def test(socket: Socket) -> None:
+        await socket.connect()
+        await socket.until(SETTINGS)
+        (idle,) = socket.server.links
+        greedy = [Socket(socket.server, socket.port, socket.seen) for _ in range(3)]
+        for other in greedy:
+            await other.connect("127.0.0.2")
+            other.writer.write(other.codec.head(1) + raw(DATA, 0, 1, message(b"in use")))
+            await other.until(DATA)
+        late = Socket(socket.server, socket.port, socket.seen)
+        await late.connect("127.0.0.2")
+        assert (await late.rest())[-1].error_code == ErrorCode.ENHANCE_YOUR_CALM
+        assert not idle.lost.done()
+        newcomer = Socket(socket.server, socket.port, socket.seen)
+        await newcomer.connect("127.0.0.3")
+        await newcomer.until(SETTINGS)
+        assert not idle.lost.done()
+        statistics = socket.server.statistics()
+        assert (statistics.displaced_connections, statistics.refused_connections) == (1, 1)
+        for other in (*greedy, late, newcomer):
+            other.writer.close()
+
+    run(test, Limits(max_connections=4))
 
 
 def test_a_connection_that_ends_by_a_flood_is_named_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
