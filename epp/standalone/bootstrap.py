@@ -21,12 +21,16 @@ from epp.standalone.local_replies import local_replies
 from epp.standalone.settings import ProxySettings
 
 PATTERN_SIZE = {"re2.max_program_size.error_level": 100_000, "re2.max_program_size.warn_level": 100_000}
-"""What a pattern of paths may compile to: Envoy's own limit, 100, is for configurations that strangers write."""
+"""The largest program that a pattern of paths may compile to. Envoy's own limit, 100, protects against configurations
+of strangers.
+"""
 
 
 def bootstrap(settings: ProxySettings) -> Bootstrap:
-    """The configuration of a proxy that asks the picker on ``picker_port`` about every request, without the wording of
-    its own answers, which ``written`` adds."""
+    """Return the configuration of a proxy that asks the picker on ``picker_port`` about every request.
+
+    The proxy's own answers are missing; ``written`` adds them.
+    """
     return Bootstrap(
         node=Node(id="tierwise", cluster="tierwise"),
         admin=Admin(address=tcp_address("127.0.0.1", settings.admin_port)),
@@ -41,7 +45,7 @@ def bootstrap(settings: ProxySettings) -> Bootstrap:
 
 
 def written(made: Bootstrap, settings: ProxySettings) -> str:
-    """``made`` as the text that Envoy reads, with the wording of its own answers."""
+    """Return ``made`` as the text that Envoy reads, with the proxy's own answers."""
     document: dict[str, Any] = made.to_dict()
     (clients,) = document["staticResources"]["listeners"]
     manager = clients["filterChains"][0]["filters"][0]["typedConfig"]

@@ -1,4 +1,4 @@
-"""The two places a proxy connects to: the endpoints and the picker."""
+"""The two clusters that a proxy connects to: the endpoints and the picker."""
 
 from __future__ import annotations
 
@@ -59,38 +59,38 @@ DESTINATION_KEY = "x-gateway-destination-endpoint"
 UNLIMITED = 1_000_000_000
 """For limits whose default (1,024) is below what one busy picker has in flight."""
 CONNECT_TIMEOUT = timedelta(seconds=2)
-"""A guess: engines accept from the kernel's backlog even while busy, so silence means that the host is gone."""
+"""A guess: engines accept from the kernel's backlog even while busy, so silence means that the host is down."""
 KEEP_ALIVE = timedelta(seconds=4)
-"""Below the 5 s after which uvicorn, and so vLLM, closes an idle connection: a request must not meet a closing one."""
+"""Less than the 5 s after which uvicorn, and so vLLM, closes an idle connection: no request may meet a closing one."""
 TCP_KEEPALIVE = TcpKeepalive(keepalive_probes=3, keepalive_time=60, keepalive_interval=10)
-"""An engine may think for many minutes without a byte; a vanished peer is still noticed in 90 s."""
+"""An engine may compute for many minutes without sending a byte; a vanished peer is still detected in 90 s."""
 
 
 def extension(name: str, config: Message) -> TypedExtensionConfig:
-    """``config`` as Envoy names an extension's configuration."""
+    """Wrap ``config`` as the configuration of an Envoy extension."""
     return TypedExtensionConfig(name=name, typed_config=Any.pack(config))
 
 
 def tcp_address(host: str, port: int) -> Address:
-    """A socket address; ``host`` is an IP literal without brackets."""
+    """Return a socket address; ``host`` is an IP literal without brackets."""
     return Address(socket_address=SocketAddress(address=host, port_value=port))
 
 
 def member(host: str, port: int) -> LbEndpoint:
-    """One address of a cluster."""
+    """Return one member of a cluster."""
     return LbEndpoint(endpoint=Endpoint(address=tcp_address(host, port)))
 
 
 def assignment(cluster: str, members: list[LbEndpoint]) -> ClusterLoadAssignment:
-    """The members of ``cluster``."""
+    """Return the list of the members of ``cluster``."""
     return ClusterLoadAssignment(cluster_name=cluster, endpoints=[LocalityLbEndpoints(lb_endpoints=members)])
 
 
 def endpoints_cluster(settings: ProxySettings) -> Cluster:
-    """The engines: where the picker says, else in turn.
+    """Return the cluster of engines: the picker's destination is used, or round robin without one.
 
     The destination is read from the dynamic metadata, which only filters can write, and never from a header, which
-    clients can. A list of destinations is walked by the router's retries.
+    clients can. The router's retries go through a list of destinations in order.
     """
     destination = MetadataKey(key=DESTINATION_NAMESPACE, path=[MetadataKeyPathSegment(key=DESTINATION_KEY)])
     return Cluster(
@@ -126,10 +126,11 @@ def endpoints_cluster(settings: ProxySettings) -> Cluster:
 
 
 def picker_cluster(settings: ProxySettings) -> Cluster:
-    """The picker, over one HTTP/2 connection per worker thread that holds as many streams as it allows.
+    """Return the picker's cluster: one HTTP/2 connection per worker thread, with as many streams as it allows.
 
-    In full duplex Envoy waits for the picker without a limit, so pings tell whether it is still there. The wait with a
-    buffered body has one, and answers that the picker has no part in must not break off because it stands still.
+    In full duplex Envoy waits for the picker without a limit, so pings detect whether it is still there. With a
+    buffered body the wait has a limit, and a picker that hangs must not break off answers that do not involve it, so
+    there are no pings.
     """
     asked_s = timedelta(seconds=settings.picker_timeout_s)
     pings = KeepaliveSettings(interval=asked_s, timeout=asked_s)
@@ -164,11 +165,10 @@ def _protocol(explicit: HttpProtocolOptionsExplicitHttpConfig, common: HttpProto
 
 
 def _unreachable() -> OutlierDetection:
-    """Leave an endpoint that cannot be connected to, or answers five times in a row with 5xx, out of the turns for
-    two seconds.
+    """Take an endpoint that cannot be reached, or answers 5xx five times in a row, out of round robin for 2 seconds.
 
-    It concerns only the turns, to which a request comes after the picker's choices: those are tried all the same. When
-    no endpoint is left, all are in the turns again.
+    This affects only round robin, which a request falls back to after the picker's choices; those are tried in any
+    case. If no endpoint is left, all of them are used again.
     """
     return OutlierDetection(
         split_external_local_origin_errors=True,

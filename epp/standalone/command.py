@@ -1,4 +1,4 @@
-"""``tierwise standalone``: what its options mean for the proxy and for the picker beside it."""
+"""``tierwise standalone``: turns its options into those of the proxy and of the picker beside it."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from epp.standalone.run import LOOPBACK, standalone
 from epp.wire.http2.limits import Limits
 
 PROXY_MESSAGES = "envoy_data_plane"
-if find_spec(PROXY_MESSAGES) is None:  # it is imported when the ports are known to be free
+if find_spec(PROXY_MESSAGES) is None:  # checked here, since the import waits until the ports are known to be free
     raise ModuleNotFoundError(f"No module named {PROXY_MESSAGES!r}", name=PROXY_MESSAGES)
 
 ENDPOINTS_NAMED = 2
-"""How many endpoints a decision names where the configuration does not: the pick, and one to fall back to."""
+"""The endpoints per decision if the configuration does not set it: the pick, and one fallback."""
 SLACK_BYTES = 1 << 16
-"""What an ext-proc message holds beside the request's body."""
+"""The part of an ext-proc message beside the request's body."""
 
 
 def run_standalone(options: StandaloneOptions) -> int:
-    """Run the command; the process's exit status."""
+    """Run the command and return its exit status."""
     repeats = logs.set_up(options.log)
 
     async def start(options: StandaloneOptions) -> App:
@@ -43,14 +43,14 @@ def run_standalone(options: StandaloneOptions) -> int:
 
     async def work(stop: Stop) -> None:
         if options.config_file is None and options.config_text is None:
-            refuse_nowhere(options, None)  # what it is to do comes before the question of ports
+            refuse_nowhere(options, None)  # missing endpoints are reported before ports that are taken
         await standalone(options, start, stop)
 
     return run("tierwise standalone", lambda: until_signalled(work))
 
 
 async def start_picker(options: StandaloneOptions) -> App:
-    """The picker, serving. Raises: ConfigError, also where nothing says what to route to."""
+    """Start the picker and return it. Raises: ConfigError, also if no endpoints are configured."""
     watched = followed(options.config_file if options.watch_config else None)
 
     def read(before: Plan | None = None) -> Plan:
@@ -66,14 +66,14 @@ async def start_picker(options: StandaloneOptions) -> App:
 
 
 def refuse_nowhere(options: StandaloneOptions, plan: Plan | None) -> None:
-    """Raises: ConfigError when neither the flags nor ``plan`` say where the endpoints are."""
+    """Check that the flags or ``plan`` configure endpoints. Raises: ConfigError if neither does."""
     discovered = plan is not None and plan.discovery is not None
     if not options.endpoints and options.endpoints_file is None and not discovered:
         raise ConfigError("nothing says where the endpoints are: pass --endpoint HOST:PORT, or --endpoints-file FILE")
 
 
 def settings(options: StandaloneOptions) -> Settings:
-    """What the options say of the picker."""
+    """Return the picker's settings from the options."""
     lean = options.response_mode is ResponseMode.LEAN
     return Settings(
         pool_name=options.pool_name,
@@ -84,7 +84,7 @@ def settings(options: StandaloneOptions) -> Settings:
         debug=options.debug,
         options=options,
         transport=options.transport,
-        # The route, and with it the sample, is drawn before the picker is asked.
+        # Envoy draws the route, and so the sample, before it asks the picker.
         exchange=ExchangeSettings(
             access_log=lean,
             may_ask=lean,

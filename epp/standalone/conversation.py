@@ -1,4 +1,4 @@
-"""The proxy's conversation with the picker about a request: which parts of it are sent, and for how long it waits."""
+"""What the proxy sends to the picker about a request, and how long it waits for answers."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ SKIP = ProcessingModeHeaderSendMode.SKIP
 
 
 def external_processor(settings: ProxySettings) -> ExternalProcessor:
-    """The conversation with the picker."""
+    """Return the configuration of the ext-proc filter."""
     return ExternalProcessor(
         grpc_service=picker_service(),
         failure_mode_allow=settings.fail_open,
         status_on_error=HttpStatus(code=StatusCode.ServiceUnavailable),
         processing_mode=processing_mode(settings.request_mode, settings.response_mode, settings.response_headers),
-        # For requests whose model is rewritten, so that its name can be put back.
+        # For requests whose model is rewritten, so that its name can be restored in the response.
         allow_mode_override=settings.response_mode is ResponseMode.LEAN,
         message_timeout=timedelta(seconds=settings.picker_timeout_s),
         max_message_timeout=timedelta(seconds=MOST_PATIENCE_S),
-        # The route, and with it the sample, was drawn before the picker was asked.
+        # Envoy has drawn the route, and so the sample, before it asks the picker.
         route_cache_action=ExternalProcessorRouteCacheAction.RETAIN,
         metadata_options=MetadataOptions(
             forwarding_namespaces=MetadataOptionsMetadataNamespaces(untyped=[SUBSET_NAMESPACE, DESTINATION_NAMESPACE]),
@@ -50,11 +50,11 @@ def external_processor(settings: ProxySettings) -> ExternalProcessor:
 
 
 def processing_mode(request: RequestMode, response: ResponseMode, response_headers: bool = False) -> ProcessingMode:
-    """Which parts of an exchange go to the picker. A duplex direction must include its trailers.
+    """Return which parts of an exchange go to the picker. A duplex direction must include its trailers.
 
-    A lean stream carries the request's two messages and stays open until the request ends, which tells the picker that
-    it has ended even when the access log never says how. With ``response_headers`` it carries those, too; trailers that
-    it waits for keep it open.
+    A lean stream carries the request's two messages and stays open until the request ends, which notifies the picker of
+    the end even if no access log entry ever reports it. With ``response_headers`` it carries those, too; it stays open
+    because it waits for trailers.
     """
     duplex = request is RequestMode.DUPLEX
     full = response is ResponseMode.FULL
@@ -63,7 +63,7 @@ def processing_mode(request: RequestMode, response: ResponseMode, response_heade
         request_header_mode=SEND,
         request_body_mode=streamed if duplex else ProcessingModeBodySendMode.BUFFERED,
         request_trailer_mode=SEND if duplex else SKIP,
-        # Where there is nothing to change, the access log tells the same, and later more.
+        # If there is nothing to change, the access log reports the same later, and more.
         response_header_mode=SEND if full or response_headers else SKIP,
         response_body_mode=streamed if full else ProcessingModeBodySendMode.NONE,
         response_trailer_mode=SEND if full or response_headers else SKIP,
@@ -71,9 +71,12 @@ def processing_mode(request: RequestMode, response: ResponseMode, response_heade
 
 
 def tunnel_mode() -> ProcessingMode:
-    """Which parts of a tunnel (a WebSocket) go to the picker: the request's headers, by which it picks, and those of
-    the answer. What travels inside is shown to nobody. Trailers never come, and keep the stream open until the tunnel
-    ends: until then the picker counts it."""
+    """Return which parts of a tunnel (a WebSocket) go to the picker.
+
+    These are the request's headers, by which it picks, and those of the answer; the contents of the tunnel are not
+    shown. Trailers never come, so waiting for them keeps the stream open until the tunnel ends: until then the picker
+    counts it.
+    """
     return ProcessingMode(
         request_header_mode=SEND,
         request_body_mode=ProcessingModeBodySendMode.NONE,
@@ -85,5 +88,5 @@ def tunnel_mode() -> ProcessingMode:
 
 
 def picker_service() -> GrpcService:
-    """The picker, as a filter or a log names a gRPC service."""
+    """Return the picker as a gRPC service, for a filter or a log."""
     return GrpcService(envoy_grpc=GrpcServiceEnvoyGrpc(cluster_name=PICKER))

@@ -1,7 +1,7 @@
-"""Why a standalone router does not start."""
+"""The reason why a standalone router does not start."""
 
 from epp.errors import ConfigError
 
 
 class StartError(ConfigError):
-    """The router cannot start as asked; the message is one sentence with the remedy, and nothing was left running."""
+    """The router cannot start as requested; the message is one sentence with the remedy, and no process is left."""

@@ -1,4 +1,4 @@
-"""The folder that a router keeps for its proxy: held while it lives, and removed later if it was killed."""
+"""The folder that a router keeps for its proxy: locked while the router runs, and removed later if it was killed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ log = logging.getLogger(__name__)
 
 PREFIX = "tierwise-"
 OURS = "envoy.json"
-"""What every such folder holds once its router has begun; one that is being made may have no lock yet."""
+"""In each such folder once its router has started; a folder that is being created may have no lock yet."""
 
 
 @contextmanager
 def kept_from_tidying(folder: Path) -> Iterator[None]:
-    """Hold a lock on ``folder``: cleaners of temporary folders pass over locked ones. Envoy watches the folder, and
-    would not notice one that was made again."""
+    """Hold a lock on ``folder``, since cleaners of temporary folders skip locked ones.
+
+    Envoy watches the folder, and would not notice if it were created again.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
@@ -31,7 +33,7 @@ def kept_from_tidying(folder: Path) -> Iterator[None]:
 
 
 def remove_leftovers(parent: Path) -> list[Path]:
-    """Remove the folders in ``parent`` that routers of this user left behind, and whose lock nobody holds."""
+    """Remove the folders in ``parent`` that routers of this user left behind and that are not locked."""
     removed = [folder for folder in sorted(parent.glob(f"{PREFIX}*")) if _is_left(folder) and _remove(folder)]
     for folder in removed:
         log.info("removed %s, which a killed router had left behind", folder)
@@ -54,7 +56,7 @@ def _remove(folder: Path) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(folder)
-    except OSError:  # somebody holds it, or has removed it meanwhile
+    except OSError:  # it is locked, or was removed in the meantime
         return False
     finally:
         os.close(descriptor)

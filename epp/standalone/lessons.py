@@ -1,4 +1,4 @@
-"""How much of what passes a proxy that keeps responses to itself teaches those who learn from responses."""
+"""Warns when the cost model will see too few responses to learn from, in a proxy that keeps responses to itself."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from epp.server.options import ResponseMode, StandaloneOptions
 from scorers.cost.tier_cost import TierCostProducer
 
 LITTLE = 0.1
-"""A share below which learning takes long. A guess: forty observations, the first that count, within 400 requests."""
+"""A share below which learning takes long. A guess: forty observations, the least that count, within 400 requests."""
 
 
 def told_of_lessons(plan: Plan, options: StandaloneOptions) -> Plan:
-    """``plan``, with a line about the share of requests that its prices learn from, where that is little."""
+    """Return ``plan`` with a line about the share of requests that its prices learn from, if that is small."""
     learns = any(isinstance(each, TierCostProducer) and each.parameters.learn for each in plan.profile.producers)
     if not learns or options.response_mode is ResponseMode.FULL or options.sample_rate >= LITTLE:
         return plan

@@ -51,13 +51,13 @@ from epp.standalone.settings import MIB, ProxySettings
 
 ENDS_REPORTED_EVERY = timedelta(milliseconds=50)
 HOST_OF_OLD_CLIENTS = "tierwise"
-"""HTTP/1.0 demands no Host of its clients, and engines demand one of Envoy."""
+"""HTTP/1.0 does not require a Host header from clients, but engines require one from Envoy."""
 STEERING_HEADERS = StringMatcher(prefix="x-envoy-")
-"""By which Envoy lets clients of private networks set time limits and retries."""
+"""Headers by which Envoy lets clients of private networks set time limits and retries."""
 
 
 def listener(settings: ProxySettings) -> Listener:
-    """Where clients connect."""
+    """Return the listener that clients connect to."""
     return Listener(
         name="clients",
         address=tcp_address(settings.host, settings.port),
@@ -77,8 +77,10 @@ def listener(settings: ProxySettings) -> Listener:
 
 
 def connection_manager(settings: ProxySettings) -> HttpConnectionManager:
-    """How HTTP is spoken to clients; ``epp.standalone.bootstrap`` adds the proxy's own answers. Nobody is trusted to
-    steer the proxy by headers, wherever they connect from."""
+    """Return how HTTP works with clients; ``epp.standalone.bootstrap`` adds the proxy's own answers.
+
+    No client may control the proxy by headers, wherever it connects from.
+    """
     lean = settings.response_mode is ResponseMode.LEAN
     return HttpConnectionManager(
         stat_prefix="clients",
@@ -90,7 +92,7 @@ def connection_manager(settings: ProxySettings) -> HttpConnectionManager:
             HttpFilter(name="envoy.filters.http.router", typed_config=Any.pack(Router(suppress_envoy_headers=True))),
         ],
         access_log=[log_to_picker(None if lean else AccessLogFilter.from_dict(has_status(404)))],
-        # Or Envoy closes the connection with every 400, also the picker's; what it cannot parse closes it all the same.
+        # Otherwise Envoy closes the connection after every 400, even the picker's; it still does so if it cannot parse.
         stream_error_on_invalid_http_message=True,
         early_header_mutation_extensions=[
             extension(
@@ -108,7 +110,7 @@ def connection_manager(settings: ProxySettings) -> HttpConnectionManager:
         preserve_external_request_id=True,
         normalize_path=True,
         merge_slashes=True,
-        # As the engines do, which know no difference: a path must not mean another thing to them than to the routes.
+        # As the engines do, which make no difference: a path must mean the same to them and to the routes.
         path_with_escaped_slashes_action=HttpConnectionManagerPathWithEscapedSlashesAction.UNESCAPE_AND_FORWARD,
         upgrade_configs=[HttpConnectionManagerUpgradeConfig(upgrade_type=WEBSOCKET, enabled=False)],  # but on its route
         common_http_protocol_options=HttpProtocolOptions(
@@ -117,7 +119,7 @@ def connection_manager(settings: ProxySettings) -> HttpConnectionManager:
         ),
         http_protocol_options=Http1ProtocolOptions(accept_http_10=True, default_host_for_http_10=HOST_OF_OLD_CLIENTS),
         http2_protocol_options=Http2ProtocolOptions(
-            allow_connect=True,  # by which HTTP/2 opens a WebSocket; plain CONNECT has no route
+            allow_connect=True,  # how HTTP/2 opens a WebSocket; plain CONNECT has no route
             max_concurrent_streams=100_000,
             initial_stream_window_size=1 * MIB,
             initial_connection_window_size=64 * MIB,
@@ -129,8 +131,11 @@ def connection_manager(settings: ProxySettings) -> HttpConnectionManager:
 
 
 def log_to_picker(only: AccessLogFilter | None) -> AccessLog:
-    """Reports how each request that ``only`` lets pass ended to the picker, many in a message. A lean proxy reports
-    all; one that shows responses anyway has to tell of refused paths, which the picker is not asked about."""
+    """Return a log that reports to the picker how each request that passes ``only`` ended, many in one message.
+
+    A lean proxy reports all requests. One that shows responses anyway reports only refused paths, which the picker is
+    not asked about.
+    """
     return AccessLog(
         filter=only,
         name="envoy.access_loggers.http_grpc",

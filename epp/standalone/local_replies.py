@@ -1,9 +1,9 @@
-"""Answers that the proxy gives by itself, in the form of the client's API and in sentences that help.
+"""Answers of the proxy itself, in the form of the client's API and in sentences that help.
 
-The picker's own refusals pass here, too, and are left as they are. Of the replies below, the first whose condition
-holds is taken.
+The picker's own refusals pass here, too, and are not changed. Of the replies below, the first whose condition holds is
+used.
 
-They are plain values, as Envoy reads them in JSON, and not messages of ``envoy_data_plane``: there are some forty, and
+They are plain values, in the form of Envoy's JSON, and not messages of ``envoy_data_plane``: there are about forty, and
 messages would take 0.4 s of CPU at every start. Envoy itself checks them (``tests/epp/standalone/test_bootstrap.py``).
 """
 
@@ -19,31 +19,32 @@ from epp.server.options import ErrorFormat
 from epp.standalone.settings import ProxySettings
 
 Plain: TypeAlias = dict[str, object]
-"""A message of Envoy's, with its own names for the fields."""
+"""An Envoy message as plain data, with Envoy's own names for the fields."""
 
 HUNG_PICKER = 504
-"""Envoy's status for a picker that does not answer in time; nothing else here has a time limit that it answers so.
-Clients get 503: such a picker is one that is not there."""
+"""Envoy's status for a picker that does not answer in time; no other time limit here has this status. Clients get 503,
+as for a picker that is down.
+"""
 WHY = "%LOCAL_REPLY_BODY%"
-"""What Envoy would have answered."""
+"""Envoy's own text for the answer."""
 DETAILS = "%RESPONSE_CODE_DETAILS%"
-"""Envoy's word for what was wrong."""
+"""Envoy's short name of the fault."""
 
 
 class Reply(NamedTuple):
-    """What is answered, and when."""
+    """An answer and its condition."""
 
     when: Plain
     status: int
-    """What the client gets; a status that is not among ``epp.extproc.refusal``'s leaves Envoy's own."""
+    """The client's status; one that is not among ``epp.extproc.refusal``'s leaves Envoy's own."""
     sentence: str
-    """With Envoy's command operators."""
+    """May contain Envoy's command operators."""
     retry: bool = False
     """Whether the same request may succeed soon."""
 
 
 def local_replies(settings: ProxySettings) -> Plain:
-    """How the proxy words its own answers: a ``LocalReplyConfig``."""
+    """Return the form and the text of the proxy's own answers: a ``LocalReplyConfig``."""
     particular = list(replies(settings.max_request_bytes))
     if settings.error_format is ErrorFormat.TEXT:
         late = {"filter": has_status(HUNG_PICKER), "status_code": 503, "headers_to_add": [RETRY_AFTER]}
@@ -60,16 +61,16 @@ def local_replies(settings: ProxySettings) -> Plain:
 
 
 def replies(max_request_bytes: int) -> Iterator[Reply]:
-    """The answers that the proxy gives for a reason that is known, the most particular first."""
+    """Yield the proxy's own answers whose reason is known, the most specific first."""
     yield Reply(flagged("UH"), 503, "the proxy knows no endpoint that it could send the request to; try again", True)
     yield Reply(flagged("UF"), 503, f"no endpoint could be reached: {WHY}; try again", True)
-    # Not to be retried blindly: a prompt that kills an engine must not be shown to the next.
+    # Clients should not retry these blindly: a prompt that crashes an engine must not reach the next one.
     yield Reply(
         flagged("UC", "UR", "LR"),
         503,
         f"the endpoint ended the connection before it had answered, and its log may say why: {WHY}",
     )
-    yield Reply(details_begin_with("direct_response"), 404, WHY)  # the route says why
+    yield Reply(details_begin_with("direct_response"), 404, WHY)  # the route has the reason
     yield Reply(flagged("UPE"), 502, f"the endpoint's answer is not HTTP: {WHY}")
     yield Reply(has_status(413), 413, too_large(max_request_bytes))
     yield Reply(has_status(HUNG_PICKER), 503, "the picker did not answer in time; try again", True)
@@ -79,7 +80,7 @@ def replies(max_request_bytes: int) -> Iterator[Reply]:
 
 
 def others() -> Iterator[Reply]:
-    """The answers for any other reason, by status, since JSON's clients read a type that goes by it."""
+    """Yield the answers for any other reason, by status, since JSON clients read an error type that depends on it."""
     for status in (403, 404, 503):
         yield Reply(has_status(status), status, f"the proxy refused the request: {DETAILS}")
     yield Reply(has_status(500, or_more=True), 500, f"the proxy could not serve the request: {DETAILS}")
@@ -87,7 +88,7 @@ def others() -> Iterator[Reply]:
 
 
 def mapper(reply: Reply, api: Api) -> Plain:
-    """``reply`` for the clients of ``api``; OpenAI's is for all that are no others."""
+    """Return ``reply`` for the clients of ``api``; OpenAI's also serves all other clients."""
     conditions = {Api.GRPC: [IS_GRPC], Api.ANTHROPIC: [IS_ANTHROPIC], Api.OPENAI: []}[api]
     made: Plain = {
         "filter": {"and_filter": {"filters": [*conditions, reply.when]}} if conditions else reply.when,
@@ -101,7 +102,7 @@ def mapper(reply: Reply, api: Api) -> Plain:
 
 
 def body(reply: Reply, api: Api) -> Plain:
-    """What the client reads; Envoy makes a gRPC message of the plain sentence."""
+    """Return the body of the answer; Envoy turns the plain sentence into a gRPC message."""
     if api is Api.GRPC:
         return {"text_format_source": {"inline_string": reply.sentence}}
     written = envelope(api, reply.status, reply.sentence, f"%REQ({REQUEST_ID})%", code="%RESPONSE_CODE%")
@@ -109,18 +110,18 @@ def body(reply: Reply, api: Api) -> Plain:
 
 
 def has_status(status: int, *, or_more: bool = False) -> Plain:
-    """Envoy's answer has ``status``."""
+    """Return the condition that Envoy's answer has ``status``."""
     number = {"default_value": status, "runtime_key": f"tierwise.local_reply.{status}"}
     return {"status_code_filter": {"comparison": {"op": "GE" if or_more else "EQ", "value": number}}}
 
 
 def flagged(*flags: str) -> Plain:
-    """Envoy noted one of ``flags`` of the request."""
+    """Return the condition that Envoy set one of ``flags`` on the request."""
     return {"response_flag_filter": {"flags": list(flags)}}
 
 
 def expression(text: str) -> Plain:
-    """``text``, of CEL, is true."""
+    """Return the condition that the CEL expression ``text`` is true."""
     return {
         "extension_filter": {
             "name": "envoy.access_loggers.extension_filters.cel",
@@ -133,12 +134,12 @@ def expression(text: str) -> Plain:
 
 
 def details_begin_with(text: str) -> Plain:
-    """Envoy's word for what was wrong begins with ``text``."""
+    """Return the condition that Envoy's short name of the fault begins with ``text``."""
     return expression(f"response.code_details.startsWith('{text}')")
 
 
 def header(name: str, **match: object) -> Plain:
-    """The request's header ``name`` meets ``match``, a part of Envoy's ``HeaderMatcher``."""
+    """Return the condition that the request's header ``name`` meets ``match``, a part of Envoy's ``HeaderMatcher``."""
     return {"header_filter": {"header": {"name": name, **match}}}
 
 
@@ -153,9 +154,9 @@ IS_ANTHROPIC: Plain = {
     }
 }
 FOR_GRPC = Reply(has_status(400, or_more=True), 500, f"the proxy did not serve the request: {DETAILS}")
-"""The answer for any other reason, to clients that read a status and a sentence."""
+"""The answer for any other reason, for clients that read a status and a sentence."""
 REFUSED_BY_PICKER = expression("'content-type' in response.headers")
-"""Its refusals say what they are; Envoy's own have no content type yet."""
+"""The picker's refusals have a content type; Envoy's own have none yet."""
 RETRY_AFTER: Plain = {
     "header": {"key": "retry-after", "value": str(LEAST_RETRY_AFTER_S)},
     "append_action": "ADD_IF_ABSENT",

@@ -1,7 +1,7 @@
 """Which paths of the engines clients may use: patterns (RE2) for Envoy's routes.
 
-A path is compared as the engine will read it: Envoy has resolved dots, joined slashes and read ``%2F`` before. What is
-left of percent signs cannot spell a name here, because the part of a path that decides must be plain.
+A path is compared in the form that the engine will read: Envoy has already resolved dots, merged slashes and decoded
+``%2F``. Remaining percent signs cannot spell a name here, because the part of a path that decides must be plain.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 EVERYTHING = "all"
-"""The word for every path, in the flag."""
+"""The flag's value for every path."""
 
 OPEN = (
     r"/v1/[\w-]+(?:/[^;]*)?",  # the OpenAI and Anthropic APIs, and the engines' additions to them
@@ -24,21 +24,21 @@ OPEN = (
     r"/vllm\.grpc\.engine\.VllmEngine/(?:Generate|Embed|HealthCheck|GetModelInfo|GetTokenizer)",
     r"/[\w.]*PredictionService/\w+",  # Vertex AI
 )
-"""Inference, and whether an engine is well."""
+"""Inference, and the health of an engine."""
 
 HOLES = ("/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/loads")
-"""Administration under a path of ``OPEN``; in any case of letters."""
+"""Administration under a path of ``OPEN``; matched in any case."""
 
 
 def open_pattern(opened: Sequence[str]) -> str | None:
-    """Matches what clients may use when ``opened`` is open, too, with all below it; None for every path."""
+    """Return the pattern of paths open to clients, including ``opened`` and all below it; None for every path."""
     if EVERYTHING in opened or "/" in opened:
         return None
     return "|".join((*OPEN, *(_and_below(path) for path in opened)))
 
 
 def closed_pattern(opened: Sequence[str]) -> str | None:
-    """Matches what is closed although ``open_pattern`` matches it; None where nothing is."""
+    """Return the pattern of closed paths among those of ``open_pattern``; None if there are none."""
     holes = [hole for hole in HOLES if not any(f"{hole}/".startswith(f"{path}/") for path in opened)]
     if open_pattern(opened) is None or not holes:
         return None

@@ -1,4 +1,4 @@
-"""What the configuration asks of a proxy's patience that Envoy does not have."""
+"""Waits in the configuration that exceed the longest that Envoy waits."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from epp.flowcontrol.admission import MOST_PATIENCE_S
 from epp.flowcontrol.queue import LATE_S
 
 LONGEST_S = MOST_PATIENCE_S - LATE_S
-"""How long a request may wait while its proxy does."""
+"""The longest that a request may wait while its proxy does."""
 
 
 def warned_of_waits(plan: Plan) -> Plan:
-    """``plan``, with a warning for each wait that is longer than Envoy's own."""
+    """Return ``plan`` with a warning for each wait that is longer than Envoy's own."""
     flow = plan.admission.flow
     if flow is None:
         return plan

@@ -1,4 +1,4 @@
-"""One run of another program, tied to ours."""
+"""One run of another program, which ends with our process."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ READ_BYTES = 1 << 16
 
 
 class TetheredProcess:
-    """A child that is dead once ``end`` returns or we are dead, however we die. Owned by the event loop.
+    """A child that is dead once ``end`` returns or our process is dead, however it dies. Owned by the event loop.
 
-    It has a session of its own: Ctrl-C in a terminal reaches us only, so that we can let it finish its work.
+    It has a session of its own: Ctrl-C in a terminal reaches only our process, so that we can let the child finish its
+    work.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -32,7 +33,7 @@ class TetheredProcess:
 
     @classmethod
     async def start(cls, command: Sequence[str]) -> TetheredProcess:
-        """Run ``command``; its errors are kept (the last lines) and logged at debug level."""
+        """Run ``command``; its last lines on standard error are kept, and all are logged at debug level."""
         tethered = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid()), *command]
         process = await asyncio.create_subprocess_exec(
             *tethered,
@@ -45,20 +46,20 @@ class TetheredProcess:
 
     @property
     def pid(self) -> int:
-        """The process id; the tether turns into the program, so it is the program's."""
+        """The process id of the program, since the tether replaces itself with the program."""
         return self._process.pid
 
     def tail(self) -> str:
-        """The last lines it wrote."""
+        """Return the last lines that the program wrote."""
         return "\n".join(self._tail)
 
     async def wait(self) -> int:
-        """Its exit status, once it has ended and all it wrote has been read; negative for a signal."""
+        """Return the exit status once the program has ended and its output was read; negative for a signal."""
         await asyncio.wait({self._log})
         return await self._process.wait()
 
     async def end(self) -> None:
-        """Ask it to end, and force it when it does not."""
+        """Send SIGTERM, and kill the program if it does not end."""
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
         try:

@@ -24,26 +24,27 @@ log = logging.getLogger(__name__)
 
 READY_WITHIN_S = 30.0
 LIVED_LONG_S = 60.0
-"""A proxy that lived this long did not die of its start: the next restart is quick again."""
+"""If a proxy lived this long, its start was not the cause of its death, and the next restart is quick again."""
 
 
 def restart_delay_s(deaths: int) -> float:
-    """How long to wait before a restart after ``deaths`` quick deaths in a row (at least 1): 0.1 s doubling to 5 s."""
+    """Return the delay before a restart after ``deaths`` quick deaths in a row (at least 1): 0.1 s doubling to 5 s."""
     return min(5.0, 0.1 * 2.0 ** min(deaths - 1, 10))
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyStatistics:
-    """Counts since ``start``."""
+    """Counts since ``start``, and the current process."""
 
     pid: int | None
     restarts: int
 
 
 class Proxy:
-    """One Envoy, restarted when it dies.
+    """One Envoy process, restarted when it dies.
 
-    Invariant: between ``start`` and ``stop`` either a process runs or a restart is under way. Owned by the event loop.
+    Invariant: between ``start`` and ``stop`` either a process runs or a restart is in progress. Owned by the event
+    loop.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Proxy:
         self._restarts = 0
 
     def statistics(self) -> ProxyStatistics:
-        """A snapshot."""
+        """Return a snapshot of the statistics."""
         return ProxyStatistics(self._process.pid if self._process else None, self._restarts)
 
     async def start(self) -> None:
@@ -79,8 +80,11 @@ class Proxy:
         self._supervision = Chore("supervise-envoy", self._supervise)
 
     async def stop(self, drain_timeout_s: float, accepting_s: float = 0.0) -> None:
-        """Accept connections for ``accepting_s`` more, while kept ones end after their current answers; then let the
-        requests under way end, for at most ``drain_timeout_s``, and end the process."""
+        """Drain the proxy and end its process.
+
+        Connections are accepted for ``accepting_s`` more, while keep-alive ones end after their current answers. Then
+        requests in progress have at most ``drain_timeout_s`` to end.
+        """
         try:
             if accepting_s and self._process is not None:
                 await self._admin.let_clients_leave()
@@ -96,17 +100,17 @@ class Proxy:
             await self._end()
 
     async def _leave_dead(self) -> None:
-        """Do not start it again when it ends. Twice is no error."""
+        """Stop restarting the process. A second call does nothing."""
         if self._supervision is not None:
             await self._supervision.stop()
 
     async def _launch(self) -> None:
-        """Start the process and wait until it is ready; nothing runs when this raises. Raises: StartError."""
+        """Start the process and wait until it is ready. Raises: StartError, with no process left."""
         try:
-            self._config.parent.mkdir(parents=True, exist_ok=True)  # each time: somebody may have tidied up
+            self._config.parent.mkdir(parents=True, exist_ok=True)  # each time, since a cleaner may have removed it
             self._config.write_text(written(self._configure(self.settings), self.settings))
             self._process = process = await TetheredProcess.start(self._command)
-        except OSError as error:  # a full disk, no process to be had
+        except OSError as error:  # such as a full disk, or no free process
             raise StartError(f"Envoy cannot be started: {error}") from error
         ended = asyncio.ensure_future(process.wait())
         ready = asyncio.ensure_future(self._admin.until_ready())
@@ -139,7 +143,7 @@ class Proxy:
             deaths = await self._restart(deaths)
 
     async def _restart(self, deaths: int) -> int:
-        """Start a new process, however many tries it takes; returns the deaths in a row until then."""
+        """Start a new process, with as many tries as it takes, and return the deaths in a row until then."""
         while True:
             deaths += 1
             delay_s = restart_delay_s(deaths)
@@ -149,7 +153,7 @@ class Proxy:
             try:
                 await self._launch()
             except StartError as error:
-                log.error("%s", error)  # noqa: TRY400 - its sentence says all, and the next try follows
+                log.error("%s", error)  # noqa: TRY400 - the sentence has all information, and the next try follows
             else:
                 log.warning("Envoy serves again after %s", counted(self._restarts, "restart"))
                 return deaths

@@ -1,4 +1,4 @@
-"""Where the proxy sends a client's request, by its path: the routes and the retries."""
+"""Where the proxy sends a client's request by its path: the routes and the retries."""
 
 from __future__ import annotations
 
@@ -33,19 +33,23 @@ from epp.standalone.paths import closed_pattern, open_pattern
 from epp.standalone.settings import ProxySettings
 
 A_DAY = timedelta(days=1)
-"""For limits that must exist, or a vanished peer leaves something behind for ever, but must never cut an answer."""
+"""For limits that must exist, or a vanished peer leaves resources behind forever, but must never cut an answer."""
 RETRIES = 16
-"""So many that a request finds the one endpoint of a dozen that is left: a refused connection costs milliseconds, and
-each leaves an endpoint out of the turns. Source: 5 of 6 gone, 0 of 2,000 requests refused; with 3 retries, 30 %."""
+"""Enough for a request to find the only live endpoint of a dozen: a refused connection costs milliseconds, and each
+takes an endpoint out of round robin. Source: 5 of 6 gone, 0 of 2,000 requests refused; with 3 retries, 30 %.
+"""
 WEBSOCKET = "websocket"
 CLOSED_TO_CLIENTS = "this path is not open to clients; the router's operator can open it with --open-path PATH"
 UNREACHED = "connect-failure,refused-stream,reset-before-request"
-"""Retried only when no endpoint can have begun the work: a prompt must not be computed twice."""
+"""Retried only if no endpoint can have begun the work: a prompt must not be computed twice."""
 
 
 def routes(settings: ProxySettings) -> list[Route]:
-    """Paths that are not open are refused; a WebSocket has a route of its own, for its body never ends. A lean proxy
-    has one more, taken by the sample, that shows the picker whole responses."""
+    """Return the routes. Paths that are not open are refused.
+
+    A WebSocket has a route of its own, since its body never ends. A lean proxy has one more, taken by a random sample,
+    that shows the picker whole responses.
+    """
     sampled = settings.response_mode is ResponseMode.LEAN and settings.sample_rate > 0
     refused = [_refused(RouteMatch(prefix="/"))] if open_pattern(settings.open_paths) is not None else []
     if (closed := closed_pattern(settings.open_paths)) is not None:
@@ -58,7 +62,7 @@ def routes(settings: ProxySettings) -> list[Route]:
 
 
 def _open(settings: ProxySettings) -> RouteMatch:
-    """Every path that is open to clients."""
+    """Return the match of every path that is open to clients."""
     pattern = open_pattern(settings.open_paths)
     return RouteMatch(prefix="/") if pattern is None else RouteMatch(safe_regex=RegexMatcher(regex=pattern))
 
@@ -76,7 +80,7 @@ def _sample(settings: ProxySettings) -> Route:
 
 
 def _websocket(settings: ProxySettings) -> Route:
-    """Over HTTP/2, too, where it is an extended CONNECT: Envoy makes the same request of it."""
+    """Return the WebSocket route; it includes HTTP/2, where Envoy turns an extended CONNECT into the same request."""
     match = _open(settings)
     match.headers = [
         HeaderMatcher(name=":method", string_match=StringMatcher(exact="GET")),
@@ -92,7 +96,7 @@ def _showing(mode: ProcessingMode) -> dict[str, Any]:
 
 
 def _refused(match: RouteMatch) -> Route:
-    """What no engine and no picker is asked about."""
+    """Return a route that refuses requests without asking an engine or the picker."""
     return Route(
         name=CLOSED,
         match=match,

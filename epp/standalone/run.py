@@ -1,4 +1,4 @@
-"""``tierwise standalone``: a proxy and a picker, started together, watched, and stopped together."""
+"""``tierwise standalone``: a proxy and a picker, which are started together, watched, and stopped together."""
 
 from __future__ import annotations
 
@@ -35,33 +35,33 @@ class RunningPicker(Protocol):
 
     @property
     def grpc_port(self) -> int:
-        """The port it got."""
+        """The port on which the picker listens."""
 
     @property
     def pool(self) -> Pool:
-        """Its endpoints."""
+        """The pool of its endpoints."""
 
     @property
     def changes_responses(self) -> bool:
         """Whether it may have something to change in any response."""
 
     def expose(self, source: Source) -> None:
-        """Show what ``source`` reads among the metrics."""
+        """Add the readings of ``source`` to the metrics."""
 
     def drain(self) -> None:
-        """Be not ready from now on; requests are served as before."""
+        """Report not ready from now on; requests are served as before."""
 
     async def stop(self, drain_timeout_s: float) -> None:
-        """End what is under way, for at most that long, and close everything."""
+        """Let requests in progress end, for at most ``drain_timeout_s``, and close everything."""
 
 
 StartPicker = Callable[[StandaloneOptions], Awaitable[RunningPicker]]
 
 
 async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop: Stop) -> None:
-    """Serve until ``stop`` is set, then let what is under way end.
+    """Serve until ``stop`` is set, then let requests in progress end.
 
-    Raises: StartError, ConfigError in one sentence when something cannot be had; nothing is left running.
+    Raises: StartError or ConfigError with one sentence when a resource is unavailable; nothing is left running.
     """
     binary = find_envoy(options.envoy)
     (address,) = await resolve([f"{options.host}:{options.port}"])
@@ -69,7 +69,7 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
     port = claim(host, options.port, "--port")
     admin_port = claim(LOOPBACK, options.admin_port, "--admin-port")
     claim_for_picker(host, options)
-    # Only now: its thousands of messages take longer to import than all the rest of the start.
+    # Imported only now: its thousands of messages take longer to import than the rest of the start.
     from epp.standalone.endpoints import EndpointsFile
     from epp.standalone.proxy import Proxy
 
@@ -105,7 +105,7 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
                 )
                 await stop.wait()
                 picker.drain()
-                if stop.signal is signal.SIGTERM:  # sent by something that also has to tell a load balancer
+                if stop.signal is signal.SIGTERM:  # the sender also has to notify a load balancer
                     accepting_s = min(options.shutdown_delay_s, options.drain_timeout_s)
                     log.info("stopping: not ready from now on; connections are accepted for %g s more", accepting_s)
                 log.info("stopping: requests under way have %g s to end", options.drain_timeout_s)
@@ -117,13 +117,13 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
 
 
 def claim_for_picker(host: str, options: StandaloneOptions) -> None:
-    """Look whether the picker's ports can be had, before anything is started. Raises: ConfigError naming the flag."""
+    """Check that the picker's ports can be bound, before anything starts. Raises: ConfigError that names the flag."""
     claim(host, options.metrics_port, "--metrics-port")
     claim(LOOPBACK, options.grpc_port, "--grpc-port")
 
 
 def readings(proxy: Proxy, endpoints: EndpointsFile) -> list[Reading]:
-    """What the picker's metrics say of the proxy."""
+    """Return the proxy's readings for the picker's metrics."""
     return [
         Reading(
             "tierwise_envoy_restarts",
@@ -143,6 +143,6 @@ def readings(proxy: Proxy, endpoints: EndpointsFile) -> list[Reading]:
 
 
 def _as_client(host: str, port: int) -> str:
-    """Where a client on this machine connects."""
+    """Return the address that a client on this machine connects to."""
     host = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, f"[{host}]" if ":" in host else host)
     return f"{host}:{port}"

@@ -1,9 +1,9 @@
-"""Become another program that the kernel kills when the program that started it is gone.
+"""Replaces itself with another program, which the kernel kills when the program that started it is gone.
 
-Run as a script, ``python tether.py PARENT_PID PROGRAM ARGUMENT...``: a signal at the parent's death has to be asked
-for by the child itself, between fork and exec, where a threaded program must not run Python code. So a small
-interpreter asks for it, and then turns into the program. On the way it takes all the open files that it may have: a
-proxy needs two for every request.
+Run as a script, ``python tether.py PARENT_PID PROGRAM ARGUMENT...``. A signal at the parent's death has to be requested
+by the child itself, between fork and exec, where a threaded program must not run Python code. So a small interpreter
+requests it and then executes the program. It also raises the limit of open files to its maximum, since a proxy needs
+two for every request.
 """
 
 import ctypes
@@ -16,11 +16,11 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Never return: exec, or exit with a sentence on standard error."""
+    """Execute the program, or exit with a sentence on standard error; never returns."""
     parent, program = int(sys.argv[1]), sys.argv[2]
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the kernel knew
+    if os.getppid() != parent:  # the parent died before the kernel had the request
         sys.exit(1)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
