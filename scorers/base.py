@@ -1,23 +1,22 @@
 """The plugin interface: what a plugin receives, and what it returns.
 
-Everything here is plain data or an interface of one method. A plugin does no I/O, reads no clock, and changes nothing
-that it is given. It sees one snapshot, which is valid until the call returns.
+Everything here is plain data or a small interface. A plugin does no I/O, reads no clock, and changes nothing that it is
+given, except that a producer writes to the request. It sees one snapshot, which is valid until the call returns.
 
-A plugin is a class with three things: a type name (``type_name``, as written in ``EndpointPickerConfig``), a
-``Parameters`` struct that rejects unknown keys, and one method. It must be constructible with no arguments, so every
-parameter has a default.
+A plugin is a class with a type name (``type_name``, as written in ``EndpointPickerConfig``), a ``Parameters`` struct
+that rejects unknown keys, and the method of its kind (a producer has two). It must be constructible with no arguments,
+so every parameter has a default. docs/plugins.md shows a whole plugin in one file.
 
 # Which number is better?
 
-A **score** is between 0 and 1, and higher is better. Each score is multiplied by the weight in the configuration, and
-the candidate with the highest sum is the best. Every other number has its own direction:
+A **score** is from 0 to 1, and higher is better. Each score is multiplied by the weight in the configuration, and the
+sum over all scorers is the candidate's total; again, higher is better. A scorer that gives all candidates the same
+score has no opinion, since it changes every total alike. Every other number has its own direction:
 
     CachedPrefix.tokens, worth              more is better: the engine computes less
     Candidate.waiting, running, kv_usage    less is better: the engine is less busy
     Candidate.in_flight, in_flight_tokens   less is better: less of our work is under way there
     Observation.ttft_s, duration_s          less is better: the client waited less
-
-A scorer whose scores are all equal has no opinion: it changes every sum alike.
 """
 
 from __future__ import annotations
@@ -96,17 +95,20 @@ class Request(msgspec.Struct, weakref=True):
     """One inference request as the plugins see it. Only the director and the producers write to it."""
 
     id: str
+    """The header ``x-request-id``, else a new UUID."""
     model: str
     """The model that the client asked for."""
     target_model: str
     """The model name sent to the engine, after any rewrite."""
     prompts: tuple[Prompt, ...] = ()
+    """The request's prompts in canonical bytes; a batch request has several."""
     tokens: tuple[Prompt, ...] | None = None
     """The same prompts as the engine's token ids, with the identities of prompts that were sent as token ids. None if
     the request was not tokenized."""
     prompt_tokens: int = 1
     """At least 1. An estimate (4 bytes per token) unless the client sent token ids or ``tokens`` is set."""
     streaming: bool = False
+    """Whether the client asked for a streamed response."""
     headers: Mapping[str, str] = {}
     """Names are lower-case; of a repeated header, the last value is kept."""
     objective: str = ""
@@ -114,14 +116,15 @@ class Request(msgspec.Struct, weakref=True):
     priority: int = 0
     """The priority of that objective; 0 without one. Below 0 the request may be shed."""
     fairness_id: str = "default-flow"
+    """The flow that the request belongs to: the header ``x-llm-d-inference-fairness-id``."""
     received_s: float = 0.0
     """When the request arrived, on a monotonic clock. Units: seconds."""
     cached: dict[str, CachedPrefix] = {}
     """Cached prefixes by producer name, filled in by the producers before scoring."""
     pick_id: int = 0
-    """The ledger's number of the pick, and when the pick was made (``picked_s``). Both are set before ``picked`` is
-    called."""
+    """The ledger's number of the pick; set before ``picked`` is called."""
     picked_s: float = 0.0
+    """When the pick was made; set before ``picked`` is called. Units: seconds."""
     pricing: object | None = None
     """Working data of the cost producer, kept until the pick is recorded: ``scorers.cost.pricing.Pricing``."""
     prefix_match: object | None = None

@@ -46,7 +46,7 @@ class Silence(Enum):
     """The metrics page was never read: the endpoint is new, or still loading. The numbers are those of an idle engine,
     and mean nothing."""
     GONE = "gone"
-    """The endpoint refuses connections. This lasts until a connection is answered; a time-out is not an answer."""
+    """The endpoint accepts no connections. This lasts until it answers; a time-out is not an answer."""
 
     __hash__ = object.__hash__
 
@@ -71,7 +71,7 @@ class TierReport(msgspec.Struct, frozen=True):
     block_tokens: int | None = None
     """Tokens that are kept or dropped together: a cache hit is a whole number of these."""
     load_token_s: float | None = None
-    """Average time to load one token from this tier to the GPU: the starting value for those who learn it. Units:
+    """Average time to load one token from this tier to the GPU: the starting value for learning it. Units:
     seconds."""
     horizon_tokens: int | None = None
     """Of what was last used exactly at the horizon, how many tokens are still there. They are its beginning, since
@@ -95,6 +95,7 @@ class Candidate(msgspec.Struct, frozen=True):
     name: str = ""
     """The discovered name, ``namespace/name``."""
     labels: Mapping[str, str] = {}
+    """The endpoint's labels as discovery reports them."""
     waiting: int = 0
     """Requests queued in the engine: the scraped number, plus our picks that no scrape can have seen and that will
     queue."""

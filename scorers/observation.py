@@ -65,3 +65,4 @@ class Observation(msgspec.Struct, frozen=True):
     """The same by the tier that each token was taken from, each token counted once; empty if the engine does not report
     it."""
     output_tokens: int | None = None
+    """Generated tokens as the engine counts them."""

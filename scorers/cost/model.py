@@ -20,7 +20,7 @@ OPEN = 8192
 """Number of picks whose estimate is kept until they are observed. A guess: more than a picker has in flight; in lean
 mode most picks are never observed."""
 MOST_KINDS = 64
-"""Each value of a label makes a kind, so the number of kinds must be limited to protect the memory."""
+"""The most kinds. Each value of the label makes a kind, and label values must not fill the memory."""
 COUNTED = 1000
 """After this many picks, the counts of picks and answers are halved, so that older ones weigh less."""
 
@@ -29,7 +29,7 @@ class Sent(NamedTuple):
     """What was expected of a request at its pick."""
 
     candidate: Candidate
-    """Kept, so that its identity is not reused for another candidate."""
+    """The candidate, kept so that its identity is not reused for another one."""
     estimate: Estimate
     lane_s: float
     """Loads that were ahead on the request's lane."""

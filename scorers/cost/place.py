@@ -19,8 +19,8 @@ BEHIND = 1.0
 """How many requests will come to wait behind a request for each that waits before it: a queue lasts, and each second of
 prefill is waited for by all of them. Source: ``tierwise simulate``, ladder-16k, where endpoints are overloaded."""
 DISPLACED = 1.0
-"""What is computed displaces as much from full caches, which will have to be computed again: how many times that adds
-the cost of computing."""
+"""How often the cost of computing is added, because what is computed displaces as much from full caches, and that has
+to be computed again."""
 MEMORY_WEIGHT, MEMORY_POWER = 6.0, 4
 """How many requests wait for the memory of an endpoint that is full, and how fast that number falls with free memory.
 Source of all but the first: chosen on simulated fleets of 8 endpoints (high-cache and storage-30k) for the mean time to

@@ -179,8 +179,7 @@ class EndpointAttributeFilter(Filter[AttributeFilterParameters]):
         self._passes = self.parameters.on_missing is Missing.PASS
 
     def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:  # noqa: ARG002
-        """Return the candidates that the rule accepts; those without the attribute are treated as ``onMissing``
-        configures."""
+        """Return the candidates that the rule accepts; ``onMissing`` decides on those without the attribute."""
         key, passes = self.parameters.attribute, self._passes
         values = [c.attributes.get(key) for c in candidates]
         known = [value for value in values if value is not None and isfinite(value)]

@@ -31,5 +31,5 @@ class HeaderTestingFilter(Filter[NoParameters]):
         return [c for c in candidates if c.address in named or c.address.rpartition(":")[0].strip("[]") in named]
 
     def response_headers(self, request: Request, candidate: Candidate) -> Mapping[str, str]:  # noqa: ARG002
-        """Request the response header; its final value is the endpoint that the proxy reports, whatever was picked."""
+        """Return the header to set; its final value is the endpoint that the proxy reports, whatever was picked."""
         return {SERVED: candidate.address}

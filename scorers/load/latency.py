@@ -64,9 +64,7 @@ class LatencyScorer(Scorer[LatencyParameters]):
         largest = max(kv, queue, prefix)
         if not largest:
             kv = largest = 1.0
-        parts = [
-            weight / largest for weight in (kv, queue, prefix)
-        ]  # scaled to at most 1 first, since their sum may overflow
+        parts = [weight / largest for weight in (kv, queue, prefix)]  # at most 1, since a sum may overflow
         self._kv, self._queue, self._prefix = [part / sum(parts) for part in parts]
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:

@@ -23,7 +23,7 @@ _OF_TOKENS = b"\x06\0\0\0tokens"
 FULL = 0.95
 """A tier that is filled to this share with known blocks holds next to nothing else. A guess."""
 NOT_STARTED = "not started"
-"""Why an endpoint is not covered that the feed has not reported on yet."""
+"""The reason that stands for an endpoint that the feed has not reported on yet."""
 
 
 class Feed(Protocol):

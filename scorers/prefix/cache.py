@@ -127,7 +127,7 @@ class PrefixCache:
     def ended(self, pick_id: int, now: float) -> None:
         """Note that a request has ended: its endpoint used the prompts until ``now``.
 
-        Approximate tiers depend on picks alone, and do not change.
+        An endpoint without a tier in horizon mode depends on picks alone, and does not change.
         """
         flight = self._flights.end(pick_id)
         if flight is not None and flight.slot in self._standings.followed:
