@@ -384,3 +384,14 @@ def offload_metrics() -> Iterator[tuple[str, tuple[str, set[str], str]]]:
                 literal = name.values[-1]
                 assert isinstance(literal, ast.Constant)
                 yield literal.value, (call.func.id, {"direction"}, text.value)
+
+
+def test_the_changelog_has_one_section_of_each_kind_and_says_nothing_twice() -> None:
+    """Branches that are merged by union leave headings and entries behind that others have moved."""
+    for release in re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1:]:
+        headings = re.findall(r"^### (.*)$", release, re.MULTILINE)
+        assert len(headings) == len(set(headings)), headings
+        assert not re.findall(r"^-[^ ]", release, re.MULTILINE)
+        entries = [" ".join(entry.split()) for entry in re.split(r"^(?:- |### )", release, flags=re.MULTILINE)]
+        twice = {entry for entry in entries if len(entry) > 20 and entries.count(entry) > 1}
+        assert not twice
