@@ -9,7 +9,7 @@ from scorers.labels.served_model_filter import ServedModelFilter
 
 
 def wire_served(wiring: Wiring, instances: Instances, *, implied: bool) -> tuple[Wiring, ServedModelFilter | None]:
-    """Return the wiring, and its filter by served models; None if that is switched off.
+    """Return the wiring, and its filter by served models; None if there is none, or it is disabled.
 
     The filter is one that the profile lists. With ``implied``, it may also be one that is only declared, or a new one.
     It runs before the profile's other filters, so that a model that no endpoint serves is refused before the request

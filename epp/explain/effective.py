@@ -71,7 +71,7 @@ def plugins_of(plan: Plan) -> Iterator[Plugin[Any]]:
 
 
 def kind_of(plugin: Plugin[Any]) -> str:
-    """Return the kind of a plugin, in one word."""
+    """Return the kind of ``plugin`` in one word."""
     return next((name for kind, name in KINDS if isinstance(plugin, kind)), "other")
 
 

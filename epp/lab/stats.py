@@ -1,4 +1,4 @@
-"""The mean and the percentile that all figures of the offline tools are made of."""
+"""The mean and the percentile, for all figures of the offline tools."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class EndpointsFile:
         self._changed.set()
 
     def engine_reported(self, candidate: Candidate) -> None:
-        """Do nothing: the proxy needs no engine metrics."""
+        """Ignore the report, since the proxy needs no engine metrics."""
 
     async def close(self) -> None:
         """Stop writing the file."""

@@ -1,4 +1,4 @@
-"""Waits in the configuration that exceed the longest that Envoy waits."""
+"""Warns of waits in the configuration that are longer than Envoy waits."""
 
 from __future__ import annotations
 

@@ -10,16 +10,16 @@ from epp.lab.fleet.prompts import Ask
 
 
 class Picker(Protocol):
-    """Learns what became of its picks."""
+    """Receives the outcome of its picks. ``Replica`` is one."""
 
     def refused(self, record: Record) -> None:
-        """The engine refused the request."""
+        """Report that the engine refused the request."""
 
     def started(self, record: Record) -> None:
-        """The request's answer has begun."""
+        """Report that the request's answer has started."""
 
     def finished(self, record: Record, event: Finished) -> None:
-        """The request is over, and all its times are known."""
+        """Report that the request has ended; all its times are known."""
 
 
 @dataclass(slots=True)
