@@ -62,8 +62,9 @@ class Workload:
         return self._reuse(self.num_groups, answers_kept, 1 / endpoints)
 
     def revisits(self, endpoints: int) -> float:
-        """Return the share of requests after each group's first that revisit an endpoint of their group, if spread
-        freely.
+        """Return the share of later requests that reach an endpoint where their group was before, if spread freely.
+
+        Later requests are all but the first of each group.
         """
         later = self.requests - self.num_groups
         return min(1.0, endpoints * self.scattered_over(endpoints).most / later) if later else 1.0
