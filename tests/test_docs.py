@@ -26,9 +26,10 @@ from epp.config.wiring.kinds import known_kinds
 from epp.decision import Cause, Outcome, RequestHead, Usage
 from epp.discovery.listing import read_listing
 from epp.errors import ConfigError
-from epp.flags.flag import SERVE, STANDALONE
 from epp.runtime.followed_files import FollowedFiles
 from epp.server.app import App, Settings
+from epp.server.flags import SERVE
+from epp.standalone.flags import STANDALONE
 from epp.units import Quantity
 from scorers.base import Candidate, Prompt, Request, Slot
 

@@ -29,9 +29,9 @@ import uvloop
 
 from benchmarks.rig.load import drive, http_request
 from epp.ports.claim import claim
-from epp.server.options import ResponseMode
 from epp.standalone.binary import find_envoy
 from epp.standalone.endpoints import write_endpoints
+from epp.standalone.options import ResponseMode
 from epp.standalone.proxy import Proxy
 from epp.standalone.settings import ProxySettings, RequestMode
 

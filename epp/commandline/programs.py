@@ -7,16 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from epp.explain.flags import EXPLAIN
-from epp.flags import arguments, flag
-from epp.lab.demo.flags import DEMO
-from epp.lab.engine.flags import SIM
+from epp.commandline.options import print_options
+from epp.config.flags import CHECK, check_options
+from epp.explain.flags import EXPLAIN, explain_options
+from epp.flags.flag import Flag
+from epp.lab.demo.flags import DEMO, demo_options
+from epp.lab.engine.flags import SIM, sim_options
 from epp.lab.fleet.flags import SIMULATE
 from epp.lab.fleet.options import simulate_options
-from epp.lab.size.flags import SIZE
-from epp.lab.size.options import size_options
-from epp.lab.tune.flags import TUNE
-from epp.lab.tune.options import tune_options
+from epp.lab.size.flags import SIZE, size_options
+from epp.lab.tune.flags import TUNE, tune_options
+from epp.server.flags import SERVE, serve_options
+from epp.standalone.flags import STANDALONE, standalone_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Program:
     about: str
     examples: tuple[tuple[str, str], ...]
     """What it does, and the line to type."""
-    flags: tuple[flag.Flag, ...]
+    flags: tuple[Flag, ...]
     options: Callable[[Mapping[str, Any]], object]
     module: str
     function: str
@@ -48,8 +50,8 @@ PROGRAMS = (
              "tierwise serve --endpoint 10.0.0.7:8000,10.0.0.8:8000 --secure-serving=false"),
             ("a configuration that says where the endpoints are", "tierwise serve --config-file picker.yaml --v=4"),
         ),
-        flag.SERVE,
-        lambda given: arguments.serve_options(given, os.environ),
+        SERVE,
+        lambda given: serve_options(given, os.environ),
         "epp.server.command", "run_serve", "epp",
     ),
     Program(
@@ -61,8 +63,8 @@ PROGRAMS = (
              "tierwise standalone --endpoint localhost:8000 --endpoint localhost:8001"),
             ("endpoints from a file that is watched", "tierwise standalone --endpoints-file endpoints.yaml"),
         ),
-        flag.STANDALONE,
-        lambda given: arguments.standalone_options(given, flag.STANDALONE, os.environ),
+        STANDALONE,
+        lambda given: standalone_options(given, os.environ),
         "epp.standalone.command", "run_standalone", "standalone",
     ),
     Program(
@@ -75,7 +77,7 @@ PROGRAMS = (
             ("a prompt", "tierwise explain --model Qwen/Qwen3-32B --prompt 'Once upon a time'"),
         ),
         EXPLAIN,
-        lambda given: arguments.explain_options(given, EXPLAIN),
+        explain_options,
         "epp.explain.command", "run_explain", "epp",
     ),
     Program(
@@ -88,8 +90,8 @@ PROGRAMS = (
             ("what Kubernetes holds, from standard input",
              "kubectl get configmap epp -o jsonpath='{.data.picker\\.yaml}' | tierwise check --config-file /dev/stdin"),
         ),
-        flag.CHECK,
-        lambda given: arguments.check_options(given, flag.CHECK),
+        CHECK,
+        check_options,
         "epp.config.check", "run_check", "epp",
     ),
     Program(
@@ -102,7 +104,7 @@ PROGRAMS = (
             ("Grafana's dashboard", "tierwise print dashboards > tierwise.json"),
         ),
         (),
-        arguments.print_options,
+        print_options,
         "epp.commandline.shipped", "run_print", "epp",
         argument="NAME",
     ),
@@ -117,7 +119,7 @@ PROGRAMS = (
              "tierwise sim --served-model-name chat --lora-modules sql=/adapters/sql"),
         ),
         SIM,
-        lambda given: arguments.sim_options(given, SIM),
+        sim_options,
         "epp.lab.engine.cli", "run_sim", "epp",
     ),
     Program(
@@ -182,7 +184,7 @@ PROGRAMS = (
             ("on your own vLLM servers", "tierwise demo --endpoint 10.0.0.7:8000,10.0.0.8:8000"),
         ),
         DEMO,
-        lambda given: arguments.demo_options(given, DEMO),
+        demo_options,
         "epp.lab.demo.cli", "run_demo", "standalone",
     ),
 )  # fmt: skip

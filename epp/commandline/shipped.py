@@ -15,9 +15,9 @@ from textwrap import wrap
 
 import msgspec
 
+from epp.commandline.options import PrintOptions
 from epp.config.defaults import written_default
 from epp.errors import ConfigError
-from epp.server.options import PrintOptions
 
 DEFAULT = "default"
 ABOUT_DEFAULT = "The profile that is in force where no configuration is given."

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from epp.config.options import CheckOptions
 from epp.config.wiring.build import plan_from
 from epp.errors import ConfigError
 from epp.printing.prose import Prose, console_for, show
 from epp.runtime.logs import counted
-from epp.server.options import CheckOptions
 
 DOUBTFUL = 1
 """The exit status for a configuration with warnings, where ``strict`` makes them count."""

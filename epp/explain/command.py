@@ -16,9 +16,9 @@ from rich.console import RenderableType
 from epp.errors import ConfigError
 from epp.explain import table
 from epp.explain.explanation import AnsweredBy, Explanation
+from epp.explain.options import ExplainOptions
 from epp.explain.pool_state import Doubted, PoolState
 from epp.printing.prose import Prose, console_for, show
-from epp.server.options import ExplainOptions
 
 T = TypeVar("T")
 

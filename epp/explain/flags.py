@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from epp.errors import ConfigError
+from epp.explain.options import ExplainOptions
 from epp.flags import values
+from epp.flags.arguments import Given, with_fields
 from epp.flags.flag import Flag, grouped
 
 EXPLAIN: tuple[Flag, ...] = grouped(
@@ -17,3 +20,12 @@ EXPLAIN: tuple[Flag, ...] = grouped(
     Flag("subset", values.text, "subset", "the endpoints that the proxy allows, with commas", "HOST:PORT,..."),
     Flag("json", values.boolean, "json", "print the answer as JSON"),
 )  # fmt: skip
+
+
+def explain_options(given: Given) -> ExplainOptions:
+    """The options of ``tierwise explain``. Raises: ConfigError for flags that exclude each other."""
+    if given.get("body") and "prompt" in given:
+        raise ConfigError("--body and --prompt exclude each other; give one of them")
+    if "model" in given and "prompt" not in given:
+        raise ConfigError("--model has no meaning without --prompt: a body names its model itself")
+    return with_fields(ExplainOptions(headers=tuple(given.get("header", ()))), given, EXPLAIN)

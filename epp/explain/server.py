@@ -24,6 +24,7 @@ from epp.explain.effective import effective, plugin_states
 from epp.explain.endpoints import pool_state
 from epp.explain.explainer import Explainer
 from epp.explain.explanation import AnsweredBy, Explanation
+from epp.explain.options import DEBUG_PORT, DebugOptions
 from epp.explain.pool_state import PoolState
 from epp.pool.ledger import Ledger
 from epp.pool.pool import Pool
@@ -31,7 +32,6 @@ from epp.pool.seat import EngineMetrics
 from epp.ports.claim import listening
 from epp.ports.http_port import HttpPort
 from epp.scrape.state import ScrapeState
-from epp.server.options import DEBUG_PORT, DebugOptions
 
 log = logging.getLogger(__name__)
 

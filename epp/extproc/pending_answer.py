@@ -9,8 +9,8 @@ from msgspec import structs
 
 from epp.decision import Decision
 from epp.extproc import messages
+from epp.extproc.options import ErrorFormat
 from epp.extproc.tier_question import with_question
-from epp.server.options import ErrorFormat
 
 
 class ProtocolViolation(Exception):

@@ -20,8 +20,8 @@ import msgspec
 
 from epp.decision import RequestHead
 from epp.errors import EppError
+from epp.extproc.options import ErrorFormat
 from epp.picking.request import REQUEST_ID
-from epp.server.options import ErrorFormat
 
 JSON = "application/json"
 GRPC_CONTENT = "application/grpc"

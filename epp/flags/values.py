@@ -9,7 +9,6 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
-from epp.scrape.reading.specs import parse_spec
 from epp.units import parse_bytes, parse_duration
 
 E = TypeVar("E", bound=Enum)
@@ -42,13 +41,6 @@ def is_boolean(text: str) -> bool:
 
 def text(value: str) -> str:
     """Any text."""
-    return value
-
-
-def metric_spec(value: str) -> str:
-    """``name`` or ``name{label=value,...}``; empty for no metric."""
-    if value:
-        parse_spec(value)
     return value
 
 

@@ -19,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from epp.errors import ConfigError
 from epp.ports.certificates import Certificate, Pair, load
-from epp.server.options import MetricsTlsOptions, TlsOptions
+from epp.ports.options import MetricsTlsOptions, TlsOptions
 
 _VERSIONS = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVersion.TLSv1_3}
 

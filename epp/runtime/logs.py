@@ -19,7 +19,7 @@ import msgspec
 from typing_extensions import override
 
 from epp.metrics.gauges import Reading
-from epp.server.options import LogFormat, LogOptions
+from epp.runtime.options import LogFormat, LogOptions
 
 USERINFO = re.compile(r"(?<=://)[^\s/?#]*@")
 """A name and a password in a URL, which nothing shows."""

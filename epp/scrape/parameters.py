@@ -11,6 +11,9 @@ DATA_SOURCE_TYPE = "metrics-data-source"
 EXTRACTOR_TYPE = "core-metrics-extractor"
 """The plugin type that reads pages, and the label by which unreadable pages are counted."""
 
+MIN_REFRESH_S = 0.05
+"""The least interval between two reads of an endpoint's metrics. Source: the Go picker clamps to it as well."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrapeParameters:
@@ -28,3 +31,26 @@ class ScrapeParameters:
     """Between two reads of a busy endpoint; None for ``--refresh-metrics-interval``."""
     engines: Engines = field(default_factory=Engines)
     """What is read of a page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMetricNames:
+    """The older flags ``--*-metric``: what vLLM's metrics are called; None for their usual names, empty for none."""
+
+    waiting: str | None = None
+    running: str | None = None
+    kv_usage: str | None = None
+    lora: str | None = None
+    cache_info: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSourceOptions:
+    """The older flags ``--model-server-metrics-*``: how the default metrics source reads an engine's metrics."""
+
+    scheme: str = "http"
+    path: str = "/metrics"
+    port: int | None = None
+    """None for the serving port."""
+    insecure_skip_verify: bool = True
+    names: EngineMetricNames = EngineMetricNames()

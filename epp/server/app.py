@@ -19,6 +19,7 @@ from epp.config.plan import Plan
 from epp.discovery.file import FileDiscovery
 from epp.errors import ConfigError
 from epp.explain.explainer import Explainer
+from epp.explain.options import DebugOptions
 from epp.explain.server import DebugServer
 from epp.extproc import service
 from epp.kvevents.feed import Feed, open_feed
@@ -43,7 +44,7 @@ from epp.served.lister import Lister
 from epp.server.admin import Admin
 from epp.server.core import Core
 from epp.server.health import Health
-from epp.server.options import DebugOptions, Transport
+from epp.server.options import Transport
 from epp.server.quiet import until_nobody_comes
 from epp.server.readiness import readiness
 from epp.server.reload import ConfigReload

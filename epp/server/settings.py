@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from epp.config.plan import Plan
+from epp.explain.options import DebugOptions
 from epp.extproc.body_budget import MAX_HELD_BYTES
 from epp.extproc.exchange import ExchangeSettings
+from epp.ports.options import MetricsTlsOptions, TlsOptions
 from epp.runtime.followed_files import FollowedFiles
 from epp.scrape.pace import Pace
-from epp.server.options import DebugOptions, MetricsTlsOptions, TlsOptions, Transport
+from epp.server.options import Transport
 from epp.tracing.settings import TraceSettings
 from epp.wire.http2.limits import Limits
 

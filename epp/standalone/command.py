@@ -15,8 +15,8 @@ from epp.runtime.signals import Stop, until_signalled
 from epp.scrape.pace import Pace
 from epp.server.app import App, Settings
 from epp.server.command import announce, followed, run
-from epp.server.options import ResponseMode, StandaloneOptions
 from epp.standalone.lessons import told_of_lessons
+from epp.standalone.options import ResponseMode, StandaloneOptions
 from epp.standalone.patience import warned_of_waits
 from epp.standalone.run import LOOPBACK, standalone
 from epp.wire.http2.limits import Limits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from epp.config.plan import Plan
-from epp.server.options import ResponseMode, StandaloneOptions
+from epp.standalone.options import ResponseMode, StandaloneOptions
 from scorers.cost.tier_cost import TierCostProducer
 
 LITTLE = 0.1

@@ -37,7 +37,6 @@ from envoy_data_plane.envoy.type.matcher.v3 import StringMatcher
 from envoy_data_plane.google.protobuf import Any
 
 from epp.extproc.access_log import NAMESPACE
-from epp.server.options import ResponseMode
 from epp.standalone.clusters import (
     DESTINATION_KEY,
     TCP_KEEPALIVE,
@@ -46,6 +45,7 @@ from epp.standalone.clusters import (
 )
 from epp.standalone.conversation import EXT_PROC, external_processor, picker_service
 from epp.standalone.local_replies import has_status
+from epp.standalone.options import ResponseMode
 from epp.standalone.routes import A_DAY, WEBSOCKET, routes
 from epp.standalone.settings import MIB, ProxySettings
 

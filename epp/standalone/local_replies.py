@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from epp.errors import LEAST_RETRY_AFTER_S, too_large
+from epp.extproc.options import ErrorFormat
 from epp.extproc.refusal import ANTHROPIC_HEADER, ANTHROPIC_PATHS, GRPC_CONTENT, JSON, Api, envelope
 from epp.picking.request import REQUEST_ID
-from epp.server.options import ErrorFormat
 from epp.standalone.settings import ProxySettings
 
 Plain: TypeAlias = dict[str, object]

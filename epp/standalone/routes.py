@@ -26,9 +26,9 @@ from envoy_data_plane.envoy.type.v3 import FractionalPercent, FractionalPercentD
 from envoy_data_plane.google.protobuf import Any
 
 from epp.extproc.access_log import CLOSED, SAMPLE
-from epp.server.options import ResponseMode
 from epp.standalone.clusters import ENDPOINTS
 from epp.standalone.conversation import EXT_PROC, processing_mode, tunnel_mode
+from epp.standalone.options import ResponseMode
 from epp.standalone.paths import closed_pattern, open_pattern
 from epp.standalone.settings import ProxySettings
 

@@ -14,9 +14,9 @@ from epp.pool.pool import Pool
 from epp.ports.claim import claim
 from epp.ports.resolve import resolve
 from epp.runtime.signals import Stop
-from epp.server.options import StandaloneOptions
 from epp.standalone.binary import find_envoy
 from epp.standalone.leftovers import PREFIX, kept_from_tidying, remove_leftovers
+from epp.standalone.options import StandaloneOptions
 from epp.standalone.settings import ProxySettings
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from epp.server.options import ErrorFormat, ResponseMode
+from epp.extproc.options import ErrorFormat
+from epp.standalone.options import ResponseMode
 
 MIB = 1 << 20
 

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from epp.lab.engine.cli import bind, endpoints
 from epp.lab.engine.preset import Preset
 from epp.metrics.gauges import Reading
-from epp.server.options import ResponseMode
+from epp.standalone.options import ResponseMode
 from tests.e2e.site.background import Background
 from tests.e2e.site.router import LOOPBACK, Router, router
 from tests.epp.lab.engine.bench import tiny

@@ -16,10 +16,10 @@ from epp.config.wiring.build import plan_from
 from epp.decision import Cause
 from epp.ports.claim import claim
 from epp.server.app import App
-from epp.server.options import StandaloneOptions
 from epp.standalone.binary import find_envoy
 from epp.standalone.command import ENDPOINTS_NAMED, settings
 from epp.standalone.endpoints import write_endpoints
+from epp.standalone.options import StandaloneOptions
 from epp.standalone.proxy import Proxy
 from epp.standalone.settings import ProxySettings
 from tests.e2e.site.chaos import LOOPBACK, ROOT

@@ -17,10 +17,10 @@ from envoy_data_plane.google.protobuf import Any
 
 from epp.ports.claim import claim
 from epp.server.app import App
-from epp.server.options import ResponseMode, StandaloneOptions
 from epp.standalone.binary import find_envoy
 from epp.standalone.bootstrap import bootstrap
 from epp.standalone.endpoints import write_endpoints
+from epp.standalone.options import ResponseMode, StandaloneOptions
 from epp.standalone.proxy import Proxy
 from epp.standalone.settings import ProxySettings, RequestMode
 from tests.e2e.site.background import Background

@@ -8,7 +8,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from epp.server.options import ErrorFormat
+from epp.extproc.options import ErrorFormat
 from tests.e2e.site.background import Background
 from tests.e2e.site.engine import PIECES, Engine
 from tests.e2e.site.gateway import subset_list, subset_string

@@ -10,10 +10,10 @@ import openai
 import pytest
 from aiohttp import web
 
+from epp.extproc.options import ErrorFormat
 from epp.lab.engine.live import LiveEngine
 from epp.lab.engine.preset import PRESETS
 from epp.lab.engine.server import Endpoint
-from epp.server.options import ErrorFormat
 from tests.e2e.site.background import Background
 from tests.e2e.site.router import Router, behind_gateway, router
 

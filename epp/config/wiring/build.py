@@ -33,7 +33,7 @@ from epp.parsers import DEFAULT_PARSERS, ByPath, Parser
 from epp.picking.model_rewrites import following
 from epp.picking.profile import Profile
 from epp.picking.usage_reporter import RequestAttributeReporter
-from epp.server.options import MetricsSourceOptions
+from epp.scrape.parameters import MetricsSourceOptions
 from scorers.base import Producer
 from scorers.precise.precise import PrecisePrefixProducer
 from scorers.prefix.cache import PrefixCache

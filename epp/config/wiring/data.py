@@ -11,9 +11,8 @@ from epp.config.wiring.implied import EndpointNotificationSource
 from epp.config.wiring.instances import Instances
 from epp.config.wiring.sources import CoreMetricsExtractor, MetricsDataSource
 from epp.errors import ConfigError
-from epp.scrape.parameters import ScrapeParameters
+from epp.scrape.parameters import MIN_REFRESH_S, MetricsSourceOptions, ScrapeParameters
 from epp.scrape.reading.specs import Engines
-from epp.server.options import MIN_REFRESH_S, MetricsSourceOptions
 
 
 def wire_scraping(

@@ -9,8 +9,8 @@ from typing import TypeVar
 from epp.config.strict import nearest
 from epp.config.wiring.sources import CoreMetricsExtractorParameters, EngineConfig
 from epp.errors import ConfigError
+from epp.scrape.parameters import EngineMetricNames
 from epp.scrape.reading.specs import BUILT_IN, ENGINE_LABELS, VLLM, Engines, EngineSpec, MetricSpec, parse_spec
-from epp.server.options import EngineMetricNames
 
 T = TypeVar("T")
 

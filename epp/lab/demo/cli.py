@@ -20,6 +20,7 @@ from epp.errors import ConfigError
 from epp.lab.demo import load, screen
 from epp.lab.demo.arms import SEED_CPU_BLOCKS, Arm, arms
 from epp.lab.demo.counters import Watch
+from epp.lab.demo.options import DemoOptions
 from epp.lab.demo.result import Result, summarise
 from epp.lab.demo.servers import look, served_model
 from epp.lab.demo.stack import DemoError, router, simulated
@@ -27,7 +28,6 @@ from epp.lab.demo.workload import Workload
 from epp.lab.engine.preset import DEMO
 from epp.ports.resolve import resolve
 from epp.printing.prose import Prose, console_for, show
-from epp.server.options import DemoOptions
 from epp.standalone.leftovers import kept_from_tidying
 
 ENDPOINTS = 4

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from epp.errors import ConfigError
+from epp.lab.engine.options import SimOptions
 from epp.lab.engine.preset import DEMO, PRESETS, Preset
 from epp.lab.engine.served import Adapter, ServedModels
 from epp.lab.engine.server import Endpoint
 from epp.ports.claim import claim, refused
-from epp.server.options import SimOptions
 
 if TYPE_CHECKING:
     from epp.lab.engine.publisher import EventPublisher

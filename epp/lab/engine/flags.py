@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from epp.errors import ConfigError
 from epp.flags import values
-from epp.flags.flag import VERBOSITY, Flag, grouped
+from epp.flags.arguments import Given, with_fields
+from epp.flags.common import VERBOSITY
+from epp.flags.flag import Flag, grouped
+from epp.lab.engine.options import SimOptions
 
 
 def _adapter(text: str) -> tuple[str, str]:
@@ -44,3 +48,17 @@ SIM: tuple[Flag, ...] = grouped(
     Flag("kv-replay-port", values.port, "kv_replay_port", "where they can be asked for again, likewise", "PORT"),
     VERBOSITY,
 )  # fmt: skip
+
+
+def sim_options(given: Given) -> SimOptions:
+    """The options of ``tierwise sim``. Raises: ConfigError when the ports do not exist."""
+    names, adapters = given.get("served-model-name", ()), given.get("lora-modules", ())
+    options = with_fields(SimOptions(served_model_names=names, adapters=adapters), given, SIM)
+    ports = {"port": options.port, "kv-events-port": options.kv_events_port, "kv-replay-port": options.kv_replay_port}
+    for name, port in ports.items():
+        last = (port or 0) + options.endpoints - 1
+        if port and last > 65535:
+            raise ConfigError(f"--{name}={port} with --endpoints={options.endpoints} ends at port {last}, beyond 65535")
+    if options.kv_replay_port is not None and options.kv_events_port is None:
+        raise ConfigError("--kv-replay-port: there are no events without --kv-events-port; write both")
+    return options

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from epp.errors import ConfigError
 from epp.flags import values
 from epp.flags.flag import Flag, grouped
-from epp.lab.size.options import Output
+from epp.lab.size.options import Output, SizeOptions, WorkloadOptions
 
 _TOKENS = values.integer(0, 100_000_000)
 _MANY = values.integer(1, 10_000_000)
@@ -75,3 +80,18 @@ SIZE: tuple[Flag, ...] = (
         Flag("seeds", values.boolean, "seeds", "instead: published capacity figures beside ours, and which are wrong"),
     ),
 )  # fmt: skip
+
+
+def size_options(given: Mapping[str, Any]) -> SizeOptions:
+    """Return the options for the values of flags by name. Raises: ConfigError for flags that exclude each other."""
+    sizes = [name for name in ("max-local-cpu-size", "cpu-bytes-to-use") if name in given]
+    if len(sizes) > 1:
+        raise ConfigError("--max-local-cpu-size and --cpu-bytes-to-use say the same in two units; give one of them")
+    if given.get("seeds") and len(given) > 1 + ("output" in given):
+        others = sorted(set(given) - {"seeds", "output"})
+        raise ConfigError(
+            f"--seeds prints published figures, and --{others[0]} changes nothing about them; leave it out"
+        )
+    workload = WorkloadOptions(**{flag.field: given[flag.name] for flag in WORKLOAD if flag.name in given})
+    plain = {flag.field: given[flag.name] for flag in SIZE if flag.name in given and flag not in WORKLOAD}
+    return replace(SizeOptions(workload=workload), **plain)

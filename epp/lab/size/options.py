@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any
-
-from epp.errors import ConfigError
 
 
 class Output(Enum):
@@ -74,20 +70,3 @@ class SizeOptions:
     workload: WorkloadOptions = field(default_factory=WorkloadOptions)
     seeds: bool = False
     output: Output = Output.TABLE
-
-
-def size_options(given: Mapping[str, Any]) -> SizeOptions:
-    """Return the options for the values of flags by name. Raises: ConfigError for flags that exclude each other."""
-    from epp.lab.size.flags import SIZE, WORKLOAD
-
-    sizes = [name for name in ("max-local-cpu-size", "cpu-bytes-to-use") if name in given]
-    if len(sizes) > 1:
-        raise ConfigError("--max-local-cpu-size and --cpu-bytes-to-use say the same in two units; give one of them")
-    if given.get("seeds") and len(given) > 1 + ("output" in given):
-        others = sorted(set(given) - {"seeds", "output"})
-        raise ConfigError(
-            f"--seeds prints published figures, and --{others[0]} changes nothing about them; leave it out"
-        )
-    workload = WorkloadOptions(**{flag.field: given[flag.name] for flag in WORKLOAD if flag.name in given})
-    plain = {flag.field: given[flag.name] for flag in SIZE if flag.name in given and flag not in WORKLOAD}
-    return replace(SizeOptions(workload=workload), **plain)

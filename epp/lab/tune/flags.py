@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
 from epp.flags import values
 from epp.flags.flag import Flag, grouped
-from epp.lab.tune.options import Objective
+from epp.lab.tune.options import Objective, TuneOptions
 
 TUNE: tuple[Flag, ...] = (
     *grouped(
@@ -39,3 +43,10 @@ TUNE: tuple[Flag, ...] = (
              "folder for picker.yaml, values.yaml and what was tried (default tuned)", "DIR"),
     ),
 )  # fmt: skip
+
+
+def tune_options(given: Mapping[str, Any]) -> TuneOptions:
+    """Return the options for the values of flags by name."""
+    named = {flag.name: flag.field for flag in TUNE}
+    known = {field.name for field in fields(TuneOptions)}
+    return TuneOptions(**{named[name]: value for name, value in given.items() if named[name] in known})

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 
 class Objective(Enum):
@@ -45,12 +43,3 @@ class TuneOptions:
     seed: int = 1
     jobs: int = 1
     output: Path = Path("tuned")
-
-
-def tune_options(given: Mapping[str, Any]) -> TuneOptions:
-    """Return the options for the values of flags by name."""
-    from epp.lab.tune.flags import TUNE
-
-    named = {flag.name: flag.field for flag in TUNE}
-    known = {field.name for field in fields(TuneOptions)}
-    return TuneOptions(**{named[name]: value for name, value in given.items() if named[name] in known})

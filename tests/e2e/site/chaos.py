@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from epp.ports.claim import claim
-from epp.server.options import ResponseMode, Transport
+from epp.server.options import Transport
 from epp.standalone.binary import find_envoy
 from epp.standalone.endpoints import write_endpoints
+from epp.standalone.options import ResponseMode
 from epp.standalone.proxy import Proxy
 from epp.standalone.settings import ProxySettings, RequestMode
 from tests.e2e.site.fragile import FragileEngine

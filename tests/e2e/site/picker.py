@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from epp.server.app import App
-from epp.server.options import StandaloneOptions
 from epp.standalone.command import start_picker
+from epp.standalone.options import StandaloneOptions
 
 
 def starts(made: list[App]) -> Callable[[StandaloneOptions], Awaitable[App]]:

@@ -13,8 +13,9 @@ from pathlib import Path
 from epp.runtime.memory import collect_rarely
 from epp.runtime.signals import until_signalled
 from epp.server.command import run
-from epp.server.options import ResponseMode, StandaloneOptions, Transport
+from epp.server.options import Transport
 from epp.standalone.command import start_picker
+from epp.standalone.options import ResponseMode, StandaloneOptions
 
 
 def main() -> int:

@@ -13,12 +13,13 @@ from typing import Any, Protocol
 
 import openai
 
+from epp.extproc.options import ErrorFormat
 from epp.ports.claim import claim
 from epp.runtime.signals import Stop
 from epp.server.app import App
-from epp.server.options import ErrorFormat, ResponseMode, StandaloneOptions
 from epp.standalone.binary import find_envoy
 from epp.standalone.endpoints import write_endpoints
+from epp.standalone.options import ResponseMode, StandaloneOptions
 from epp.standalone.proxy import Proxy
 from epp.standalone.run import standalone
 from epp.standalone.settings import ProxySettings, RequestMode

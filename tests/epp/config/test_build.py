@@ -14,8 +14,7 @@ from epp.config.wiring.build import build, plan_from
 from epp.config.wiring.sources import FileDiscoveryParameters
 from epp.errors import BadRequest, ConfigError
 from epp.parsers import ByPath, Parser
-from epp.scrape.parameters import ScrapeParameters
-from epp.server.options import MetricsSourceOptions
+from epp.scrape.parameters import MetricsSourceOptions, ScrapeParameters
 from scorers.load.queue import QueueScorer
 from scorers.pickers import MaxScorePicker, RandomPicker
 

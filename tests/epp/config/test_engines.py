@@ -10,8 +10,8 @@ from epp.config.load import load_text
 from epp.config.plan import Plan
 from epp.config.wiring.build import build
 from epp.errors import ConfigError
+from epp.scrape.parameters import EngineMetricNames, MetricsSourceOptions
 from epp.scrape.reading.specs import BUILT_IN, VLLM, Engines, MetricSpec
-from epp.server.options import EngineMetricNames, MetricsSourceOptions
 
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 

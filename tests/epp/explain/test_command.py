@@ -19,8 +19,8 @@ from epp.commandline import cli
 from epp.config.load import load_text
 from epp.config.wiring.build import build
 from epp.decision import RequestHead
+from epp.explain.options import DebugOptions
 from epp.server.app import App, Settings
-from epp.server.options import DebugOptions
 from tests.epp.explain.test_server import CONFIG, ENDPOINTS, LOOPBACK, body
 
 
@@ -131,7 +131,8 @@ from epp.commandline.cli import main
 assert main(["explain", "--url={url}", "--prompt=x", "--model=m"]) == 0
 assert main(["explain", "--url={url}"]) == 0
 heavy = {{"aiohttp", "asyncio", "scorers", "yaml", "epp.config.plan", "epp.scrape.scraper", "epp.kvevents",
-"epp.server.core"}} print(sorted(heavy & set(sys.modules)))
+"epp.server.core"}}
+print(sorted(heavy & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

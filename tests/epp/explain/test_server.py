@@ -18,11 +18,12 @@ from epp.config.wiring.build import build
 from epp.decision import RequestHead
 from epp.errors import ConfigError
 from epp.explain.effective import plain
+from epp.explain.options import DEBUG_PORT, DebugOptions
 from epp.explain.server import is_address
 from epp.extproc.exchange import ExchangeSettings
 from epp.pool.pool import EngineMetrics
 from epp.server.app import App, Settings
-from epp.server.options import DEBUG_PORT, DebugOptions, ServeOptions
+from epp.server.options import ServeOptions
 from epp.tracing.settings import Exporter, TraceSettings
 from scorers.base import Silence, Slot
 

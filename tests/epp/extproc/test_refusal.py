@@ -9,8 +9,8 @@ import pytest
 
 from epp.decision import RequestHead
 from epp.errors import EppError, QueueFull, UnsupportedEncoding
+from epp.extproc.options import ErrorFormat
 from epp.extproc.refusal import LONGEST_ID, Api, Client, client_of, written
-from epp.server.options import ErrorFormat
 
 GRPC_CODES = range(1, 17)
 

@@ -13,25 +13,19 @@ from typing import Any
 import pytest
 
 from epp.commandline import cli
-from epp.flags import arguments, flag
+from epp.config.options import CheckOptions
+from epp.explain.options import DebugOptions, ExplainOptions
+from epp.flags import arguments
+from epp.flags.flag import Flag
+from epp.lab.demo.options import DemoOptions
+from epp.lab.engine.options import SimOptions
 from epp.lab.engine.preset import DEMO, PRESETS
-from epp.server.options import (
-    CheckOptions,
-    DebugOptions,
-    DemoOptions,
-    EngineMetricNames,
-    ExplainOptions,
-    LogFormat,
-    LogOptions,
-    MetricsSourceOptions,
-    MetricsTlsOptions,
-    ResponseMode,
-    ServeOptions,
-    SimOptions,
-    StandaloneOptions,
-    TlsOptions,
-    Transport,
-)
+from epp.ports.options import MetricsTlsOptions, TlsOptions
+from epp.runtime.options import LogFormat, LogOptions
+from epp.scrape.parameters import EngineMetricNames, MetricsSourceOptions
+from epp.server.flags import SERVE
+from epp.server.options import ServeOptions, Transport
+from epp.standalone.options import ResponseMode, StandaloneOptions
 from epp.tracing.settings import Exporter, TraceSettings
 
 ROOT = Path(__file__).parents[3]
@@ -246,18 +240,18 @@ def test_a_wrong_value_is_answered_with_the_flag_the_value_and_what_is_allowed(
     assert refused("serve", *words) == f"tierwise serve: {sentence}"
 
 
-REFUSED = [flag for flag in flag.SERVE if flag.refusal]
+REFUSED = [flag for flag in SERVE if flag.refusal]
 
 
 @pytest.mark.parametrize("flag", REFUSED, ids=lambda flag: flag.name)
-def test_what_cannot_be_honoured_is_refused_by_name(refused: Callable[..., str], flag: flag.Flag) -> None:
+def test_what_cannot_be_honoured_is_refused_by_name(refused: Callable[..., str], flag: Flag) -> None:
     value = "true" if flag.is_boolean else "something"
     sentence = refused("serve", f"--{flag.name}={value}")
     assert sentence == f"tierwise serve: --{flag.name}={value} cannot be honoured: {flag.refusal}"
 
 
 @pytest.mark.parametrize("flag", [f for f in REFUSED if f.harmless is not None], ids=lambda flag: flag.name)
-def test_the_value_that_asks_for_nothing_is_accepted(run: Callable[..., ServeOptions], flag: flag.Flag) -> None:
+def test_the_value_that_asks_for_nothing_is_accepted(run: Callable[..., ServeOptions], flag: Flag) -> None:
     value = {False: "false", (): ""}.get(flag.harmless, flag.harmless)  # type: ignore[call-overload]
     assert isinstance(run("serve", f"--{flag.name}={value}"), ServeOptions)
 
@@ -286,7 +280,7 @@ NOT_DONE = {"metrics-endpoint-auth"}
 
 
 def test_every_flag_of_the_go_picker_is_known() -> None:
-    assert GO_DEFAULTS.keys() | NO_DEFAULT <= {flag.name for flag in flag.SERVE}
+    assert GO_DEFAULTS.keys() | NO_DEFAULT <= {flag.name for flag in SERVE}
 
 
 @pytest.mark.parametrize("name", sorted(GO_DEFAULTS.keys() - NOT_DONE - {"tracing", "enable-pprof"}))
@@ -480,7 +474,7 @@ def test_the_debug_port_is_on_loopback_unless_told_otherwise(run: Callable[..., 
 
 
 def test_what_follows_two_dashes_is_no_flag() -> None:
-    assert arguments.normalise(["-v=1", "--", "-v=2"], flag.SERVE) == ["--v=1", "--", "-v=2"]
+    assert arguments.normalise(["-v=1", "--", "-v=2"], SERVE) == ["--v=1", "--", "-v=2"]
 
 
 def test_a_refusal_by_the_program_is_one_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -24,9 +24,10 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from epp.config.wiring.build import build
 from epp.errors import ConfigError
 from epp.ports.certificates import Certificate
+from epp.ports.options import MetricsTlsOptions, TlsOptions
 from epp.ports.tls import metrics_certificate, metrics_context, write_self_signed
 from epp.server.app import App, Settings
-from epp.server.options import MetricsTlsOptions, TlsOptions, Transport
+from epp.server.options import Transport
 
 LOOPBACK = "127.0.0.1"
 PATIENCE_S = 20.0

@@ -19,9 +19,9 @@ import uvloop
 from epp.config.wiring.build import build
 from epp.ports.door import Failed, Failure
 from epp.ports.failures import ANOTHER_EVERY_S, FailedConnections, Port, sentence
+from epp.ports.options import MetricsTlsOptions, TlsOptions
 from epp.ports.tls import write_self_signed
 from epp.server.app import App, Settings
-from epp.server.options import MetricsTlsOptions, TlsOptions
 
 LOOPBACK = "127.0.0.1"
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from epp.errors import ConfigError
+from epp.ports.options import TlsOptions
 from epp.ports.tls import ext_proc_certificate, refuse_for_grpcio, write_self_signed
 from epp.ports.tls import server_context as context_of
-from epp.server.options import TlsOptions
 
 
 def server_context(options: TlsOptions) -> ssl.SSLContext:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from epp.runtime.logs import ANOTHER_EVERY_S, BURST, Console, Json, Repeats, set_up
-from epp.server.options import LogFormat, LogOptions
+from epp.runtime.options import LogFormat, LogOptions
 
 
 def record(

@@ -13,11 +13,11 @@ from epp.decision import Cause, Decision, Outcome, RequestHead
 from epp.errors import ModelNotFound, NoEndpoints
 from epp.explain.explainer import Explainer
 from epp.extproc.exchange import Exchange, ExchangeSettings
+from epp.extproc.options import ErrorFormat
 from epp.pool.pool import Endpoint, EngineMetrics
 from epp.served.card import read_cards
 from epp.served.listing import ModelAnswer
 from epp.server.core import Core
-from epp.server.options import ErrorFormat
 from epp.server.settings import Settings
 from scorers.base import Silence
 from tests.epp.doubles import read, request_body, request_headers

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from epp.server.options import ErrorFormat, ResponseMode
+from epp.extproc.options import ErrorFormat
 from epp.standalone.binary import find_envoy
 from epp.standalone.bootstrap import bootstrap, written
 from epp.standalone.endpoints import write_endpoints
+from epp.standalone.options import ResponseMode
 from epp.standalone.routes import routes
 from epp.standalone.settings import MIB, ProxySettings, RequestMode
 

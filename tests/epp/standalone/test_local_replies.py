@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from epp.server.options import ErrorFormat
+from epp.extproc.options import ErrorFormat
 from tests.e2e.site.background import Background
 from tests.epp.standalone.raw import raw
 from tests.epp.standalone.stage import Answer, Stage, stage

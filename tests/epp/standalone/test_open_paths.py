@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from epp.server.options import ResponseMode
 from epp.standalone.endpoints import write_endpoints
+from epp.standalone.options import ResponseMode
 from tests.e2e.site.background import Background
 from tests.epp.standalone.raw import raw, status_of
 from tests.epp.standalone.stage import Stage, stage

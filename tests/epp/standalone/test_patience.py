@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from epp.server.options import StandaloneOptions
 from epp.standalone.command import start_picker
+from epp.standalone.options import StandaloneOptions
 
 CONFIG = """
 apiVersion: llm-d.ai/v1alpha1

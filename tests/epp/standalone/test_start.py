@@ -22,10 +22,10 @@ from epp.pool.pool import Endpoint, Pool
 from epp.ports.claim import claim
 from epp.ports.resolve import resolve
 from epp.runtime.signals import Stop, until_signalled
-from epp.server.options import StandaloneOptions
 from epp.standalone import tether
 from epp.standalone.binary import find_envoy
 from epp.standalone.errors import StartError
+from epp.standalone.options import StandaloneOptions
 from epp.standalone.proxy import Proxy, restart_delay_s
 from epp.standalone.run import standalone
 from epp.standalone.settings import ProxySettings

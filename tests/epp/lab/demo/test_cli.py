@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from epp.lab.demo.cli import compare, run_demo
+from epp.lab.demo.options import DemoOptions
 from epp.lab.demo.workload import Workload
-from epp.server.options import DemoOptions
 
 SMALL = Workload(groups=4, prompts_per_group=3, system_tokens=200, output_tokens=2, concurrency=4)
 

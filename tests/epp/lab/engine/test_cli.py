@@ -10,8 +10,8 @@ import pytest
 
 from epp.errors import ConfigError
 from epp.lab.engine.cli import bind, choose, describe, run_sim
+from epp.lab.engine.options import SimOptions
 from epp.lab.engine.preset import DEMO, PRESETS
-from epp.server.options import SimOptions
 
 ROOT = Path(__file__).parents[4]
 

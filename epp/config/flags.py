@@ -1,0 +1,45 @@
+"""The flags of ``tierwise check``, of which the others that read a configuration have some."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from epp.config.options import CheckOptions
+from epp.errors import ConfigError
+from epp.flags import values
+from epp.flags.arguments import Given, with_fields
+from epp.flags.flag import Flag, grouped
+
+_YES = values.boolean
+CONFIG = (
+    Flag(
+        "config-file", values.path, "config_file", "EndpointPickerConfig to read; none uses the default profile", "FILE"
+    ),
+    Flag("config-text", values.text, "config_text", "the same, written out; not together with --config-file", "YAML"),
+    Flag("watch-config", _YES, "watch_config", "take changes of --config-file without a restart (default true)"),
+)
+
+
+CHECK: tuple[Flag, ...] = grouped(
+    "Flags",
+    replace(CONFIG[0], help="EndpointPickerConfig to check"),
+    CONFIG[1],
+    Flag("strict", _YES, "strict", "exit code 1 where there are warnings"),
+)
+
+
+def check_options(given: Given) -> CheckOptions:
+    """The options of ``tierwise check``. Raises: ConfigError for two configurations."""
+    given = dict(given)
+    one_config(given)
+    return with_fields(CheckOptions(), given, CHECK)
+
+
+def one_config(given: dict[str, Any]) -> None:
+    """Take empty values out of ``given``. Raises: ConfigError for a file and a text."""
+    if given.get("config-file") and given.get("config-text"):
+        raise ConfigError("--config-file and --config-text exclude each other; give one of them")
+    for name in ("config-file", "config-text"):
+        if not given.get(name):
+            given.pop(name, None)  # Go users write an empty value for "none"

@@ -1,0 +1,36 @@
+"""The options of the debug port, and of ``tierwise explain``, which asks it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEBUG_PORT = 9091
+"""Where the debug port is unless somebody says otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebugOptions:
+    """The port that shows internals: ``epp.explain``."""
+
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: int | None = None
+    """None for ``DEBUG_PORT``, or a free one where that is taken: it must keep nobody from starting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainOptions:
+    """``tierwise explain``: asks a running picker's debug port."""
+
+    url: str = f"http://127.0.0.1:{DEBUG_PORT}"
+    body: str | None = None
+    """A file with a request's body, ``-`` for standard input; None (and no ``prompt``) shows the endpoints."""
+    prompt: str | None = None
+    model: str = "default"
+    """With ``prompt``: the body is made of them."""
+    path: str | None = None
+    """Of the request; None for completions, or chat where the body has messages."""
+    headers: tuple[tuple[str, str], ...] = ()
+    subset: str | None = None
+    json: bool = False
+    """Print the answer as it comes."""

@@ -1,0 +1,285 @@
+"""The flags of ``tierwise serve``, and its options made of them.
+
+``tierwise serve`` knows all flags of the Go picker, of v0.9 and of later versions, so that its arguments work
+unchanged. What cannot be honoured yet is refused when it is set to anything but the value that asks for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from epp.config.flags import CONFIG, one_config
+from epp.errors import ConfigError
+from epp.flags import values
+from epp.flags.arguments import Given, with_fields
+from epp.flags.common import ENDPOINTS, VERBOSITY, endpoints_of
+from epp.flags.flag import Flag, grouped
+from epp.ports.options import MetricsTlsOptions, TlsOptions
+from epp.ports.own_ports import refuse_shared
+from epp.runtime.options import LogFormat
+from epp.scrape.reading.specs import VLLM, parse_spec
+from epp.server.options import ServeOptions
+from epp.server.shared_flags import (
+    ASK,
+    DEBUG,
+    DRAIN,
+    EMIT_SCORES,
+    ERRORS,
+    MAX_HELD,
+    MAX_REQUEST,
+    SCRAPING,
+    SNAPSHOT,
+    SNAPSHOT_INTERVAL,
+    TELL,
+    TRACING,
+    TRANSPORT,
+    ZAP_ENCODER,
+    clamp_refresh,
+    debug_port_of,
+    interval_of_nothing,
+    max_held_bytes,
+)
+from epp.tracing.settings import trace_settings
+
+_YES = values.boolean
+_OFF = (
+    ("metrics-endpoint-auth", "it asks Kubernetes, and there is none"),
+    ("tracing", "OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT turn it on, too"),
+    ("enable-pprof", "Go profiles do not exist here"),
+)
+"""Flags that are on by default in the Go picker and off here, and why."""
+
+
+_METRICS = {
+    "total-queued-requests-metric": str(VLLM.waiting),
+    "total-running-requests-metric": str(VLLM.running),
+    "kv-cache-usage-percentage-metric": str(VLLM.kv_usage[0]),
+    "lora-info-metric": str(VLLM.lora),
+    "cache-info-metric": str(VLLM.cache_info),
+}
+"""What vLLM's metrics are called."""
+
+
+def metric_spec(value: str) -> str:
+    """``name`` or ``name{label=value,...}``; empty for no metric."""
+    if value:
+        parse_spec(value)
+    return value
+
+
+def _idle(name: str, read: Callable[[str], object], why: str, harmless: object = None) -> Flag:
+    return Flag(name, read, "", f"accepted with a warning: {why}", group="Without effect", idle=why, harmless=harmless)
+
+
+def _refused(name: str, read: Callable[[str], object], why: str, harmless: object = None) -> Flag:
+    return Flag(name, read, "", "", group="known, not honoured yet", refusal=why, harmless=harmless)
+
+
+SERVE: tuple[Flag, ...] = (
+    *grouped("Configuration", *CONFIG),
+    *grouped(
+        "The pool",
+        ENDPOINTS,
+        Flag("pool-name", values.text, "pool_name", "name of the pool in metrics (default epp)", "NAME"),
+        Flag("pool-namespace", values.text, "pool_namespace", "its namespace (default: $NAMESPACE)", "NAME"),
+        Flag("pool-group", values.text, "pool_group", "its API group", "GROUP"),
+    ),
+    *grouped(
+        "Listening",
+        Flag("host", values.text, "host", "address to listen on (default 0.0.0.0)", "ADDRESS"),
+        Flag("grpc-port", values.port, "grpc_port", "ext-proc (default 9002)", "PORT"),
+        Flag("grpc-health-port", values.port, "grpc_health_port", "gRPC health, plaintext (default 9003)", "PORT"),
+        Flag("metrics-port", values.port, "metrics_port", "/metrics over HTTP (default 9090)", "PORT"),
+        *DEBUG,
+        TRANSPORT,
+        Flag("grpc-max-recv-msg-size", values.unless_empty(values.size(1024, 1 << 30)), "grpc_max_recv_bytes",
+             "largest gRPC message taken (default 4MiB)", "SIZE"),
+        Flag("grpc-max-send-msg-size", values.unless_empty(values.size(1 << 16, 1 << 31)), "",
+             "largest gRPC message sent; bodies go in pieces of 62,000 bytes, so smaller limits are refused", "SIZE"),
+        MAX_REQUEST,
+        MAX_HELD,
+        DRAIN,
+        replace(ERRORS, help=f"{ERRORS.help} (default text)"),
+        Flag("health-checking", _YES, "", "gRPC health on the ext-proc port too; here it always is"),
+    ),
+    *grouped(
+        "Encryption",
+        Flag("secure-serving", _YES, "secure_serving", "TLS on the ext-proc port (default true)"),
+        Flag("cert-path", values.path, "tls.cert_path", "folder with tls.crt and tls.key; none makes a self-signed one",
+             "FOLDER"),
+        Flag("tls-min-version", values.word("", "VersionTLS12", "VersionTLS13"), "tls.min_version",
+             "lowest TLS version (default VersionTLS12)", "VERSION"),
+        Flag("tls-cipher-suites", values.words, "tls.cipher_suites", "TLS 1.2 suites by their IANA names", "LIST"),
+        Flag("enable-cert-reload", _YES, "tls.reload", "follow the files of --cert-path and --metrics-cert-dir"),
+        Flag("metrics-cert-dir", values.path, "metrics_tls.cert_dir",
+             "folder with tls.crt and tls.key: TLS on the metrics port (default: none, plain HTTP)", "FOLDER"),
+        Flag("metrics-client-ca-file", values.path, "metrics_tls.client_ca_file",
+             "on the metrics port let in only clients with a certificate of these authorities", "FILE"),
+    ),
+    *grouped(
+        "Picking",
+        EMIT_SCORES, TELL,
+        SNAPSHOT,
+        SNAPSHOT_INTERVAL,
+        Flag("disable-endpoint-subset-filter", _YES, "disable_endpoint_subset_filter",
+             "ignore the proxy's hint which endpoints it allows"),
+        Flag("allow-experimental-plugins", _YES, "", "accepted; no plugin here is experimental"),
+    ),
+    *SCRAPING,
+    *grouped(
+        "Metrics and traces",
+        TRACING,
+        ASK,
+        Flag("enable-grpc-stream-metrics", _YES, "enable_grpc_stream_metrics",
+             "count ext-proc streams, how long they last and how they end (default false)"),
+        Flag("emit-deprecated-metrics", _YES, "emit_deprecated_metrics",
+             "expose the older names of metrics, too (default false)"),
+    ),
+    *grouped(
+        "Older flags for the default metrics source",
+        Flag("model-server-metrics-scheme", values.word("http", "https"), "metrics_source.scheme", "", "http|https"),
+        Flag("model-server-metrics-path", values.text, "metrics_source.path", "", "PATH"),
+        Flag("model-server-metrics-port", values.port, "metrics_source.port", "0 for the serving port", "PORT"),
+        Flag("model-server-metrics-https-insecure-skip-verify", _YES, "metrics_source.insecure_skip_verify", ""),
+        Flag("total-queued-requests-metric", metric_spec, "metrics_source.names.waiting",
+             "what vLLM's metric is called; here and below a core-metrics-extractor in the configuration wins", "SPEC"),
+        Flag("total-running-requests-metric", metric_spec, "metrics_source.names.running", "", "SPEC"),
+        Flag("kv-cache-usage-percentage-metric", metric_spec, "metrics_source.names.kv_usage", "", "SPEC"),
+        Flag("lora-info-metric", metric_spec, "metrics_source.names.lora", "", "SPEC"),
+        Flag("cache-info-metric", metric_spec, "metrics_source.names.cache_info", "", "SPEC"),
+    ),
+    *grouped(
+        "Logging",
+        VERBOSITY,
+        ZAP_ENCODER,
+        Flag("zap-devel", _YES, "zap_devel", "true for text, false for JSON; --zap-encoder wins"),
+        Flag("zap-log-level", values.log_level, "zap_log_level", "as --v, and wins over it", "LEVEL"),
+    ),
+    _refused("ha-enable-leader-election", _YES, "leader election needs Kubernetes; run one replica", False),
+    _refused("metrics-endpoint-auth", _YES, "it asks Kubernetes who may read /metrics, and there is none; set it to "
+             "false or leave it out, and see --metrics-client-ca-file", False),
+    _refused("endpoint-selector", values.text, "it selects pods, and there is no Kubernetes discovery yet; give "
+             "--endpoint HOST:PORT, or file-discovery in the config", ""),
+    _refused("endpoint-target-ports", values.words, "it belongs to --endpoint-selector; give --endpoint HOST:PORT", ()),
+    _idle("enable-pprof", _YES, "Go profiles do not exist here; use py-spy on the process", False),
+    _idle("zap-stacktrace-level", values.text, "tracebacks are logged with every unexpected error"),
+    _idle("zap-time-encoding", values.text, "log times are ISO 8601", "iso8601"),
+)  # fmt: skip
+"""Source: the Go picker's ``pkg/epp/server/options.go``, v0.9.0 and later; ``endpoint``, ``host``, ``transport``,
+``watch-config``, ``max-request-bytes``, ``index-snapshot``, ``index-snapshot-interval``, ``ask-kvengine`` and
+``emit-deprecated-metrics`` are ours."""
+
+
+def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
+    """The options of ``tierwise serve``. Raises: ConfigError naming the flag."""
+    _refuse(given)
+    tracing = trace_settings(given.get("tracing"), environment)
+    remarks = _off(given if tracing is None else {**given, "tracing": True})
+    notices = _without_effect(given) + interval_of_nothing(given)
+    given = {name: value for name, value in given.items() if name != "tracing"}
+    tls, metrics_tls = _encryption(given, notices)
+    _log_flags(given)
+    one_config(given)
+    clamp_refresh(given, notices)
+    _metric_names(given, notices)
+    given.setdefault("pool-namespace", environment.get("NAMESPACE") or "default")
+    for name in [name for name in ("pool-name", "pool-namespace", "pool-group") if given.get(name) == ""]:
+        del given[name]
+    if given.get("model-server-metrics-port") == 0:
+        del given["model-server-metrics-port"]
+    options = ServeOptions(
+        notices=tuple(notices), remarks=remarks, endpoints=endpoints_of(given), tls=tls, metrics_tls=metrics_tls
+    )
+    options = _distinct_ports(with_fields(options, given, SERVE))
+    return replace(
+        options,
+        tracing=tracing,
+        max_held_bytes=max_held_bytes(given, options.max_held_bytes, options.max_request_bytes),
+    )
+
+
+def _off(given: Given) -> tuple[str, ...]:
+    """One line for all that the Go picker does unless told otherwise, and that is not done here."""
+    off = [f"--{name} ({why})" for name, why in _OFF if name not in given]
+    return (f"on by default in the Go picker and off here: {', '.join(off)}",) if off else ()
+
+
+def _without_effect(given: Given) -> list[str]:
+    """One line for all that was asked for and changes nothing."""
+    idle = [
+        f"--{flag.name}={_written(given[flag.name])} ({flag.idle})"
+        for flag in SERVE
+        if flag.idle and flag.name in given and given[flag.name] != flag.harmless
+    ]
+    return [f"accepted, and without effect: {', '.join(idle)}"] if idle else []
+
+
+def _encryption(given: dict[str, Any], notices: list[str]) -> tuple[TlsOptions | None, MetricsTlsOptions | None]:
+    """Both ports' encryption; takes its flags out of ``given``. Raises: ConfigError for one without a meaning."""
+    secure = given.pop("secure-serving", True)
+    cert_path, cert_dir = given.pop("cert-path", None), given.pop("metrics-cert-dir", None)
+    client_ca_file = given.pop("metrics-client-ca-file", None)
+    asked = {flag: given.pop(flag, None) for flag in ("tls-min-version", "tls-cipher-suites", "enable-cert-reload")}
+    if client_ca_file and not cert_dir:
+        raise ConfigError("--metrics-client-ca-file has no meaning without --metrics-cert-dir; give both, or neither")
+    if not secure:
+        without_meaning = {"cert-path": cert_path} | ({} if cert_dir else asked)
+        for flag, value in without_meaning.items():
+            if value:
+                raise ConfigError(f"--{flag} has no meaning with --secure-serving=false; leave out one of the two")
+    elif asked["enable-cert-reload"] and not (cert_path or cert_dir):
+        notices.append("--enable-cert-reload has nothing to follow: the certificate is self-signed and in no file")
+    both = TlsOptions(
+        cert_path=cert_path,
+        min_version=asked["tls-min-version"] or TlsOptions().min_version,
+        cipher_suites=asked["tls-cipher-suites"] or (),
+        reload=bool(asked["enable-cert-reload"]),
+    )
+    metrics_tls = MetricsTlsOptions(cert_dir=cert_dir, client_ca_file=client_ca_file, tls=both) if cert_dir else None
+    return both if secure else None, metrics_tls
+
+
+def _refuse(given: Given) -> None:
+    for flag in SERVE:
+        if flag.refusal and flag.name in given and given[flag.name] != flag.harmless:
+            raise ConfigError(f"--{flag.name}={_written(given[flag.name])} cannot be honoured: {flag.refusal}")
+
+
+def _written(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _log_flags(given: dict[str, Any]) -> None:
+    """zap's own flags win over ``--v``, as they do in the Go picker."""
+    if "zap-log-level" in given:
+        given["v"] = given.pop("zap-log-level")
+    if "zap-devel" in given:
+        given.setdefault("zap-encoder", LogFormat.CONSOLE if given["zap-devel"] else LogFormat.JSON)
+        del given["zap-devel"]
+
+
+def _metric_names(given: dict[str, Any], notices: list[str]) -> None:
+    """Say that the flags are deprecated where they ask for something; vLLM's own names do not."""
+    for name, usual in _METRICS.items():
+        if given.get(name) == usual:
+            del given[name]
+    if names := [f"--{name}" for name in _METRICS if name in given]:
+        some = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"
+        notices.append(f"{some} deprecated; write engineConfigs of a core-metrics-extractor into the configuration")
+
+
+def _distinct_ports(options: ServeOptions) -> ServeOptions:
+    """``options``. Raises: ConfigError for two ports alike."""
+    refuse_shared(
+        {
+            "--grpc-port": (options.host, options.grpc_port),
+            "--grpc-health-port": (options.host, options.grpc_health_port),
+            "--metrics-port": (options.host, options.metrics_port),
+            **debug_port_of(options.debug),
+        }
+    )
+    return options
