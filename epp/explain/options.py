@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 DEBUG_PORT = 9091
-"""Where the debug port is unless somebody says otherwise."""
+"""The debug port where no other is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,7 @@ class DebugOptions:
     enabled: bool = True
     host: str = "127.0.0.1"
     port: int | None = None
-    """None for ``DEBUG_PORT``, or a free one where that is taken: it must keep nobody from starting."""
+    """None for ``DEBUG_PORT``, or a free one where that is taken: the picker must start all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
