@@ -9,6 +9,8 @@ from epp.scrape.reading.error import ScrapeError
 MAX_LIST_BYTES = 1 << 20
 """Of a list that is read: decoding it holds up every request. A card of vLLM has about 500 bytes."""
 MAX_CARDS = 2048
+LEAST = "max_model_len"
+"""The context length: of several cards of a model, clients are told the least."""
 LONGEST_ID = 1024
 """Characters. As many as a request may name (``epp.parsers.json_body``)."""
 
@@ -23,6 +25,11 @@ class ModelCard(msgspec.Struct, frozen=True):
     """The base model of an adapter; None for a base model."""
     fields: dict[str, object]
     """The whole card. Nobody changes it."""
+
+    @property
+    def told(self) -> tuple[object, ...]:
+        """What matters to clients, of fields that engines make up anew with every answer."""
+        return (self.id, self.root, self.parent, self.fields.get(LEAST))
 
 
 class _Listed(msgspec.Struct):

@@ -52,6 +52,8 @@ class Catalog:
         """For every name of a base model that has several, the one that stands for them."""
         self.filters = False
         """Whether requests go by what is known here."""
+        self.edition = 0
+        """Of all cards together; another one where what clients are told of them has changed."""
         self._engines = engines
         self._forget = forget
         self._slots: dict[str, Slot] = {}  # by address
@@ -83,7 +85,10 @@ class Catalog:
         """The endpoint at ``address`` lists ``cards``; ``complete``: its engine refuses every other name."""
         if address not in self._slots:
             return
-        self._cards[address], self._complete[address] = tuple(cards), complete
+        self._complete[address] = complete
+        if (known := self._cards.get(address)) is None or [c.told for c in known] != [c.told for c in cards]:
+            self._cards[address] = tuple(cards)
+            self.edition += 1
         bases = frozenset((card.id, card.root, None) for card in cards if card.parent is None)
         before, self._bases[address] = self._bases.get(address, bases), bases
         if before != bases and (candidate := self._engines.candidate(address)) is not None:
@@ -94,6 +99,7 @@ class Catalog:
     def lists_nothing(self, address: str) -> None:
         """The endpoint at ``address`` has no list of models, or none that can be read."""
         if self._cards.pop(address, None) is not None:
+            self.edition += 1
             self._say(address)
 
     def doubt(self, address: str | None) -> None:
@@ -111,6 +117,7 @@ class Catalog:
     def endpoint_removed(self, slot: Slot, address: str) -> None:
         """Forget what it serves."""
         self.served.forget(slot)
+        self.edition += 1
         for table in (self._slots, self._bases, self._complete, self._cards):
             table.pop(address, None)
         self._count(address, None)

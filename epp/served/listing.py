@@ -14,12 +14,11 @@ from urllib.parse import unquote
 
 import msgspec
 
-from epp.served.card import ModelCard
+from epp.served.card import LEAST, ModelCard
 
 PATH = "/v1/models"
 LONGEST_PATH = 4096
 """Characters of a path that is looked at: an id may be escaped throughout."""
-LEAST = "max_model_len"
 
 
 class ModelAnswer(NamedTuple):

@@ -12,6 +12,7 @@ from epp.errors import ModelNotFound, NoEndpoints
 from epp.extproc.refusal import Api, client_of
 from epp.parsers.base import UNREAD, Parsed
 from epp.parsers.identity import of_model
+from epp.served.card import ModelCard
 from epp.served.catalog import Catalog
 from epp.served.listing import ModelAnswer, anthropic_card, anthropic_list, asked_model, openai_list, union
 from scorers.base import Candidate, Prompt, Silence
@@ -30,6 +31,24 @@ class _Named(msgspec.Struct):
 _NAMED = msgspec.json.Decoder(_Named)
 
 
+class _Listed:
+    """The models of some endpoints, as one list, and that list as it was written for clients."""
+
+    def __init__(self, addresses: Sequence[str], edition: int, lists: Sequence[Sequence[ModelCard]]) -> None:
+        self.addresses = addresses
+        self.edition = edition
+        self.cards = union(lists)
+        self.unknown = not lists
+        """Whether none of them has listed its models."""
+        self._bodies: dict[bool, bytes] = {}
+
+    def body(self, *, anthropic: bool) -> bytes:
+        """The list in Anthropic's form, or in OpenAI's."""
+        if anthropic not in self._bodies:
+            self._bodies[anthropic] = anthropic_list(self.cards) if anthropic else openai_list(self.cards)
+        return self._bodies[anthropic]
+
+
 class ModelRouter:
     """Owner: the event loop. Does nothing unless its filter is enabled."""
 
@@ -40,6 +59,7 @@ class ModelRouter:
         if self.narrower is not None:
             self.narrower.served = catalog.served
         catalog.filters = self.narrower is not None
+        self._listed: _Listed | None = None
 
     def check(self, model: str) -> None:
         """Raises: ModelNotFound when every endpoint has listed what it serves, and none of them ``model``."""
@@ -68,12 +88,12 @@ class ModelRouter:
         """
         if self.narrower is None or (model := asked_model(head.headers.get(":method", ""), head.path)) is None:
             return None
-        lists = [listed for c in candidates if (listed := self.catalog.cards(c.address)) is not None]
-        if not lists:
+        listed = self._listed_by(candidates)
+        if listed.unknown:
             return None
-        cards, anthropic = union(lists), client_of(head).api is Api.ANTHROPIC
+        cards, anthropic = listed.cards, client_of(head).api is Api.ANTHROPIC
         if not model:
-            body = anthropic_list(cards) if anthropic else openai_list(cards)
+            body = listed.body(anthropic=anthropic)
         elif (card := cards.get(model)) is not None:
             body = msgspec.json.encode(anthropic_card(model, card) if anthropic else card)
         else:
@@ -81,6 +101,15 @@ class ModelRouter:
             return None
         self.catalog.lists_answered += 1
         return ModelAnswer(200, body)
+
+    def _listed_by(self, candidates: Sequence[Candidate]) -> _Listed:
+        """What ``candidates`` list, all together; made once for as long as neither changes, since clients may ask for
+        it as often as they like, and in a large pool with many adapters it takes tens of milliseconds."""
+        addresses, edition = tuple([c.address for c in candidates]), self.catalog.edition
+        if self._listed is None or (self._listed.addresses, self._listed.edition) != (addresses, edition):
+            lists = [listed for address in addresses if (listed := self.catalog.cards(address)) is not None]
+            self._listed = _Listed(addresses, edition, lists)
+        return self._listed
 
     def understood(self, parsed: Parsed, body: bytes) -> Parsed:
         """``parsed``, with the model of a ``body`` that no parser reads, where the endpoints differ; and with prompts

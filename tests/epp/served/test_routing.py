@@ -248,6 +248,25 @@ def test_the_list_is_the_union_of_all_endpoints_that_the_client_may_reach() -> N
     assert len(made.ledger) == 0
 
 
+def test_the_list_is_made_once_for_as_long_as_it_says_the_same() -> None:
+    """Clients may ask for it as often as they like, and it is the union of a thousand lists, perhaps."""
+    made = core({ONE: ["a"], TWO: ["b"]})
+    first = made.director.decide_bodiless(MODELS)
+    assert isinstance(first, ModelAnswer)
+    cards = read_cards(b'{"data": [{"id": "a", "object": "model", "root": "/weights", "created": 12}]}')
+    made.catalog.lists(ONE, cards, complete=True)  # vLLM says another time with each answer
+    again = made.director.decide_bodiless(MODELS)
+    assert isinstance(again, ModelAnswer)
+    assert again.body is first.body
+    tell(made, TWO, "b", "c")
+    assert [card["id"] for card in answer(made)["data"]] == ["a", "b", "c"]  # type: ignore[attr-defined]
+    made.catalog.lists_nothing(TWO)
+    assert [card["id"] for card in answer(made)["data"]] == ["a"]  # type: ignore[attr-defined]
+    tell(made, TWO, "d")
+    made.pool.replace([Endpoint(TWO)])
+    assert [card["id"] for card in answer(made)["data"]] == ["d"]  # type: ignore[attr-defined]
+
+
 def test_a_model_that_is_asked_about_and_does_not_exist_is_a_404() -> None:
     made = core({ONE: ["a"]})
     with pytest.raises(ModelNotFound):
