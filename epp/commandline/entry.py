@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from epp.commandline.exit_codes import DONE, USAGE_ERROR
+from epp.commandline.exit_codes import DONE, INTERRUPTED, USAGE_ERROR
 from epp.commandline.extras import remedy
 
 HELP = (["-h"], ["--help"], ["help"])
@@ -20,17 +20,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         from epp.commandline import cli
+
+        return cli.main(words)
+    except KeyboardInterrupt:  # while libraries are imported, which takes a second on a busy machine
+        return INTERRUPTED
     except ModuleNotFoundError as error:
-        missing = remedy(error, "epp")
+        missing = remedy(error, _extra(words))
         if missing is None:
             raise
         return _without_library(words, missing)
-    return cli.main(words)
 
 
 def serve() -> int:
     """Run ``tierwise serve`` with the process's own arguments, for ``python -m epp``."""
     return main(["serve", *sys.argv[1:]])
+
+
+def _extra(words: Sequence[str]) -> str:
+    """Return the extra that the command in ``words`` needs; that of all commands where it names none."""
+    try:
+        from epp.commandline.programs import PROGRAMS
+    except ModuleNotFoundError:
+        return "epp"
+    named = words[1:2] if words[:1] == ["help"] else words[:1]
+    return next((program.extra for program in PROGRAMS if [program.name] == list(named)), "epp")
 
 
 def _without_library(words: Sequence[str], missing: str) -> int:

@@ -55,7 +55,9 @@ async def served_model(session: aiohttp.ClientSession, endpoint: str) -> ModelCa
         async with session.get(url) as response:
             return msgspec.json.decode(await response.read(), type=ModelList).data[0]
     except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, IndexError) as error:
-        raise DemoError(f"{url} does not name a model ({error!r}); is it a vLLM server?") from error
+        raise DemoError(
+            f"{url} does not name a model ({str(error) or type(error).__name__}); is it a vLLM server?"
+        ) from error
 
 
 async def cache_tokens(session: aiohttp.ClientSession, endpoint: str) -> int:

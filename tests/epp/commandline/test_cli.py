@@ -132,3 +132,15 @@ def test_a_reader_that_leaves_ends_a_command_without_a_word(words: str) -> None:
     with open(writing, "wb") as output:  # noqa: PTH123 - a descriptor
         ran = subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.PIPE, check=False, timeout=100)
     assert (ran.returncode, ran.stderr) == (1, b"")
+
+
+def test_an_interrupt_while_libraries_are_imported_ends_without_a_traceback(tmp_path: Path) -> None:
+    """Ctrl-C in the first second: ``click`` here is a module that is interrupted while it is imported."""
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    begin = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    run = "from epp.commandline.entry import main; sys.exit(main(['sim']))"
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    ended = subprocess.run(
+        [sys.executable, "-c", begin + run], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")

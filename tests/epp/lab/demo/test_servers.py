@@ -42,7 +42,7 @@ def test_an_endpoint_that_is_not_there_is_named() -> None:
         async with aiohttp.ClientSession() as session:
             await look(session, [address])
 
-    with pytest.raises(DemoError, match=r"http://127.0.0.1:\d+/v1/models does not name a model"):
+    with pytest.raises(DemoError, match=r"http://127.0.0.1:\d+/v1/models does not name a model \(Cannot connect to"):
         asyncio.run(scenario())
 
 
