@@ -22,6 +22,15 @@ class Band:
         self.size_bytes = 0
         self._flows: OrderedDict[str, FlowQueue] = OrderedDict()
 
+    def full(self, size_bytes: int) -> str | None:
+        """Why a request of ``size_bytes`` cannot wait here; None when it can."""
+        most_bytes, most = self.settings.max_bytes, self.settings.max_requests
+        if self.size_bytes + size_bytes > most_bytes:
+            return f"{self.size_bytes} bytes wait already, and maxBytes of priority {self.priority} is {most_bytes}"
+        if self.size + 1 > most:
+            return f"{self.size} requests wait already, and maxRequests of priority {self.priority} is {most}"
+        return None
+
     def add(self, entry: Waiting, number: int, ttl_s: float | None) -> None:
         """Let ``entry`` wait; numbers count up with every entry."""
         queue = self._flows.get(entry.flow)

@@ -226,19 +226,9 @@ class FlowController:
         """Raises: NoEndpoints, QueueFull where ``arrival`` cannot wait."""
         if self.gauge.empty and self.settings.no_endpoint_ttl_s <= 0:
             self._refuse(arrival, "there is no endpoint, and flowControl.noEndpointRequestTTL is 0")
-        settings, limits, size = self.settings, band.settings, arrival.size_bytes
-        if settings.max_bytes is not None and self.size_bytes + size > settings.max_bytes:
-            self._full(arrival, self.size_bytes, "bytes", f"flowControl.maxBytes is {settings.max_bytes}")
-        if settings.max_requests is not None and self.size + 1 > settings.max_requests:
-            self._full(arrival, self.size, "requests", f"flowControl.maxRequests is {settings.max_requests}")
-        if band.size_bytes + size > limits.max_bytes:
-            self._full(arrival, band.size_bytes, "bytes", f"maxBytes of priority {band.priority} is {limits.max_bytes}")
-        if band.size + 1 > limits.max_requests:
-            text = f"maxRequests of priority {band.priority} is {limits.max_requests}"
-            self._full(arrival, band.size, "requests", text)
-
-    def _full(self, arrival: Arrival, waiting: int, unit: str, limit: str) -> None:
-        self._refuse(arrival, f"{waiting} {unit} wait already, and {limit}; try again later")
+        full = self.settings.full(self.size, self.size_bytes, arrival.size_bytes) or band.full(arrival.size_bytes)
+        if full is not None:
+            self._refuse(arrival, f"{full}; try again later")
 
     def _refuse(self, arrival: Arrival, sentence: str) -> None:
         empty = self.gauge.empty

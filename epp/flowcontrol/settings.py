@@ -48,6 +48,14 @@ class FlowSettings:
     enable_eviction: bool = False
     """Whether requests of negative priority in flight are ended for others that wait."""
 
+    def full(self, waiting: int, waiting_bytes: int, size_bytes: int) -> str | None:
+        """Why a request of ``size_bytes`` cannot wait beside ``waiting`` others in all bands; None when it can."""
+        if self.max_bytes is not None and waiting_bytes + size_bytes > self.max_bytes:
+            return f"{waiting_bytes} bytes wait already, and flowControl.maxBytes is {self.max_bytes}"
+        if self.max_requests is not None and waiting + 1 > self.max_requests:
+            return f"{waiting} requests wait already, and flowControl.maxRequests is {self.max_requests}"
+        return None
+
     def band(self, priority: int) -> BandSettings:
         """What holds for ``priority``."""
         if priority in self.bands:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from epp.ports.door import MAX_HANDSHAKES
+from epp.ports.door import HANDSHAKE_S, MAX_HANDSHAKES
 from epp.wire.http2.floods import FLOOD_RATES, Flood, Rate
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -57,8 +57,8 @@ class Limits:
     traces sends one new block with each request, of 170 units of work: 4,000 a second are 0.17 of a core."""
     first_message_s: float = 60.0
     """How long a stream may be open without a message before it is reset."""
-    handshake_s: float = 10.0
-    """How long a connection may take to send its preface."""
+    handshake_s: float = HANDSHAKE_S
+    """How long a connection may take for its TLS handshake, and then to send its preface."""
     linger_s: float = 1.0
     """How long a connection that we ended is still read, so that the client sees our GOAWAY."""
     floods: Mapping[Flood, Rate] = field(default_factory=lambda: FLOOD_RATES)
