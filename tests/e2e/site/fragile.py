@@ -18,6 +18,7 @@ from typing import cast
 import httptools
 
 PIECES = 4
+NOT_FOUND = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -141,7 +142,10 @@ class _Connection(asyncio.Protocol):
         self.body += part
 
     def on_message_complete(self) -> None:
-        if self.engine.mood is Mood.SILENT:
+        if self.parser.get_method() == b"GET" and self.url != b"/metrics":
+            if self.engine.mood is not Mood.SILENT:
+                self.transport.write(NOT_FOUND)  # it does not list its models
+        elif self.engine.mood is Mood.SILENT:
             url, body = self.url, self.body
             self.busy = url != b"/metrics"
             if self.busy:
