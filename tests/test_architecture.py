@@ -6,7 +6,9 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -161,3 +163,122 @@ def test_every_folder_with_code_has_its_room_on_the_page_on_architecture() -> No
     folders = {f"{path.parent.relative_to(ROOT)}/" for path in modules()} - {f"{package}/" for package in PACKAGES}
     assert len(folders) > 20
     assert not sorted(folders - named)
+
+
+FLOORS = (
+    "scorers/",
+    "scorers/index/",
+    "scorers/prefix/",
+    "scorers/precise/",
+    "scorers/labels/",
+    "scorers/affinity/",
+    "scorers/load/",
+    "scorers/cost/",
+    "scorers/__init__.py",
+    "epp/",
+    "epp/pb/",
+    "epp/printing/",
+    "epp/parsers/",
+    "epp/catalog/",
+    "epp/metrics/",
+    "epp/runtime/",
+    "epp/tracing/",
+    "epp/ports/",
+    "epp/flags/",
+    "epp/pool/",
+    "epp/wire/http2/",
+    "epp/wire/",
+    "epp/scrape/reading/",
+    "epp/scrape/",
+    "epp/served/",
+    "epp/kvevents/",
+    "epp/kvevents/follower/",
+    "epp/flowcontrol/",
+    "epp/tokens/model/",
+    "epp/tokens/",
+    "epp/picking/",
+    "epp/config/",
+    "epp/config/wiring/",
+    "epp/extproc/",
+    "epp/explain/",
+    "epp/discovery/",
+    "epp/server/",
+    "epp/standalone/",
+    "epp/lab/",
+    "epp/lab/engine/",
+    "epp/lab/fleet/",
+    "epp/lab/tune/",
+    "epp/lab/size/",
+    "epp/lab/demo/",
+    "epp/commandline/",
+    "epp/__main__.py",
+)
+"""The rooms of the picker from the ground up: each imports only rooms that stand before it, annotations included. A
+file has a floor of its own where it stands above the folder that it lies in."""
+
+UPWARD: frozenset[tuple[str, str]] = frozenset()
+"""Imports that still run up, as pairs of files; one that is gone is taken out."""
+MOST_MODULES = 20
+"""Of a room outside of ``epp/lab/``."""
+MOST_LOOSE = {"epp/": 7, "scorers/": 6}
+
+
+def layered() -> dict[str, str]:
+    """Return the path of each module of the picker by its dotted name."""
+    found = {}
+    for path in modules():
+        relative = path.relative_to(ROOT)
+        if relative.parts[0] != "kvengine":
+            name = ".".join(relative.with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = str(relative)
+    return found
+
+
+def imported_files(path: str, by_name: dict[str, str]) -> set[str]:
+    """Return the files of the picker that the file at ``path`` imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found.update(name if name in by_name else node.module for name in names)
+    return {by_name[name] for name in found if name in by_name} - {path}
+
+
+def floor(path: str) -> int:
+    """Return the place in ``FLOORS`` of the room that the file at ``path`` belongs to."""
+    return FLOORS.index(path if path in FLOORS else path.rpartition("/")[0] + "/")
+
+
+def test_a_room_imports_only_the_rooms_below_it() -> None:
+    by_name = layered()
+    up = {
+        (path, other)
+        for path in by_name.values()
+        for other in imported_files(path, by_name)
+        if floor(other) > floor(path)
+    }
+    assert sorted(up - UPWARD) == []
+    assert sorted(UPWARD - up) == [], "these imports do not run up any more; take them out of UPWARD"
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    by_name = layered()
+    order = TopologicalSorter({path: imported_files(path, by_name) for path in by_name.values()})
+    order.prepare()  # raises CycleError, which names the circle
+
+
+def test_no_room_is_crowded() -> None:
+    rooms = Counter(path.rpartition("/")[0] + "/" for path in layered().values() if not path.endswith("__init__.py"))
+    rooms += Counter(
+        f"{path.parent.relative_to(ROOT)}/"
+        for path in modules()
+        if path.name == "__init__.py" and f"{path.parent.relative_to(ROOT)}/" in MOST_LOOSE
+    )
+    crowded = {
+        room: count
+        for room, count in rooms.items()
+        if count > MOST_LOOSE.get(room, MOST_MODULES) and not room.startswith("epp/lab/")
+    }
+    assert crowded == {}

@@ -92,7 +92,7 @@ PROGRAMS = (
         ),
         CHECK,
         check_options,
-        "epp.config.check", "run_check", "epp",
+        "epp.commandline.check", "run_check", "epp",
     ),
     Program(
         "print",

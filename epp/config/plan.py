@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from epp.config.wiring.sources import FileDiscoveryParameters
+from epp.config.schema import FileDiscoveryParameters
 from epp.flowcontrol.plan import AdmissionPlan
 from epp.parsers import Reader
 from epp.picking.model_rewrites import ModelRewrites

@@ -6,11 +6,10 @@ something that does not exist yet (``epp.config.unsupported``).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from epp.config.wiring.rewrites import InferenceModelRewrite
 from epp.units import Duration, Quantity
 
 API_VERSIONS = ("llm-d.ai/v1alpha1", "inference.networking.x-k8s.io/v1alpha1")
@@ -104,6 +103,51 @@ class RequestHandler(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
     """How request bodies are parsed."""
 
     parsers: tuple[Reference, ...] = ()
+
+
+ModelName = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+
+
+class ModelMatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Which of the clients' models match."""
+
+    value: ModelName
+    type: Literal["Exact"] = "Exact"
+
+
+class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Which requests a rule applies to."""
+
+    model: ModelMatch
+
+
+class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A model to ask the engine for."""
+
+    model_rewrite: ModelName
+    weight: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+
+
+class RewriteRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Requests that match any of ``matches``, or all requests when there are none, go to one of ``targets``."""
+
+    targets: tuple[Target, ...] = ()
+    matches: tuple[Match, ...] = ()
+
+
+class InferenceModelRewrite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Rules under one name, like the custom resource of that kind."""
+
+    name: str = ""
+    rules: tuple[RewriteRule, ...] = ()
+
+
+class FileDiscoveryParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Which file lists the endpoints."""
+
+    path: Annotated[str, msgspec.Meta(min_length=1)]
+    watch_file: bool = False
+    """Whether changes of the file are followed."""
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):

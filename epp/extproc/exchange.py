@@ -26,11 +26,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from epp.client import Client, client_of
 from epp.decision import Decision, RequestHead
 from epp.errors import ClientGone, EppError
 from epp.extproc import messages
 from epp.extproc.pending_answer import Asked, ExchangeSettings, ProtocolViolation, Side
-from epp.extproc.refusal import Client, client_of, written
+from epp.extproc.refusal import written
 from epp.extproc.request_body import RequestBody
 from epp.extproc.response import Response
 from epp.flowcontrol.admission import Arrival, Resume, Wait
@@ -65,7 +66,7 @@ class Exchange:
     """One stream. Owner: the event loop.
 
     Invariant: at most one pick is open or one wait under way, never both; by the time ``closed`` returns the pick is
-    ended or left to the access log, and the wait cancelled. A body is held (``epp.extproc.body_budget``) until its
+    ended or left to the access log, and the wait cancelled. A body is held (``epp.picking.body_budget``) until its
     request is placed or goes nowhere.
     """
 

@@ -13,23 +13,15 @@ refusals come through the same proxy; Anthropic's API reference, "Errors".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from typing import NamedTuple
 
 import msgspec
 
-from epp.decision import RequestHead
+from epp.client import GRPC_CONTENT, Api, Client
 from epp.errors import EppError
 from epp.extproc.options import ErrorFormat
-from epp.picking.request import REQUEST_ID
 
 JSON = "application/json"
-GRPC_CONTENT = "application/grpc"
-ANTHROPIC_PATHS = ("/messages", "/messages/count_tokens")
-ANTHROPIC_HEADER = "anthropic-version"
-"""Which its SDKs always send. Their ``x-api-key`` says less: other gateways take keys by that name, too."""
-LONGEST_ID = 200
-"""Characters of a request's id in an answer. A guess: ids of a dozen systems in a row."""
 
 OPENAI_TYPES = {
     400: "BadRequestError",
@@ -56,36 +48,11 @@ ANTHROPIC_TYPES = {
 }
 
 
-class Api(Enum):
-    """Whose errors a client reads."""
-
-    OPENAI = "openai"
-    ANTHROPIC = "anthropic"
-    GRPC = "grpc"
-
-
-class Client(NamedTuple):
-    """What has to be known of a client to refuse its request."""
-
-    api: Api = Api.OPENAI
-    request_id: str = ""
-
-
 class Refusal(NamedTuple):
     """A refusal's body, and its content type; an empty one leaves that to the proxy."""
 
     body: bytes
     content_type: str = ""
-
-
-def client_of(head: RequestHead) -> Client:
-    """The client that sent ``head``."""
-    headers, path = head.headers, head.path
-    if headers.get("content-type", "").startswith(GRPC_CONTENT):
-        return Client(Api.GRPC)
-    if path.endswith(ANTHROPIC_PATHS) or ANTHROPIC_HEADER in headers:
-        return Client(Api.ANTHROPIC, headers.get(REQUEST_ID, "")[:LONGEST_ID])
-    return Client()
 
 
 def written(error: EppError, form: ErrorFormat, client: Client) -> Refusal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from epp.errors import TooLarge, too_large
-from epp.extproc.body_budget import HeldBytes
+from epp.picking.body_budget import HeldBytes
 
 
 class RequestBody:

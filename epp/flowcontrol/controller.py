@@ -25,8 +25,7 @@ from epp.errors import EppError, NoEndpoints, QueueFull, ShuttingDown, WaitedToo
 from epp.flowcontrol.admission import MOST_PATIENCE_S, Arrival, Resume
 from epp.flowcontrol.band import Band
 from epp.flowcontrol.departures import Departures
-from epp.flowcontrol.outcome import QueueOutcome
-from epp.flowcontrol.queue import FEW, LATE_S, FlowQueue, Waiting
+from epp.flowcontrol.queue import FEW, LATE_S, FlowQueue, QueueOutcome, Waiting
 from epp.flowcontrol.saturation import Gauge
 from epp.flowcontrol.settings import FlowSettings
 

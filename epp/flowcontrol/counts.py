@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from epp.decision import RequestLabels
 from epp.flowcontrol.controller import FlowController
-from epp.flowcontrol.outcome import QueueOutcome
+from epp.flowcontrol.queue import QueueOutcome
 from epp.flowcontrol.reclaim import InFlight
 from epp.flowcontrol.utilization import UtilizationDetector
 from epp.histogram import Histogram

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
@@ -11,6 +12,21 @@ LATE_S = 1.0
 """How late an answer may be. A guess: four looks."""
 FEW = 64
 """Entries that are gone are left in place while there are fewer. A guess."""
+
+
+class QueueOutcome(Enum):
+    """The Go picker's words, which are labels of its metrics."""
+
+    DISPATCHED = "Dispatched"
+    REJECTED_CAPACITY = "RejectedCapacity"
+    REJECTED_NO_ENDPOINTS = "RejectedNoEndpoints"
+    REJECTED_OTHER = "RejectedOther"
+    EVICTED_TTL = "EvictedTTL"
+    EVICTED_NO_ENDPOINTS = "EvictedNoEndpoints"
+    EVICTED_CANCELLED = "EvictedContextCancelled"
+    EVICTED_OTHER = "EvictedOther"
+
+    __hash__ = object.__hash__  # members are equal only to themselves; Enum's own is Python code
 
 
 class Queues(Protocol):

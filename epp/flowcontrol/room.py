@@ -14,8 +14,7 @@ from epp.flowcontrol.admission import Arrival, Resume
 from epp.flowcontrol.concurrency import ConcurrencyDetector
 from epp.flowcontrol.controller import FlowController
 from epp.flowcontrol.counts import WAITS, FlowCounts
-from epp.flowcontrol.outcome import QueueOutcome
-from epp.flowcontrol.queue import Waiting
+from epp.flowcontrol.queue import QueueOutcome, Waiting
 from epp.flowcontrol.reclaim import MOST, SETTLE_S, SETTLE_SCRAPED_S, InFlight
 from epp.flowcontrol.settings import FlowSettings
 

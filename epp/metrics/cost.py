@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from epp.metrics.gauges import Reading, Source
-from epp.picking.profile import Profile
-from epp.pool.pool import Pool
+from scorers.base import Candidate, Producer
 from scorers.cost.report import named
 from scorers.cost.tier_cost import TierCostProducer
 
@@ -23,11 +23,13 @@ TEXTS = {
 }
 
 
-def cost_readings(profile: Callable[[], Profile], pool: Pool) -> Source:
+def cost_readings(
+    producers: Callable[[], Sequence[Producer[Any]]], candidates: Callable[[], Sequence[Candidate]]
+) -> Source:
     """Constants by kind of endpoint, and what single endpoints are apart from them; nothing where nobody prices."""
 
     def read() -> Iterator[Reading]:
-        producer = next((p for p in profile().producers if isinstance(p, TierCostProducer)), None)
+        producer = next((p for p in producers() if isinstance(p, TierCostProducer)), None)
         if producer is None:
             return
         kinds = producer.model.kinds
@@ -46,7 +48,7 @@ def cost_readings(profile: Callable[[], Profile], pool: Pool) -> Source:
             ],
             counter=True,
         )
-        places = [producer.model.place(candidate) for candidate in pool.candidates()]
+        places = [producer.model.place(candidate) for candidate in candidates()]
         yield Reading(
             "tierwise_cost_endpoint_factor",
             "How many times as long an endpoint takes as its kind, to compute and to load; 1 until it has shown more.",

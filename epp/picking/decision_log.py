@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 
+from epp.client import REQUEST_ID
 from epp.decision import Outcome, RequestHead
 from epp.errors import EppError
 from epp.picking.profile import Schedule
-from epp.picking.request import REQUEST_ID
 from scorers.base import Candidate, Mode, Request
 
 log = logging.getLogger(__name__)

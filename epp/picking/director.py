@@ -15,17 +15,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import structs
 
+from epp.client import REQUEST_ID
 from epp.decision import Decision, RequestHead, RequestLabels, Usage
 from epp.errors import EppError
-from epp.extproc.body_budget import HeldBytes
 from epp.flowcontrol.admission import Admission, Arrival, Resume, Wait
 from epp.parsers.base import Reader
 from epp.picking import decision_header, decision_log
+from epp.picking.body_budget import HeldBytes
 from epp.picking.encoded_body import parse
 from epp.picking.picks import UNKNOWN, Picks
 from epp.picking.prediction import predicted, uncached_tokens
 from epp.picking.profile import Profile
-from epp.picking.request import REQUEST_ID, fairness_id_of, request_of
+from epp.picking.request import fairness_id_of, request_of
 from epp.picking.request_telemetry import RequestTelemetry
 from epp.picking.usage_reporter import Report
 from epp.pool.candidates import allowed, fresh_first, serving

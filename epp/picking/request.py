@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
+from epp.client import REQUEST_ID
 from epp.decision import RequestHead
 from epp.parsers.base import Parsed
 from scorers.base import Request
@@ -16,7 +17,6 @@ from scorers.base import Request
 MODEL_REWRITE = ("x-llm-d-model-name-rewrite", "x-gateway-model-name-rewrite")
 FAIRNESS_ID = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
 OBJECTIVE = ("x-llm-d-inference-objective", "x-gateway-inference-objective")
-REQUEST_ID = "x-request-id"
 DEFAULT_FAIRNESS_ID = "default-flow"
 MAX_FAIRNESS_ID_CHARACTERS = 128
 _SHOWN_CHARACTERS = 64

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import structs
 
+from epp.client import Api, client_of
 from epp.decision import RequestHead
 from epp.errors import ModelNotFound, NoEndpoints
-from epp.extproc.refusal import Api, client_of
 from epp.parsers.base import UNREAD, Parsed
 from epp.parsers.identity import of_model
 from epp.served.card import ModelCard

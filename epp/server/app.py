@@ -25,9 +25,6 @@ from epp.extproc import service
 from epp.kvevents.feed import Feed, open_feed
 from epp.metrics.exposition import Exposition
 from epp.metrics.gauges import Source
-from epp.metrics.prefix import (
-    wire_readings,
-)
 from epp.pool import index_file
 from epp.pool.index_keeper import PATIENCE_S, Keeping, finished
 from epp.pool.pool import Endpoint
@@ -52,6 +49,7 @@ from epp.server.settings import Settings
 from epp.server.stream_counts import StreamCounts
 from epp.server.transport import Tls, open_server
 from epp.tokens.opened import OpenedSource
+from epp.wire.readings import wire_readings
 
 __all__ = ["App", "Settings"]
 

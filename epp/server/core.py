@@ -15,19 +15,15 @@ from epp.config.plan import Plan
 from epp.decision import Cause, Outcome
 from epp.errors import ConfigError
 from epp.extproc.access_log import AccessLog
-from epp.extproc.body_budget import HeldBytes
+from epp.extproc.readings import access_log_readings
 from epp.flowcontrol.gate import Gate
 from epp.metrics.accuracy import Accuracy
 from epp.metrics.cost import cost_readings
-from epp.metrics.prefix import (
-    access_log_readings,
-    director_readings,
-    prefix_readings,
-    profile_readings,
-    rewrite_readings,
-)
+from epp.metrics.prefix import prefix_readings
 from epp.metrics.telemetry import Telemetry
+from epp.picking.body_budget import HeldBytes
 from epp.picking.director import Director
+from epp.picking.readings import director_readings, profile_readings, rewrite_readings
 from epp.pool.ledger import Ledger
 from epp.pool.pool import Pool
 from epp.pool.restarts import Restarts
@@ -205,8 +201,8 @@ class Core:
             self.restarts.readings,
             self.catalog.readings,
             self.balance.readings,
-            prefix_readings(lambda: self.plan.prefix_cache, self.pool),
-            cost_readings(lambda: self.plan.profile, self.pool),
+            prefix_readings(lambda: self.plan.prefix_cache, self.pool.candidates),
+            cost_readings(lambda: self.plan.profile.producers, self.pool.candidates),
         ):
             self.telemetry.gauge_source(source)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from epp.config.plan import Plan
 from epp.explain.options import DebugOptions
-from epp.extproc.body_budget import MAX_HELD_BYTES
 from epp.extproc.exchange import ExchangeSettings
+from epp.picking.body_budget import MAX_HELD_BYTES
 from epp.ports.options import MetricsTlsOptions, TlsOptions
 from epp.runtime.followed_files import FollowedFiles
 from epp.scrape.pace import Pace

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
+from epp.client import ANTHROPIC_HEADER, ANTHROPIC_PATHS, GRPC_CONTENT, REQUEST_ID, Api
 from epp.errors import LEAST_RETRY_AFTER_S, too_large
 from epp.extproc.options import ErrorFormat
-from epp.extproc.refusal import ANTHROPIC_HEADER, ANTHROPIC_PATHS, GRPC_CONTENT, JSON, Api, envelope
-from epp.picking.request import REQUEST_ID
+from epp.extproc.refusal import JSON, envelope
 from epp.standalone.settings import ProxySettings
 
 Plain: TypeAlias = dict[str, object]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import openai
 import pytest
 
-from epp.flowcontrol.outcome import QueueOutcome
+from epp.flowcontrol.queue import QueueOutcome
 from epp.ports.claim import claim
 from epp.server.options import Transport
 from epp.standalone.settings import RequestMode

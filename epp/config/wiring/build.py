@@ -11,8 +11,7 @@ from epp.config.defaults import default_config
 from epp.config.deprecated import deprecated_plugins
 from epp.config.load import load_file, load_text
 from epp.config.plan import Plan
-from epp.config.schema import API_VERSIONS, Config
-from epp.config.served import wire_served
+from epp.config.schema import API_VERSIONS, Config, FileDiscoveryParameters
 from epp.config.strict import nearest
 from epp.config.unsupported import inert, refuse
 from epp.config.wiring.binding import bind_producers
@@ -25,7 +24,8 @@ from epp.config.wiring.kinds import Kind, known_kinds
 from epp.config.wiring.profiles import wire_profile
 from epp.config.wiring.references import bind_references
 from epp.config.wiring.rewrites import wire_rewrites
-from epp.config.wiring.sources import CoreMetricsExtractor, FileDiscovery, FileDiscoveryParameters
+from epp.config.wiring.served import wire_served
+from epp.config.wiring.sources import CoreMetricsExtractor, FileDiscovery
 from epp.config.wiring.suggestions import places
 from epp.config.wiring.tokens import wire_tokens
 from epp.errors import ConfigError

@@ -4,48 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Annotated, Literal
 
-import msgspec
-
+from epp.config.schema import InferenceModelRewrite, RewriteRule
 from epp.errors import ConfigError
 from epp.picking.model_rewrites import ModelRewrites, Rule
-
-ModelName = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
-
-
-class ModelMatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Which of the clients' models match."""
-
-    value: ModelName
-    type: Literal["Exact"] = "Exact"
-
-
-class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Which requests a rule applies to."""
-
-    model: ModelMatch
-
-
-class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A model to ask the engine for."""
-
-    model_rewrite: ModelName
-    weight: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
-
-
-class RewriteRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Requests that match any of ``matches``, or all requests when there are none, go to one of ``targets``."""
-
-    targets: tuple[Target, ...] = ()
-    matches: tuple[Match, ...] = ()
-
-
-class InferenceModelRewrite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Rules under one name, like the custom resource of that kind."""
-
-    name: str = ""
-    rules: tuple[RewriteRule, ...] = ()
 
 
 def wire_rewrites(written: Sequence[InferenceModelRewrite], random: Random) -> tuple[ModelRewrites, tuple[str, ...]]:

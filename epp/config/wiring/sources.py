@@ -6,17 +6,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from epp.config.schema import FileDiscoveryParameters
 from epp.scrape.parameters import DATA_SOURCE_TYPE, EXTRACTOR_TYPE
 from epp.units import Duration
 from scorers.base import NoParameters, Plugin
-
-
-class FileDiscoveryParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Which file lists the endpoints."""
-
-    path: Annotated[str, msgspec.Meta(min_length=1)]
-    watch_file: bool = False
-    """Whether changes of the file are followed."""
 
 
 class FileDiscovery(Plugin[FileDiscoveryParameters]):

@@ -10,8 +10,8 @@ import pytest
 
 from epp.config.load import load_file, load_text
 from epp.config.plan import Plan
+from epp.config.schema import FileDiscoveryParameters
 from epp.config.wiring.build import build, plan_from
-from epp.config.wiring.sources import FileDiscoveryParameters
 from epp.errors import BadRequest, ConfigError
 from epp.parsers import ByPath, Parser
 from epp.scrape.parameters import MetricsSourceOptions, ScrapeParameters

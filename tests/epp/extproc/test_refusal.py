@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from epp.client import LONGEST_ID, Api, Client, client_of
 from epp.decision import RequestHead
 from epp.errors import EppError, QueueFull, UnsupportedEncoding
 from epp.extproc.options import ErrorFormat
-from epp.extproc.refusal import LONGEST_ID, Api, Client, client_of, written
+from epp.extproc.refusal import written
 
 GRPC_CODES = range(1, 17)
 

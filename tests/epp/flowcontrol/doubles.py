@@ -10,8 +10,7 @@ from epp.decision import RequestHead, RequestLabels
 from epp.errors import EppError
 from epp.flowcontrol.admission import Arrival
 from epp.flowcontrol.controller import FlowController
-from epp.flowcontrol.outcome import QueueOutcome
-from epp.flowcontrol.queue import Waiting
+from epp.flowcontrol.queue import QueueOutcome, Waiting
 from epp.flowcontrol.saturation import Gauge, SaturationDetector
 from epp.flowcontrol.settings import FlowSettings
 from scorers.base import Candidate, NoParameters, Request, Slot

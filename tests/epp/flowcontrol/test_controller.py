@@ -8,7 +8,7 @@ from epp.errors import NoEndpoints, QueueFull, ShuttingDown, WaitedTooLong
 from epp.flowcontrol.fairness import RoundRobin
 from epp.flowcontrol.limits import HoldbackParameters, PriorityHoldback
 from epp.flowcontrol.ordering import EarliestDeadline, SloDeadline
-from epp.flowcontrol.outcome import QueueOutcome
+from epp.flowcontrol.queue import QueueOutcome
 from epp.flowcontrol.settings import BandSettings, FlowSettings
 from tests.epp.flowcontrol.doubles import Room, Stage, arrival
 

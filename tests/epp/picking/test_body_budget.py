@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epp.errors import EppError, Saturated
-from epp.extproc.body_budget import PIECE_BYTES, HeldBytes
 from epp.extproc.exchange import Exchange, ExchangeSettings, ProtocolViolation
 from epp.extproc.service import PROCESS, methods
 from epp.pb.ext_proc_pb2 import ProcessingRequest
+from epp.picking.body_budget import PIECE_BYTES, HeldBytes
 from epp.wire.service import Handler
 from tests.epp.doubles import (
     BUFFERED,

@@ -1,0 +1,49 @@
+"""The client of a request, as its head shows it: which API's errors it reads, and its own id of the request."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from epp.decision import RequestHead
+
+REQUEST_ID = "x-request-id"
+
+
+GRPC_CONTENT = "application/grpc"
+
+
+ANTHROPIC_PATHS = ("/messages", "/messages/count_tokens")
+
+
+ANTHROPIC_HEADER = "anthropic-version"
+"""Which its SDKs always send. Their ``x-api-key`` says less: other gateways take keys by that name, too."""
+
+
+LONGEST_ID = 200
+"""Characters of a request's id in an answer. A guess: ids of a dozen systems in a row."""
+
+
+class Api(Enum):
+    """Whose errors a client reads."""
+
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+    GRPC = "grpc"
+
+
+class Client(NamedTuple):
+    """What has to be known of a client to refuse its request."""
+
+    api: Api = Api.OPENAI
+    request_id: str = ""
+
+
+def client_of(head: RequestHead) -> Client:
+    """The client that sent ``head``."""
+    headers, path = head.headers, head.path
+    if headers.get("content-type", "").startswith(GRPC_CONTENT):
+        return Client(Api.GRPC)
+    if path.endswith(ANTHROPIC_PATHS) or ANTHROPIC_HEADER in headers:
+        return Client(Api.ANTHROPIC, headers.get(REQUEST_ID, "")[:LONGEST_ID])
+    return Client()
