@@ -9,11 +9,15 @@ import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
-from epp.standalone.errors import StartError
+from epp.errors import ConfigError
 
 TESTED = "1.40"
 VERSION = re.compile(r"version: \w*/(\S+?)/")
 ANSWERS_WITHIN_S = 5.0
+
+
+class StartError(ConfigError):
+    """The router cannot start as requested; the message is one sentence with the remedy, and no process is left."""
 
 
 def find_envoy(chosen: Path | None, search_path: str | None = None) -> Path:

@@ -15,10 +15,9 @@ from epp.runtime.signals import Stop, until_signalled
 from epp.scrape.pace import Pace
 from epp.server.app import App, Settings
 from epp.server.command import announce, followed, run
-from epp.standalone.lessons import told_of_lessons
 from epp.standalone.options import ResponseMode, StandaloneOptions
-from epp.standalone.patience import warned_of_waits
 from epp.standalone.run import LOOPBACK, standalone
+from epp.standalone.warnings import told_of_lessons, warned_of_waits
 from epp.wire.http2.limits import Limits
 
 PROXY_MESSAGES = "envoy_data_plane"

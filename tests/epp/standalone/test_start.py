@@ -23,8 +23,7 @@ from epp.ports.claim import claim
 from epp.ports.resolve import resolve
 from epp.runtime.signals import Stop, until_signalled
 from epp.standalone import tether
-from epp.standalone.binary import find_envoy
-from epp.standalone.errors import StartError
+from epp.standalone.binary import StartError, find_envoy
 from epp.standalone.options import StandaloneOptions
 from epp.standalone.proxy import Proxy, restart_delay_s
 from epp.standalone.run import standalone

@@ -1,15 +1,19 @@
-"""Warns when the cost model will see too few responses to learn from, in a proxy that keeps responses to itself."""
+"""Warns of what a configuration asks for and a proxy of our own cannot give: waits, and responses to learn from."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from epp.config.plan import Plan
+from epp.flowcontrol.admission import MOST_PATIENCE_S
+from epp.flowcontrol.queue import LATE_S
 from epp.standalone.options import ResponseMode, StandaloneOptions
 from scorers.cost.tier_cost import TierCostProducer
 
 LITTLE = 0.1
 """A share below which learning takes long. A guess: forty observations, the least that count, within 400 requests."""
+LONGEST_S = MOST_PATIENCE_S - LATE_S
+"""The longest that a request may wait while its proxy does."""
 
 
 def told_of_lessons(plan: Plan, options: StandaloneOptions) -> Plan:
@@ -25,3 +29,19 @@ def told_of_lessons(plan: Plan, options: StandaloneOptions) -> Plan:
     if not options.sample_rate:
         return replace(plan, warnings=(*plan.warnings, line))
     return replace(plan, summary=(*plan.summary, line))
+
+
+def warned_of_waits(plan: Plan) -> Plan:
+    """Return ``plan`` with a warning for each wait that is longer than Envoy's own."""
+    flow = plan.admission.flow
+    if flow is None:
+        return plan
+    waits = {"defaultRequestTTL": flow.ttl_s or 0.0}
+    if flow.no_endpoint_ttl_s != flow.ttl_s:
+        waits["noEndpointRequestTTL"] = flow.no_endpoint_ttl_s
+    warnings = [
+        f"flowControl.{key}: {wait_s:g} s is longer than Envoy waits; requests are refused after {LONGEST_S:g} s"
+        for key, wait_s in waits.items()
+        if wait_s > LONGEST_S
+    ]
+    return replace(plan, warnings=(*plan.warnings, *warnings))
