@@ -16,7 +16,7 @@ from rich.console import RenderableType
 from epp.errors import ConfigError
 from epp.explain import table
 from epp.explain.explanation import AnsweredBy, Explanation
-from epp.explain.options import ExplainOptions
+from epp.explain.options import ANY_SERVED, ExplainOptions
 from epp.explain.pool_state import Doubted, PoolState
 from epp.printing.prose import Prose, console_for, show
 
@@ -39,6 +39,8 @@ def run_explain(options: ExplainOptions) -> int:
             answer_with(options, state.answered_by, table.of_pool(state))
         return 0
     query = {"path": options.path or path_of(body)} | ({} if options.subset is None else {"subset": options.subset})
+    if options.prompt is not None and options.model is None:
+        query["model"] = ANY_SERVED
     answer = ask(options, "POST", f"/debug/explain?{urlencode(query)}", body)
     explanation = read(answer, Explanation)
     if options.json:
@@ -57,7 +59,8 @@ def answer_with(options: ExplainOptions, by: AnsweredBy | None, parts: Iterable[
 def request_body(options: ExplainOptions) -> bytes | None:
     """Return the body to explain; None to show the endpoints. Raises: ConfigError for a file that cannot be read."""
     if options.prompt is not None:
-        return json.dumps({"model": options.model, "prompt": options.prompt}).encode()
+        named = {} if options.model is None else {"model": options.model}
+        return json.dumps({**named, "prompt": options.prompt}).encode()
     if options.body is None:
         return None
     if options.body == "-":

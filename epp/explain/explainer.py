@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
+import msgspec
+
 from epp.config.plan import Plan
 from epp.decision import RequestHead
 from epp.errors import EppError, NoEndpoints
@@ -40,6 +42,16 @@ class Explainer:
             return await step.ask(self._understood(head, body), body)
         except EppError:
             return None
+
+    def with_served_model(self, body: bytes) -> bytes:
+        """Return ``body`` with a model that an endpoint lists, or with any name while none does; a body that is no
+        JSON object stays as it is."""
+        try:
+            fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return body
+        name = next(iter(self._director.served_models()), "default")
+        return msgspec.json.encode({"model": name, **fields})
 
     def explain(self, head: RequestHead, body: bytes, token_ids: Answer | None = None) -> Explanation:
         """Return where a request would go now, and why, without changing any state."""

@@ -13,7 +13,7 @@ EXPLAIN: tuple[Flag, ...] = grouped(
     Flag("url", values.text, "url", "the picker's debug port (default http://127.0.0.1:9091)", "URL"),
     Flag("body", values.text, "body", "a request's body; none shows the endpoints", "FILE|-"),
     Flag("prompt", values.text, "prompt", "instead of a body: a completion of this text", "TEXT"),
-    Flag("model", values.text, "model", "with --prompt: of this model (default: default)", "NAME"),
+    Flag("model", values.text, "model", "with --prompt: of this model (default: one that is served)", "NAME"),
     Flag("path", values.text, "path", "the request's path (default /v1/completions, or chat's where the body has "
          "messages)", "PATH"),
     Flag("header", values.header, "headers", "a header of the request; repeat it", "NAME:VALUE", repeated=True),

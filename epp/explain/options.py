@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ANY_SERVED = "served"
+"""The value of ``?model=`` of ``/debug/explain`` with which a body is asked about that names no model."""
+
 DEBUG_PORT = 9091
 """The debug port where no other is given."""
 
@@ -26,8 +29,8 @@ class ExplainOptions:
     body: str | None = None
     """A file with a request's body, ``-`` for standard input; None (and no ``prompt``) shows the endpoints."""
     prompt: str | None = None
-    model: str = "default"
-    """With ``prompt``: the body is made of them."""
+    model: str | None = None
+    """With ``prompt``: the body is made of them; None for a model that is served there."""
     path: str | None = None
     """Of the request; None for completions, or chat where the body has messages."""
     headers: tuple[tuple[str, str], ...] = ()

@@ -24,7 +24,7 @@ from epp.explain.effective import effective, plugin_states
 from epp.explain.endpoints import pool_state
 from epp.explain.explainer import Explainer
 from epp.explain.explanation import AnsweredBy, Explanation
-from epp.explain.options import DEBUG_PORT, DebugOptions
+from epp.explain.options import ANY_SERVED, DEBUG_PORT, DebugOptions
 from epp.explain.pool_state import PoolState
 from epp.pool.ledger import Ledger
 from epp.pool.pool import Pool
@@ -113,6 +113,8 @@ class DebugServer:
 
     async def _explain(self, request: web.Request) -> web.Response:
         body = await request.read()
+        if request.query.get("model") == ANY_SERVED:
+            body = self._explainer.with_served_model(body)
         headers = {k.lower(): v for k, v in request.headers.items() if k.lower() not in HEADERS_OF_OURS}
         headers[":path"] = request.query.get("path", "/v1/completions")
         subset = request.query.get("subset")
@@ -132,6 +134,7 @@ async def _how(_: web.Request) -> web.Response:
         "GET /debug/plugins/state  what plugins keep\n"
         "POST /debug/explain       a request's body: where it would go, and why; nothing is changed by it.\n"
         "                          ?path=/v1/chat/completions (default /v1/completions), ?subset=10.0.0.7:8000,...\n"
+        "                          ?model=served for a body without a model: the first that is served here\n"
         "                          headers are taken as the request's\n"
     )
 

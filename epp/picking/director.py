@@ -174,6 +174,10 @@ class Director:
         """``read`` and ``place`` at once, whatever the load, for a caller that cannot wait."""
         return self.place(self.read(head, body))
 
+    def served_models(self) -> Sequence[str]:
+        """Return the models that the endpoints list, without adapters."""
+        return self._models.catalog.base_names()
+
     def decide_bodiless(self, head: RequestHead) -> Decision | ModelAnswer:
         """Pick any endpoint that the subset allows: nothing is known of the request that could be scored. Or answer it,
         where it asks for the models of all endpoints.

@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 
 from epp.commandline import cli
+from epp.config.defaults import written_default
 from epp.config.load import load_text
 from epp.config.wiring.build import build
 from epp.decision import RequestHead
 from epp.explain.options import DebugOptions
+from epp.served.card import read_cards
 from epp.server.app import App, Settings
-from tests.epp.explain.test_server import CONFIG, ENDPOINTS, LOOPBACK, body
+from tests.epp.explain.test_server import CONFIG, ENDPOINTS, LOOPBACK, body, running
 
 
 @pytest.fixture
@@ -81,6 +83,18 @@ def test_a_prompt_will_do(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"pool epp, pid {os.getpid()}, at {url}"
     assert lines[1].startswith("/v1/completions, model m, about")
+
+
+def test_a_prompt_without_a_model_is_asked_about_with_one_that_is_served(capsys: pytest.CaptureFixture[str]) -> None:
+    async def scenario() -> int:
+        async with running(written_default()) as (app, _):
+            for address in ENDPOINTS:
+                app.core.catalog.lists(address, read_cards(b'{"data": [{"id": "served-here"}]}'), complete=True)
+            url = f"http://{LOOPBACK}:{app.debug_port}"
+            return await asyncio.to_thread(cli.main, ["explain", f"--url={url}", "--prompt", "hello"])
+
+    assert asyncio.run(scenario()) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("/v1/completions, model served-here, about")
 
 
 def test_messages_are_asked_about_as_chat(url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
