@@ -219,11 +219,15 @@ def immediate(error: EppError, written: Refusal) -> bytes:
 
 
 def answered(answer: ModelAnswer) -> bytes:
-    """End the request with an answer of the picker's own."""
+    """End the request with an answer of the picker's own.
+
+    Scripts of any web page may read it, as vLLM allows by default: a chat page begins with the list of models.
+    """
     message = ProcessingResponse()
     message.immediate_response.status.code = answer.status  # type: ignore[assignment]
     message.immediate_response.body = answer.body
     set_header(message.immediate_response.headers, "content-type", JSON)
+    set_header(message.immediate_response.headers, "access-control-allow-origin", "*")
     return message.SerializeToString()
 
 

@@ -12,6 +12,7 @@ from epp.extproc import messages
 from epp.extproc.messages import CHUNK_BYTES, Place, Side
 from epp.extproc.refusal import Refusal
 from epp.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
+from epp.served.listing import ModelAnswer
 from tests.epp.doubles import candidate, destination_of, forwarded, read, response_headers
 
 EDGES = [0, 1, 2, 3, 127, 128, 129, 16_383, 16_384, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES]
@@ -62,6 +63,13 @@ def test_a_refusal_carries_status_body_and_reason() -> None:
     assert refusal.grpc_status.status == 8, "RESOURCE_EXHAUSTED"
     (answer,) = read([messages.immediate(BadRequest("no"), Refusal(b"no"))])
     assert not answer.immediate_response.HasField("headers")
+
+
+def test_the_picker_s_own_answer_may_be_read_by_a_browser_s_scripts() -> None:
+    """As vLLM allows by default: a chat page in a browser begins with the list of models."""
+    (answer,) = read([messages.answered(ModelAnswer(200, b"{}"))])
+    headers = {o.header.key: o.header.raw_value for o in answer.immediate_response.headers.set_headers}
+    assert headers == {"content-type": b"application/json", "access-control-allow-origin": b"*"}
 
 
 def test_header_values_are_read_from_either_field_and_the_last_of_repeated_ones_counts() -> None:
