@@ -150,7 +150,7 @@ class FlowController:
         return min(times, default=None)
 
     def cancelled(self, entry: Waiting) -> None:
-        """Nobody waits for ``entry`` any more; it must not be gone."""
+        """The request of ``entry`` no longer waits; the entry must still be queued."""
         arrival = self._remove(entry)
         self._watcher.finished(arrival.labels, QueueOutcome.EVICTED_CANCELLED, self._clock() - entry.enqueued_s)
 

@@ -39,7 +39,7 @@ class Queues(Protocol):
         """Send ``entry``, which waits, away at ``until_s`` at the latest, whatever the settings. Called once."""
 
     def cancelled(self, entry: Waiting) -> None:
-        """Nobody waits for ``entry`` any more; it must not be gone."""
+        """The request of ``entry`` no longer waits; the entry must still be queued."""
 
 
 class Waiting:

@@ -19,7 +19,7 @@ Source: the Go picker's 10 ms and 500 ms."""
 
 
 def unknown(priority: int) -> None:
-    """Return None: nobody says how long a request of that priority would wait."""
+    """Return None: the wait of a request of that priority is unknown."""
 
 
 class InFlight:

@@ -143,7 +143,7 @@ class RequestTable:
             self._fairness_ids.bounded(labels.fairness_id),
             labels.priority,
         )
-        return self._series.get(bounded) or self._room(bounded) or self._added(NOBODY)
+        return self._series.get(bounded) or self._room(bounded) or self._added(ALL_OTHER)
 
     def _room(self, labels: RequestLabels) -> RequestSeries | None:
         """A new series for ``labels``, or one for all fairness ids of its models; None if there is room for neither."""
@@ -171,13 +171,13 @@ class RequestTable:
         if len(owners) >= MAX_HISTOGRAM_SETS and wanted not in owners:
             wanted = labels._replace(fairness_id=OTHER)
             if len(owners) >= MAX_HISTOGRAM_SETS + MAX_FOLDED_HISTOGRAM_SETS and wanted not in owners:
-                wanted = NOBODY
+                wanted = ALL_OTHER
         if wanted not in owners:
             owners[wanted] = RequestSeries(wanted)
         return owners[wanted]
 
     def _note(self, said: RequestLabels, counted: RequestLabels) -> None:
-        if counted == NOBODY:
+        if counted == ALL_OTHER:
             self.folded["all"] += 1
             return
         for name in ("model_name", "target_model_name", "fairness_id"):
@@ -185,5 +185,5 @@ class RequestTable:
                 self.folded[name] += 1
 
 
-NOBODY = RequestLabels(OTHER, OTHER, OTHER, 0)
+ALL_OTHER = RequestLabels(OTHER, OTHER, OTHER, 0)
 """The labels of requests for which no further label set is left."""
