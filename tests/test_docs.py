@@ -36,6 +36,8 @@ from scorers.base import Candidate, Prompt, Request, Slot
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", *DOCS.glob("*.md")])
+OUTSIDE = frozenset({".venv", ".git", "build", "node_modules"})
+EVERY_PAGE = sorted(path for path in ROOT.rglob("*.md") if not OUTSIDE & set(path.relative_to(ROOT).parts))
 EXAMPLE = DOCS / "examples" / "zone-affinity"
 
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
@@ -216,6 +218,43 @@ def test_every_snippet_of_tls_in_envoy_lets_it_speak_1_3(page: Path) -> None:
 def test_every_excerpt_is_in_its_file(page: Path) -> None:
     for target, text in INCLUDE.findall(page.read_text()):
         assert text in (page.parent / target).read_text(), f"{named(page)}: the excerpt of {target} is out of date"
+
+
+# The layout.
+
+LONGEST_LINE, LONGEST_CELL = 120, 90
+PARAGRAPHS_IN_TABLES = frozenset(
+    {"CONTRIBUTING.md", "README.md", "benchmarks/README.md", "docs/configuration.md", "docs/cost-model.md"}
+    | {"docs/explain.md", "docs/flow-control.md", "docs/gateway.md", "docs/horizon.md", "docs/kvengine.md"}
+    | {"docs/metrics.md", "docs/operations.md", "docs/plugins.md", "docs/security.md", "docs/simulator.md"}
+    | {"docs/sizing.md", "docs/standalone.md", "docs/tracing.md", "docs/tuning.md"}
+)
+"""The pages whose tables still hold paragraphs. Each leaves this list when its long rows have become sections."""
+
+
+def outside_of_code(page: Path) -> Iterator[tuple[int, str]]:
+    """The number and the text of each line of ``page`` that is not in a fenced block."""
+    fenced = False
+    for number, line in enumerate(page.read_text().splitlines(), start=1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced:
+            yield number, line
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=named)
+def test_no_line_of_a_page_is_long(page: Path) -> None:
+    """The rows of a table cannot be wrapped, so their limit is that of their cells."""
+    long = [n for n, line in outside_of_code(page) if len(line) > LONGEST_LINE and not line.startswith("|")]
+    assert not long, f"{named(page)}: lines of more than {LONGEST_LINE} characters: {long}"
+
+
+@pytest.mark.parametrize("page", [p for p in EVERY_PAGE if named(p) not in PARAGRAPHS_IN_TABLES], ids=named)
+def test_no_cell_of_a_table_is_long(page: Path) -> None:
+    for number, line in outside_of_code(page):
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)] if line.startswith("|") else []
+        long = [cell for cell in cells if len(cell) > LONGEST_CELL]
+        assert not long, f"{named(page)}, line {number}: cells of more than {LONGEST_CELL} characters: {long}"
 
 
 # The example plugin.
