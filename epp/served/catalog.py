@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from epp.metrics.gauges import Reading
+from epp.metrics.series import Names
 from epp.pool.seat import EngineMetrics
 from epp.served.aliases import aliases_of
 from epp.served.card import ModelCard
@@ -19,8 +20,7 @@ from scorers.labels.served_models import Said, ServedModels
 log = logging.getLogger(__name__)
 
 MOST_NAMES = 200
-"""Models that the metrics tell apart: engines name them, and an engine may list thousands of adapters."""
-OTHERS = "other"
+"""Number of models that the metrics distinguish: engines name them, and an engine may list thousands of adapters."""
 
 
 class Engines(Protocol):
@@ -31,6 +31,16 @@ class Engines(Protocol):
 
     def candidate(self, address: str) -> Candidate | None:
         """The endpoint at ``address`` as it is now."""
+
+
+class _Listed(NamedTuple):
+    """The last list of one endpoint, with what is derived from it."""
+
+    cards: tuple[ModelCard, ...]
+    names: frozenset[str]
+    kind: Kind
+    complete: bool
+    """Whether its engine refuses every other name."""
 
 
 class Catalog:
@@ -57,8 +67,7 @@ class Catalog:
         self._engines = engines
         self._forget = forget
         self._slots: dict[str, Slot] = {}  # by address
-        self._cards: dict[str, tuple[ModelCard, ...]] = {}  # by address; of those that have listed them
-        self._complete: dict[str, bool] = {}  # of the same
+        self._lists: dict[str, _Listed] = {}  # by address; of those that have listed their models
         self._bases: dict[str, Kind] = {}  # by address, the last that were known
         self._kinds: dict[str, Kind] = {}  # by address; empty for one that is silent
         self._alike: Counter[Kind] = Counter()
@@ -66,7 +75,8 @@ class Catalog:
 
     def cards(self, address: str) -> Sequence[ModelCard] | None:
         """What the endpoint at ``address`` lists; None where it has not."""
-        return self._cards.get(address)
+        listed = self._lists.get(address)
+        return None if listed is None else listed.cards
 
     def names(self, address: str) -> frozenset[str]:
         """The models that the endpoint at ``address`` is known to serve."""
@@ -75,7 +85,8 @@ class Catalog:
 
     def listed(self, address: str) -> frozenset[str] | None:
         """The names that the endpoint at ``address`` lists; None where it has not."""
-        return self.names(address) if address in self._cards else None
+        listed = self._lists.get(address)
+        return None if listed is None else listed.names
 
     def base_names(self) -> list[str]:
         """The models that any endpoint lists, without adapters."""
@@ -85,10 +96,14 @@ class Catalog:
         """The endpoint at ``address`` lists ``cards``; ``complete``: its engine refuses every other name."""
         if address not in self._slots:
             return
-        self._complete[address] = complete
-        if (known := self._cards.get(address)) is None or [c.told for c in known] != [c.told for c in cards]:
-            self._cards[address] = tuple(cards)
+        known = self._lists.get(address)
+        if known is None or [c.told for c in known.cards] != [c.told for c in cards]:
+            names = frozenset([card.id for card in cards])
+            kind = frozenset([(card.id, card.root, card.parent) for card in cards])
+            self._lists[address] = _Listed(tuple(cards), names, kind, complete)
             self.edition += 1
+        elif known.complete != complete:
+            self._lists[address] = known._replace(complete=complete)
         bases = frozenset((card.id, card.root, None) for card in cards if card.parent is None)
         before, self._bases[address] = self._bases.get(address, bases), bases
         if before != bases and (candidate := self._engines.candidate(address)) is not None:
@@ -98,7 +113,7 @@ class Catalog:
 
     def lists_nothing(self, address: str) -> None:
         """The endpoint at ``address`` has no list of models, or none that can be read."""
-        if self._cards.pop(address, None) is not None:
+        if self._lists.pop(address, None) is not None:
             self.edition += 1
             self._say(address)
 
@@ -118,7 +133,7 @@ class Catalog:
         """Forget what it serves."""
         self.served.forget(slot)
         self.edition += 1
-        for table in (self._slots, self._bases, self._complete, self._cards):
+        for table in (self._slots, self._bases, self._lists):
             table.pop(address, None)
         self._count(address, None)
 
@@ -128,10 +143,10 @@ class Catalog:
 
     def readings(self) -> Iterator[Reading]:
         """For ``Telemetry.gauge_source``."""
-        counts: Counter[str] = Counter()
-        for slot in self._slots.values():
-            for name in self.served.said(slot).names:
-                counts[name if name in counts or len(counts) < MOST_NAMES else OTHERS] += 1
+        named = Counter(name for slot in self._slots.values() for name in self.served.said(slot).names)
+        labels, counts = Names(MOST_NAMES), Counter[str]()
+        for name, count in named.items():
+            counts[labels.bounded(name)] += count
         yield Reading(
             "tierwise_served_models",
             "Endpoints that are known to serve a model or adapter.",
@@ -139,27 +154,31 @@ class Catalog:
             [((name,), count) for name, count in counts.items()],
         )
         text = "Endpoints that have not listed their models."
-        yield Reading("tierwise_endpoints_without_model_list", text, (), [((), len(self._slots) - len(self._cards))])
+        yield Reading("tierwise_endpoints_without_model_list", text, (), [((), len(self._slots) - len(self._lists))])
         text = "Requests for /v1/models that were answered by the picker."
         yield Reading("tierwise_model_lists_answered", text, (), [((), self.lists_answered)], counter=True)
 
     def _say(self, address: str) -> None:
-        slot, cards, engine = self._slots[address], self._cards.get(address), self._engines.engine(address)
+        slot, listed, engine = self._slots[address], self._lists.get(address), self._engines.engine(address)
         adapters = engine is not None and engine.lora.max_loras > 0
-        if cards is not None:
-            said = Said(frozenset([card.id for card in cards]), self._complete[address], adapters)
-            kind: Kind = frozenset([(card.id, card.root, card.parent) for card in cards])
+        if listed is not None:
+            said = Said(listed.names, listed.complete, adapters)
         else:
             said = Said(engine.models if engine is not None else frozenset(), complete=False, adapters=adapters)
-            kind = frozenset([(name, None, None) for name in said.names])
-        if said != self.served.said(slot) or address not in self._kinds:
+        changed = address not in self._kinds or said != self.served.said(slot)
+        if changed:
             self.served.say(slot, said)
-            self._count(address, kind)
+        if listed is not None:
+            self._count(address, listed.kind)
+        elif changed:
+            self._count(address, frozenset([(name, None, None) for name in said.names]))
 
     def _count(self, address: str, kind: Kind | None) -> None:
         """Note that the endpoint at ``address`` is of ``kind`` from now on, None for one that is gone."""
-        before = self._kinds.pop(address, None)
-        if kind is not None:
+        before = self._kinds.get(address)
+        if kind is None:
+            self._kinds.pop(address, None)
+        else:
             self._kinds[address] = kind
         if kind == before:
             return

@@ -81,6 +81,10 @@ class Lister:
         self._pool, self._catalog, self._source, self._engines = pool, catalog, source, engines
         self._clock, self._jitter = clock, jitter
         self._targets: dict[str, _Target] = {}
+        self.scans = 0
+        """Doubts of all endpoints that were followed, each by a look at every endpoint."""
+        self._next_scan: asyncio.TimerHandle | None = None
+        self._scan_not_before_s = float("-inf")
         self._reads = 0
         self._errors: Counter[str] = Counter()
 
@@ -98,6 +102,8 @@ class Lister:
         tasks = [target.task for target in self._targets.values() if target.task is not None]
         for target in self._targets.values():
             _cancel(target)
+        if self._next_scan is not None:
+            self._next_scan.cancel()
         self._targets.clear()
         await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -113,10 +119,24 @@ class Lister:
         )
 
     def doubt(self, address: str | None) -> None:
-        """Read the endpoint at ``address`` again, None for all of them in turn, unless that was done a moment ago."""
-        for place, target in enumerate(self._targets.values() if address is None else [self._targets.get(address)]):
-            if target is not None:
-                self._bring_forward(target, place / MOST_PER_S)
+        """Read the endpoint at ``address`` again soon, or each endpoint in turn for None. O(1): doubts of all endpoints
+        that come sooner than those can be read again are followed together, later."""
+        if address is not None:
+            if (target := self._targets.get(address)) is not None:
+                self._bring_forward(target)
+        elif (wait_s := self._scan_not_before_s - self._clock()) <= 0:
+            self.follow_doubts()
+        elif self._next_scan is None:
+            self._next_scan = asyncio.get_running_loop().call_later(wait_s, self.follow_doubts)
+
+    def follow_doubts(self) -> None:
+        """Bring forward the reading of every endpoint."""
+        if self._next_scan is not None:
+            self._next_scan.cancel()
+        self._next_scan, self._scan_not_before_s = None, self._clock() + self._least_s()
+        self.scans += 1
+        for place, target in enumerate(self._targets.values()):
+            self._bring_forward(target, place / MOST_PER_S)
 
     # PoolListener
 

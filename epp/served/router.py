@@ -77,7 +77,8 @@ class ModelRouter:
             raise NoEndpoints(f"none of the endpoints that the proxy allows serves the model `{_shown(model)}`")
         if all(c.silence is Silence.GONE for c in kept):  # a proxy would try the others, which answer with 404
             some = ", ".join(c.address for c in kept[:MOST_NAMED])
-            raise NoEndpoints(f"every endpoint that serves the model `{_shown(model)}` is out of reach: {some}")
+            serves = "serves" if any(model in self.catalog.names(c.address) for c in kept) else "may serve"
+            raise NoEndpoints(f"every endpoint that {serves} the model `{_shown(model)}` is out of reach: {some}")
         return kept
 
     def answer(self, head: RequestHead, candidates: Sequence[Candidate]) -> ModelAnswer | None:

@@ -12,7 +12,7 @@ import msgspec
 from scorers.candidate import Slot
 
 MOST_REMEMBERED = 1024
-"""Number of names whose endpoints are cached: clients choose names, and unused ones must not accumulate."""
+"""Number of listed names whose endpoints are cached: engines may list thousands of adapters."""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -32,14 +32,18 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class ServedModels:
-    """The models that each endpoint reports, by slot. A repeated lookup costs one dictionary access.
+    """The models that each endpoint reports, by slot. A repeated lookup costs one dictionary access, and so does that
+    of a name that no endpoint lists, however many such names clients invent.
 
-    Invariant: ``_serving`` has answers according to the current reports. Owner: the event loop.
+    Invariant: ``_serving``, ``_unlisted`` and ``_names`` have answers according to the current reports. Owner: the
+    event loop.
     """
 
     def __init__(self) -> None:
         self._said: dict[Slot, Said] = {}
-        self._serving: dict[tuple[str, bool], frozenset[Slot] | None] = {}
+        self._serving: dict[tuple[str, bool], frozenset[Slot] | None] = {}  # of names that an endpoint lists
+        self._unlisted: dict[bool, frozenset[Slot] | None] = {}  # the same answer for every other name
+        self._names: frozenset[str] | None = None  # all listed names; None: not computed yet
         self._differ: bool | None = False  # None: not computed yet
         self.scans = 0
         """Number of lookups that had to be computed from all endpoints' reports."""
@@ -71,6 +75,14 @@ class ServedModels:
 
         With ``adapters_on_demand``, every endpoint that can hold adapters loads any requested one.
         """
+        if not model:
+            return None
+        if self._names is None:
+            self._names = frozenset[str]().union(*{said.names for said in self._said.values()})
+        if model not in self._names:
+            if adapters_on_demand not in self._unlisted:
+                self._unlisted[adapters_on_demand] = self._find(model, adapters_on_demand)
+            return self._unlisted[adapters_on_demand]
         key = (model, adapters_on_demand)
         try:
             return self._serving[key]
@@ -82,12 +94,12 @@ class ServedModels:
 
     def _changed(self) -> None:
         self._serving.clear()
+        self._unlisted.clear()
+        self._names = None
         self._differ = None
 
     def _find(self, model: str, adapters_on_demand: bool) -> frozenset[Slot] | None:
         self.scans += 1
-        if not model:
-            return None
         listing = {slot for slot, said in self._said.items() if model in said.names}
         found = listing | {
             slot

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import tracemalloc
 
 import pytest
 
@@ -89,6 +90,28 @@ def test_an_endpoint_that_serves_other_weights_than_before_counts_as_empty() -> 
     assert stage.forgotten == [ONE, ONE]
 
 
+def test_names_that_have_got_weights_of_their_own_share_nothing_any_more() -> None:
+    stage = Stage(ONE)
+    stage.catalog.lists(ONE, cards("a", "alias"), complete=True)
+    assert stage.catalog.aliases == {"a": "a", "alias": "a"}
+    stage.catalog.lists(ONE, (*cards("a"), *cards("alias", root="/other")), complete=True)
+    assert stage.catalog.aliases == {}
+
+
+def test_a_page_that_names_the_same_models_makes_nothing_anew() -> None:
+    """Engines of several tiers report another eviction horizon with every page."""
+    stage = Stage(ONE)
+    stage.page(ONE, "m0", max_loras=1, at=1.0)
+    stage.catalog.lists(ONE, cards(*(f"m{n}" for n in range(2000))), complete=True)
+    candidate = stage.pool.candidate(ONE)
+    assert candidate is not None
+    tracemalloc.start()
+    stage.catalog.engine_reported(candidate)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 10_000
+
+
 def test_an_adapter_that_comes_empties_nothing() -> None:
     stage = Stage()
     stage.catalog.lists(ONE, cards("a"), complete=True)
@@ -139,3 +162,12 @@ def test_the_metrics_tell_a_bounded_number_of_models_apart() -> None:
     (served,) = [r for r in stage.catalog.readings() if r.name == "tierwise_served_models"]
     assert len(list(served.samples)) == 201
     assert dict(served.samples)[("other",)] == 800
+
+
+def test_the_metrics_show_long_names_shortened_as_those_of_requests_are() -> None:
+    stage = Stage()
+    stage.catalog.lists(ONE, cards("m" * 1000 + "1", "m" * 1000 + "2", "two\nlines"), complete=True)
+    (served,) = [r for r in stage.catalog.readings() if r.name == "tierwise_served_models"]
+    labels = [label for (label,), count in served.samples if count == 1]
+    assert len(set(labels)) == 3
+    assert all(len(label.encode()) <= 96 and label.isprintable() for label in labels)

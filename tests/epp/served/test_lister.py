@@ -127,6 +127,39 @@ def test_a_request_that_doubts_every_endpoint_has_them_read_in_turn() -> None:
     asyncio.run(run())
 
 
+def test_doubts_of_every_endpoint_that_come_at_once_look_at_the_endpoints_once() -> None:
+    """Clients can send thousands of requests for unknown models in a second."""
+    endpoints = [Endpoint(f"10.0.0.{number}:8000") for number in range(100)]
+
+    async def run() -> None:
+        async with stage(*endpoints) as it:
+            await it.settle()
+            it.fake.now_s += LEAST_S
+            for _ in range(1000):
+                it.catalog.doubt(None)
+            assert it.lister.scans == 1
+            it.fake.now_s += LEAST_S
+            it.catalog.doubt(None)
+            assert it.lister.scans == 2
+
+    asyncio.run(run())
+
+
+def test_a_doubt_that_comes_too_soon_is_followed_when_it_may_be() -> None:
+    async def run() -> None:
+        async with stage() as it:
+            await it.settle()
+            it.fake.now_s += LEAST_S
+            it.catalog.doubt(None)
+            assert await it.settle() == 2
+            it.catalog.doubt(None)
+            assert it.lister._targets[ONE].due_at == it.fake.now_s + EVERY_S * 0.95
+            it.lister.follow_doubts()  # what the timer calls
+            assert it.lister._targets[ONE].due_at == it.fake.now_s + LEAST_S
+
+    asyncio.run(run())
+
+
 def test_an_endpoint_of_a_large_pool_is_not_read_again_sooner_because_every_request_doubts_it() -> None:
     endpoints = [Endpoint(f"10.0.{number // 250}.{number % 250}:8000") for number in range(1000)]
 

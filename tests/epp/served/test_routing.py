@@ -120,6 +120,13 @@ def test_a_model_whose_endpoints_are_all_out_of_reach_is_unavailable_and_exists(
     assert served_at(made, "b") == {THREE}
 
 
+def test_a_refusal_claims_no_more_of_endpoints_than_they_have_listed() -> None:
+    made = core({ONE: None, TWO: ["b"]})
+    silence(made, ONE, Silence.GONE)
+    with pytest.raises(NoEndpoints, match=r"every endpoint that may serve the model `a` is out of reach"):
+        made.director.decide(HEAD, body("a"))
+
+
 def test_a_pool_of_one_model_that_is_out_of_reach_is_tried_all_the_same() -> None:
     made = core({ONE: ["a"], TWO: ["a"]})
     for address in (ONE, TWO):

@@ -82,10 +82,23 @@ def test_a_question_that_was_asked_before_looks_at_no_endpoint() -> None:
     assert served.scans == 1
 
 
-def test_names_that_clients_invent_do_not_pile_up() -> None:
-    served = models(lists("a"))
-    for n in range(3 * MOST_REMEMBERED):
-        served.serving(f"invented-{n}")
+def test_names_that_clients_invent_neither_pile_up_nor_make_it_look_at_the_endpoints_again() -> None:
+    served = models(lists("a"), names_only("b"))
+    assert served.serving("a") == {0}
+    scans = served.scans
+    for n in range(100):
+        assert served.serving(f"invented-{n}") == {1}
+        assert served.serving(f"invented-{n}", adapters_on_demand=True) == {1}
+    assert served.serving("a") == {0}
+    assert served.scans <= scans + 2
+    assert len(served._serving) == 1
+
+
+def test_the_names_that_are_remembered_are_bounded() -> None:
+    names = [f"adapter-{n}" for n in range(MOST_REMEMBERED + 10)]
+    served = models(lists(*names), lists("a"))
+    for name in names:
+        assert served.serving(name) == {0}
     assert len(served._serving) <= MOST_REMEMBERED
 
 
