@@ -8,6 +8,7 @@ import gc
 import re
 import tomllib
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import aiohttp
@@ -32,6 +33,7 @@ from epp.server.flags import SERVE
 from epp.standalone.flags import STANDALONE
 from epp.units import Quantity
 from scorers.base import Candidate, Prompt, Request, Slot
+from tests.test_architecture import FLOORS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -220,11 +222,47 @@ def test_every_excerpt_is_in_its_file(page: Path) -> None:
         assert text in (page.parent / target).read_text(), f"{named(page)}: the excerpt of {target} is out of date"
 
 
+# The map of the code.
+
+ARCHITECTURE = DOCS / "architecture.md"
+PATH = re.compile(r"`((?:epp|scorers|kvengine|tests|benchmarks|manifests|docs|proto)/[\w./-]*)`")
+PLACE = re.compile(r"^\| Where .*\? \| `(\S+)` \| `(\w+)` \|$", re.MULTILINE)
+NAME_IN = re.compile(r"`(\w+)` in\s+`(\S+\.py)`")
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=named)
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    if page.name != "CHANGELOG.md":
+        paths = PATH.findall(FENCE.sub("", page.read_text()))
+        assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_every_name_on_the_map_is_in_its_file() -> None:
+    text = ARCHITECTURE.read_text()
+    found = [*((name, path) for path, name in PLACE.findall(text)), *NAME_IN.findall(text)]
+    assert len(found) > 20
+    for name, path in found:
+        defined = re.search(
+            rf"^\s*(?:def {name}\(|class {name}\b|{name}\b.*=)", (ROOT / path).read_text(), re.MULTILINE
+        )
+        assert defined, f"{path} does not define {name}"
+
+
+def test_the_picture_of_the_floors_is_the_order_that_imports_are_held_to() -> None:
+    picture = ARCHITECTURE.read_text().partition("<!-- floors -->\n```\n")[2].partition("```")[0].partition("──")[0]
+    pictured = [set(re.findall(r"\S+/(?!\S)", line)) for line in reversed(picture.splitlines())]
+    order = [name for name in FLOORS if name.endswith("/")]
+    assert set().union(*pictured) == set(order)
+    heights = [[order.index(room) for room in rooms] for rooms in pictured]
+    for lower, higher in pairwise(heights):
+        assert max(lower) < min(higher), "a room stands on a higher line than one that may import it"
+
+
 # The layout.
 
 LONGEST_LINE, LONGEST_CELL = 120, 90
 PARAGRAPHS_IN_TABLES = frozenset(
-    {"CONTRIBUTING.md", "README.md", "benchmarks/README.md", "docs/configuration.md", "docs/cost-model.md"}
+    {"docs/configuration.md", "docs/cost-model.md"}
     | {"docs/explain.md", "docs/flow-control.md", "docs/gateway.md", "docs/horizon.md", "docs/kvengine.md"}
     | {"docs/metrics.md", "docs/operations.md", "docs/plugins.md", "docs/security.md", "docs/simulator.md"}
     | {"docs/sizing.md", "docs/standalone.md", "docs/tracing.md", "docs/tuning.md"}
