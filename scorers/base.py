@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -47,6 +47,7 @@ __all__ = [
     "Prompt",
     "Request",
     "Scorer",
+    "Scratch",
     "Silence",
     "Slot",
     "Tier",
@@ -125,10 +126,35 @@ class Request(msgspec.Struct, weakref=True):
     """The ledger's number of the pick; set before ``picked`` is called."""
     picked_s: float = 0.0
     """When the pick was made; set before ``picked`` is called. Units: seconds."""
-    pricing: object | None = None
-    """Working data of the cost producer, kept until the pick is recorded: ``scorers.cost.pricing.Pricing``."""
-    prefix_match: object | None = None
-    """Working data of the prefix cache: its matches, kept until the pick is recorded. No other plugin may use it."""
+    scratch: dict[Scratch[Any], Any] = {}
+    """The plugins' working data. Only ``Scratch`` reads and writes it, and gives each part its type."""
+
+
+T = TypeVar("T")
+
+
+class Scratch(Generic[T]):
+    """A plugin's own place in every request, for working data of type ``T`` that a later call needs again.
+
+    A plugin makes one for each instance, or one for a module whose plugins share the data. Only code that has the
+    object reaches the data, so two plugins never meet. A plugin that learns takes its data out in ``picked``, since the
+    request outlives its decision; the data of a request that is refused goes with it.
+    """
+
+    __slots__ = ()
+
+    def of(self, request: Request) -> T | None:
+        """Return what was put into ``request``; None if nothing was."""
+        return request.scratch.get(self)
+
+    def put(self, request: Request, data: T) -> None:
+        """Keep ``data`` in ``request``, instead of what was there."""
+        request.scratch[self] = data
+
+    def take(self, request: Request) -> T | None:
+        """Return what was put into ``request`` and remove it; None if nothing was."""
+        data: T | None = request.scratch.pop(self, None)
+        return data
 
 
 class Detail(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from scorers.base import Candidate, Request, Slot, Tier
+from scorers.base import Candidate, Request, Scratch, Slot, Tier
 from scorers.cost.constants import MOST_REQUESTS
 from scorers.cost.estimate import Ahead, Estimate, Holding, estimate
 from scorers.cost.model import CostModel
@@ -155,6 +155,10 @@ class Pricing:
                 own = prefill_s[gpu] = constants.prefill_s(tokens, gpu)
             prices.append(place.plain_s + wait_s + own * place.weight + taken * place.memory_token_s)
         return prices
+
+
+PRICING = Scratch[Pricing]()
+"""The pricing of a request, from its producer to all scorers and pickers that go by it."""
 
 
 def held_by_tier(request: Request) -> tuple[Mapping[Slot, int], Mapping[Slot, int], Mapping[Slot, int]]:

@@ -9,7 +9,7 @@ import msgspec
 from scorers.base import Candidate, Detail, NoParameters, Observation, Producer, Request, Scorer
 from scorers.cost.constants import Constants, Lane, checked
 from scorers.cost.model import CostModel
-from scorers.cost.pricing import Pricing
+from scorers.cost.pricing import PRICING, Pricing
 from scorers.cost.report import state_of
 from scorers.cost.words import detail
 from scorers.parameters import check_range
@@ -68,7 +68,7 @@ class TierCostProducer(Producer[TierCostParameters]):
 
     If none is declared, one is created for a ``tier-cost-scorer`` or ``tier-cost-picker``.
 
-    Writes: ``Request.pricing``.
+    Writes: a ``Pricing`` into the scratch space ``scorers.cost.pricing.PRICING``.
     Reads: ``Request.cached`` of all producers, so it comes after them.
     """
 
@@ -92,12 +92,12 @@ class TierCostProducer(Producer[TierCostParameters]):
 
     def produce(self, request: Request, candidates: Sequence[Candidate]) -> None:  # noqa: ARG002
         """Attach the pricing to ``request``; prices are computed when first needed."""
-        request.pricing = Pricing(self.model, request)
+        PRICING.put(request, Pricing(self.model, request))
 
     def picked(self, request: Request, candidate: Candidate) -> None:
         """Add the work of ``request`` at ``candidate`` to the model."""
-        pricing, request.pricing = request.pricing, None
-        if isinstance(pricing, Pricing):
+        pricing = PRICING.take(request)
+        if pricing is not None:
             pricing.send(candidate)
 
     def observed(self, observation: Observation) -> None:
@@ -122,7 +122,7 @@ class TierCostScorer(Scorer[NoParameters]):
     score[i] = (least + 0.1) / (seconds[i] + 0.1): the order of the seconds, whatever their size; differences far below
     a tenth of a second count for little beside other scorers.
 
-    Reads: ``Request.pricing``.
+    Reads: ``scorers.cost.pricing.PRICING``.
     """
 
     type_name = "tier-cost-scorer"
@@ -140,5 +140,4 @@ class TierCostScorer(Scorer[NoParameters]):
 
 def pricing_of(request: Request, otherwise: CostModel) -> Pricing:
     """Return the pricing that the producer attached; if there is none, a pricing by the model ``otherwise``."""
-    pricing = request.pricing
-    return pricing if isinstance(pricing, Pricing) else Pricing(otherwise, request)
+    return PRICING.of(request) or Pricing(otherwise, request)

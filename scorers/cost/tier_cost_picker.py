@@ -44,7 +44,7 @@ class TierCostPicker(Picker[TierCostPickerParameters]):
     The time for a pick does not grow with the number of endpoints. Several pickers that share endpoints and cannot see
     each other's picks do not all choose the endpoint that is best at the moment.
 
-    Reads: ``Request.pricing``.
+    Reads: ``scorers.cost.pricing.PRICING``.
     Source: Mitzenmacher, The Power of Two Choices in Randomized Load Balancing.
     """
 

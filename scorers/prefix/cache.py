@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import inf, nextafter
 
-from scorers.base import CachedPrefix, Candidate, Mode, Request, Slot, Tier
+from scorers.base import CachedPrefix, Candidate, Mode, Request, Scratch, Slot, Tier
 from scorers.index.index import BLOCK_TOKENS, PrefixIndex
 from scorers.index.match import Match, Statistics
 from scorers.index.path import NO_GATES, Gate
@@ -41,6 +41,7 @@ class PrefixCache:
         if not producers:
             raise ValueError("a prefix cache serves at least one producer")
         self.index = PrefixIndex(len(producers), block_tokens, secret, _flow_shares(producers))
+        self._matched = Scratch[list[Match]]()  # of each request, until its pick is recorded
         self._flights = Flights()
         self._latest_s = -inf  # the latest time seen so far
         self._gates: dict[Slot, dict[int, Gate]] = {}
@@ -104,8 +105,8 @@ class PrefixCache:
 
     def picked(self, request: Request, candidate: Candidate) -> None:
         """Record the pick; the second and later calls for a request do nothing."""
-        matches, request.prefix_match = request.prefix_match, None
-        if not isinstance(matches, list):
+        matches = self._matched.take(request)
+        if matches is None:
             return
         slot, now = candidate.slot, request.picked_s
         if slot not in self.index:
@@ -261,12 +262,13 @@ class PrefixCache:
     def _matches(self, request: Request) -> list[Match]:
         """Return a match for each prompt that has a full block; kept in the request until its pick is recorded."""
         index, limit = self.index, self._limit_tokens
-        matches = request.prefix_match
+        matches = self._matched.of(request)
         # All of them were made at once, so one is as old as the others.
-        if isinstance(matches, list) and (not matches or matches[0].generation == index.generation):
+        if matches is not None and (not matches or matches[0].generation == index.generation):
             return matches
         matches = [index.match(prompt, limit) for prompt in request.prompts]
-        request.prefix_match = found = [match for match in matches if match.blocks]
+        found = [match for match in matches if match.blocks]
+        self._matched.put(request, found)
         return found
 
 

@@ -9,6 +9,7 @@ from epp.config.plan import Plan
 from epp.config.wiring.build import build
 from epp.errors import ConfigError
 from scorers.base import Request
+from scorers.cost.pricing import PRICING
 from scorers.cost.tier_cost import TierCostProducer
 from scorers.prefix.prefix import ApproxPrefixProducer
 
@@ -31,7 +32,7 @@ def test_who_asks_for_prices_gets_a_producer_behind_all_others(asking: str) -> N
     assert [type(producer) for producer in made.profile.producers] == [ApproxPrefixProducer, TierCostProducer]
     request = Request("r", "m", "m")
     made.profile.producers[-1].produce(request, [])
-    assert request.pricing is not None
+    assert PRICING.of(request) is not None
 
 
 def test_the_one_that_is_declared_is_used_wherever_it_is_declared() -> None:

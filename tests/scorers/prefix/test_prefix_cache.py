@@ -118,7 +118,7 @@ def test_prompts_that_are_held_alike_are_summed_as_others_are() -> None:
 def test_a_pick_is_recorded_once_and_leaves_nothing_in_the_request() -> None:
     picker = Picker()
     asked = picker.send(request("abc"), 0)
-    assert asked.prefix_match is None
+    assert asked.scratch == {}
     for each in picker.producers:
         each.picked(asked, picker.endpoints[1])
     assert picker.held("abc") == {0: 12}
