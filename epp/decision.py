@@ -43,6 +43,10 @@ class RequestLabels(NamedTuple):
     priority: int = 0
 
 
+UNLABELLED = RequestLabels()
+"""The labels of a request that was refused before its body was understood."""
+
+
 class Decision(msgspec.Struct, frozen=True):
     """Where a request goes, and why."""
 

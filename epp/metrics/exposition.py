@@ -47,8 +47,8 @@ class Requests(Protocol):
     def released(self) -> Mapping[Cause, int]:
         """How many have ended, by cause."""
 
-    def stories(self) -> Iterable[object]:
-        """What was kept of each that has not."""
+    def labels(self) -> Iterable[RequestLabels]:
+        """Return the labels of each that has not ended."""
 
     def flights(self) -> Iterable[Flight]:
         """Where each of them is, and what it has still to compute there."""
@@ -178,7 +178,7 @@ class Exposition(Collector):
     def _running(self) -> Iterable[tuple[tuple[str, ...], float]]:
         """Counted from the ledger, whose entries cannot leak; known labels without requests say 0."""
         table = self._telemetry.requests
-        running = Counter(table(story).labels for story in self._ledger.stories() if isinstance(story, RequestLabels))
+        running = Counter(table(labels).labels for labels in self._ledger.labels())
         return [(values(series.labels), running[series.labels]) for series in table.all()]
 
     def _attempts(self) -> Iterator[tuple[tuple[str, ...], float]]:

@@ -17,8 +17,8 @@ PRODUCER = "inflight-load-producer"
 MAX_SERIES = 1000
 """Beyond it all flows of an endpoint are counted as one. A guess, as ``MAX_LABEL_SETS``."""
 
-Flight: TypeAlias = tuple[str, int, object]
-"""The endpoint's address, its tokens to compute, and what the opener of the pick kept."""
+Flight: TypeAlias = tuple[str, int, RequestLabels]
+"""One request in flight: its endpoint's address, its tokens to compute, its labels."""
 
 
 def in_flight_readings(
@@ -28,8 +28,8 @@ def in_flight_readings(
     names = {c.address: c.name for c in candidates}
     requests: Counter[tuple[str, ...]] = Counter()
     tokens: Counter[tuple[str, ...]] = Counter()
-    for address, uncomputed, story in flights:
-        flow = table(story).labels if isinstance(story, RequestLabels) else RequestLabels()
+    for address, uncomputed, labels in flights:
+        flow = table(labels).labels
         namespace, _, name = names.get(address, "").rpartition("/")
         key = (name or address, namespace, PRODUCER, flow.fairness_id, str(flow.priority))
         if key not in requests and len(requests) >= MAX_SERIES:

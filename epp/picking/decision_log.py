@@ -35,7 +35,7 @@ def picked(pick_id: int, request: Request, schedule: Schedule, seconds: float) -
         "streaming": request.streaming,
         "decision_ms": round(seconds * 1000, 3),
     }
-    log.debug("picked %s", schedule.story(), extra={"fields": fields})
+    log.debug("picked %s", schedule.summary(), extra={"fields": fields})
 
 
 def picked_unscored(pick_id: int, head: RequestHead, chosen: Candidate) -> None:

@@ -16,14 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import structs
 
 from epp.client import REQUEST_ID
-from epp.decision import Decision, RequestHead, RequestLabels, Usage
+from epp.decision import UNLABELLED, Decision, RequestHead, RequestLabels, Usage
 from epp.errors import EppError
 from epp.flowcontrol.admission import Admission, Arrival, Resume, Wait
 from epp.parsers.base import Reader
 from epp.picking import decision_header, decision_log
 from epp.picking.body_budget import HeldBytes
 from epp.picking.encoded_body import parse
-from epp.picking.picks import UNKNOWN, Picks
+from epp.picking.picks import Picks
 from epp.picking.prediction import predicted, uncached_tokens
 from epp.picking.profile import Profile
 from epp.picking.request import fairness_id_of, request_of
@@ -167,7 +167,7 @@ class Director:
 
     def refused_unread(self, head: RequestHead | None, error: EppError, trace: Trace | None = None) -> None:
         """A request goes nowhere of which no more is known than its head."""
-        self._refused(UNKNOWN, trace, error)
+        self._refused(UNLABELLED, trace, error)
         decision_log.refused(head.headers.get(REQUEST_ID, "") if head is not None else "", error)
 
     def decide(self, head: RequestHead, body: bytes) -> Decision:
@@ -196,7 +196,7 @@ class Director:
             decision_log.refused(head.headers.get(REQUEST_ID, ""), error)
             raise
         chosen, now = self._choose(candidates), self._clock()
-        pick_id = self._ledger.open(chosen, 0, now, story=labels)
+        pick_id = self._ledger.open(chosen, 0, now, labels)
         decision_log.picked_unscored(pick_id, head, chosen)
         decision = Decision(pick_id=pick_id, chosen=(chosen,), labels=labels, traceparent=traceparent)
         if self._tracer is not None and trace is not None:
@@ -239,7 +239,7 @@ class Director:
             prediction = predicted(request, chosen, now - (arrival.head.received_s or now))
             pick_id = self._ledger.open(chosen, prediction.uncached_tokens, now, labels, prediction)
         else:
-            pick_id = self._ledger.open(chosen, uncached_tokens(request, chosen), now, story=labels)
+            pick_id = self._ledger.open(chosen, uncached_tokens(request, chosen), now, labels)
         request.pick_id, request.picked_s = pick_id, now
         self._profile.picked(request, chosen)
         seconds = self._clock() - began

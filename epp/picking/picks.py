@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from epp.decision import Outcome, RequestLabels
+from epp.decision import Outcome
 from epp.flowcontrol.admission import Admission
 from epp.picking import decision_log
 from epp.picking.prediction import observed
@@ -15,9 +15,6 @@ from epp.pool.pool import Pool
 from epp.served.router import ModelRouter
 from epp.tracing.tracer import Tracer
 from scorers.base import Observation, Prediction
-
-UNKNOWN = RequestLabels()
-"""Of a request that was not understood."""
 
 
 class Picks:
@@ -80,7 +77,7 @@ class Picks:
             return False
         if outcome.served_by not in (None, ticket.address):
             self.served_elsewhere += 1
-        labels = ticket.story if isinstance(ticket.story, RequestLabels) else UNKNOWN
+        labels = ticket.labels
         self._telemetry.ended(labels, outcome)
         if self._models is not None:
             self._models.ended(ticket.address, labels.target_model_name, outcome.status)

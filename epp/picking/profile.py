@@ -51,7 +51,7 @@ class Schedule(msgspec.Struct, frozen=True):
     scores: Mapping[str, tuple[float, list[float]]]
     """By scorer name: its weight and its score of each of ``candidates``."""
 
-    def story(self, shown: int = 8) -> str:
+    def summary(self, shown: int = 8) -> str:
         """Where the request goes, and what each scorer said of the first candidates; for people who debug."""
         lines = []
         for i, candidate in enumerate(self.candidates[:shown]):

@@ -16,7 +16,7 @@ from itertools import islice
 
 import msgspec
 
-from epp.decision import Cause
+from epp.decision import UNLABELLED, Cause, RequestLabels
 from epp.pool.pool import Pool
 from scorers.base import Candidate, Prediction, Slot
 
@@ -44,8 +44,8 @@ class Ticket(msgspec.Struct, frozen=True):
     address: str
     opened_at: float
     uncached_tokens: int
-    story: object
-    """What the opener wants back at the end."""
+    labels: RequestLabels
+    """The labels under which the metrics count the request."""
     prediction: Prediction | None = None
     """What was known of the endpoint at the pick; None once another one answers, or when nobody wants to learn."""
 
@@ -92,13 +92,13 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._tickets)
 
-    def stories(self) -> Iterator[object]:
-        """The story of every pick in flight."""
-        return (ticket.story for ticket in self._tickets.values())
+    def labels(self) -> Iterator[RequestLabels]:
+        """Return the labels of every pick in flight."""
+        return (ticket.labels for ticket in self._tickets.values())
 
-    def flights(self) -> Iterator[tuple[str, int, object]]:
-        """Of every pick in flight: its address, its uncached tokens unless its answer has begun, its story."""
-        return ((t.address, self._uncomputed(pick_id, t), t.story) for pick_id, t in self._tickets.items())
+    def flights(self) -> Iterator[tuple[str, int, RequestLabels]]:
+        """Return the address of every pick in flight, its uncached tokens unless its answer has begun, its labels."""
+        return ((t.address, self._uncomputed(pick_id, t), t.labels) for pick_id, t in self._tickets.items())
 
     def in_flight(self, address: str) -> int:
         """Picks of ``address`` that have not ended."""
@@ -113,14 +113,14 @@ class Ledger:
         candidate: Candidate,
         uncached_tokens: int,
         now: float,
-        story: object = None,
+        labels: RequestLabels = UNLABELLED,
         prediction: Prediction | None = None,
     ) -> int:
-        """Count a pick of ``candidate``; returns its id. Its ticket has ``story`` and ``prediction`` at the end."""
+        """Count a pick of ``candidate``; returns its id. Its ticket keeps ``labels`` and ``prediction``."""
         pick_id = self._next_id
         self._next_id += 1
         address = candidate.address
-        self._count(pick_id, Ticket(candidate.slot, address, now, uncached_tokens, story, prediction))
+        self._count(pick_id, Ticket(candidate.slot, address, now, uncached_tokens, labels, prediction))
         return pick_id
 
     def answering(self, pick_id: int) -> None:
@@ -139,7 +139,7 @@ class Ledger:
         self._uncount(pick_id, ticket)
         self._tickets.move_to_end(pick_id)  # as old as its count there, as all dictionaries here
         uncomputed = self._uncomputed(pick_id, ticket)
-        self._count(pick_id, Ticket(candidate.slot, address, now, uncomputed, ticket.story))
+        self._count(pick_id, Ticket(candidate.slot, address, now, uncomputed, ticket.labels))
         return True
 
     def is_at(self, pick_id: int, address: str) -> bool:

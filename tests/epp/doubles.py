@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from typing_extensions import override
 
-from epp.decision import Cause, Outcome, RequestLabels
+from epp.decision import UNLABELLED, Cause, Outcome, RequestLabels
 from epp.errors import EppError
 from epp.flowcontrol.admission import Admission, Arrival, Resume
 from epp.parsers import OpenAIParser
@@ -49,10 +49,10 @@ class RecordingLedger(Ledger):
         candidate: Candidate,
         uncached_tokens: int,
         now: float,
-        story: object = None,
+        labels: RequestLabels = UNLABELLED,
         prediction: Prediction | None = None,
     ) -> int:
-        pick_id = super().open(candidate, uncached_tokens, now, story, prediction)
+        pick_id = super().open(candidate, uncached_tokens, now, labels, prediction)
         self.picks.append(uncached_tokens)
         return pick_id
 

@@ -69,7 +69,7 @@ class Bench:
     def pick(self, address: str = A, labels: RequestLabels = LABELS) -> int:
         candidate = self.pool.candidate(address)
         assert candidate is not None
-        return self.ledger.open(candidate, 100, 0.0, story=labels)
+        return self.ledger.open(candidate, 100, 0.0, labels)
 
 
 def request(**cached: tuple[Tier, int, int]) -> Request:

@@ -251,11 +251,11 @@ def test_every_plugin_is_timed_once_per_extension_point() -> None:
     ]
 
 
-def test_a_schedule_tells_its_story() -> None:
+def test_a_schedule_has_a_summary_for_the_log() -> None:
     profile = Profile([], [], [(QueueScorer(), 2.0)], MaxScorePicker())
     schedule = profile.schedule(Request(id="r", model="m", target_model="m"), [candidate(0), candidate(1)])
-    assert schedule.story().startswith(f"to {schedule.chosen[0].address}; ")
-    assert f"{candidate(1).address} 2.000 = queue-scorer 2 x 1.000" in schedule.story()
+    assert schedule.summary().startswith(f"to {schedule.chosen[0].address}; ")
+    assert f"{candidate(1).address} 2.000 = queue-scorer 2 x 1.000" in schedule.summary()
 
 
 class Heads(Fixed):

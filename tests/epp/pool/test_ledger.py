@@ -9,12 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from epp.decision import Cause
+from epp.decision import UNLABELLED, Cause, RequestLabels
 from epp.pool.ledger import HELD_S, REPORT_S, TAKEN_BACK, Ledger
 from epp.pool.pool import Endpoint, EngineMetrics, Pool
 from scorers.base import Slot
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
+MINE = RequestLabels("mine")
 
 
 @pytest.fixture
@@ -29,10 +30,10 @@ def ledger(pool: Pool) -> Ledger:
     return Ledger(pool, lease_s=100, held_s=0)
 
 
-def pick(pool: Pool, ledger: Ledger, address: str = A, now: float = 0, story: object = None) -> int:
+def pick(pool: Pool, ledger: Ledger, address: str = A, now: float = 0, labels: RequestLabels = UNLABELLED) -> int:
     candidate = pool.candidate(address)
     assert candidate is not None
-    return ledger.open(candidate, 10, now, story)
+    return ledger.open(candidate, 10, now, labels)
 
 
 def in_flight(pool: Pool) -> dict[str, int]:
@@ -40,18 +41,18 @@ def in_flight(pool: Pool) -> dict[str, int]:
 
 
 def test_a_pick_is_counted_in_its_own_step_and_closed_once(pool: Pool, ledger: Ledger) -> None:
-    pick_id = pick(pool, ledger, story="mine")
+    pick_id = pick(pool, ledger, labels=MINE)
     assert in_flight(pool) == {A: 1, B: 0}
     ticket = ledger.close(pick_id, Cause.COMPLETED)
     assert ticket is not None
-    assert (ticket.story, ticket.address, ticket.uncached_tokens) == ("mine", A, 10)
+    assert (ticket.labels, ticket.address, ticket.uncached_tokens) == (MINE, A, 10)
     assert ledger.close(pick_id, Cause.DISCONNECTED) is None
     assert in_flight(pool) == {A: 0, B: 0}
     assert ledger.released == Counter({Cause.COMPLETED: 1})
 
 
 def test_a_pick_that_another_endpoint_answers_is_counted_there(pool: Pool, ledger: Ledger) -> None:
-    pick_id = pick(pool, ledger, story="mine")
+    pick_id = pick(pool, ledger, labels=MINE)
     assert ledger.move(pick_id, B, 5)
     assert [(c.in_flight, c.in_flight_tokens) for c in pool.candidates()] == [(0, 0), (1, 10)]
     assert not ledger.move(pick_id, B, 6), "it is there"
@@ -59,7 +60,7 @@ def test_a_pick_that_another_endpoint_answers_is_counted_there(pool: Pool, ledge
     assert not ledger.move(pick_id + 1, A, 6), "nobody's"
     ticket = ledger.close(pick_id, Cause.COMPLETED)
     assert ticket is not None
-    assert (ticket.story, ticket.address) == ("mine", B)
+    assert (ticket.labels, ticket.address) == (MINE, B)
     assert in_flight(pool) == {A: 0, B: 0}
 
 
@@ -83,12 +84,12 @@ def test_leases_expire_oldest_first_and_their_picks_stay_open_until_closed(pool:
 
 
 def test_picks_of_a_removed_endpoint_end_as_usual_and_never_touch_who_took_its_slot(pool: Pool, ledger: Ledger) -> None:
-    pick_id = pick(pool, ledger, A, story="mine")
+    pick_id = pick(pool, ledger, A, labels=MINE)
     pool.replace([Endpoint("10.0.0.9:8000"), Endpoint(B)])
     assert in_flight(pool) == {"10.0.0.9:8000": 0, B: 0}
     ticket = ledger.close(pick_id, Cause.COMPLETED)
     assert ticket is not None
-    assert ticket.story == "mine"
+    assert ticket.labels == MINE
     assert in_flight(pool) == {"10.0.0.9:8000": 0, B: 0}
 
 
@@ -162,12 +163,12 @@ def test_an_engine_that_undercounts_takes_back_no_pick_whose_stream_is_held(pool
 
 
 def test_what_is_told_late_of_a_pick_that_was_taken_back_finds_it_once(pool: Pool, ledger: Ledger) -> None:
-    taken, ended = pick(pool, ledger, story="mine"), pick(pool, ledger)
+    taken, ended = pick(pool, ledger, labels=MINE), pick(pool, ledger)
     ledger.close(taken, Cause.RECONCILED)
     ledger.close(ended, Cause.COMPLETED)
     ticket = ledger.late(taken)
     assert ticket is not None
-    assert ticket.story == "mine"
+    assert ticket.labels == MINE
     assert (ledger.late(taken), ledger.late(ended)) == (None, None)
     assert ledger.released == Counter({Cause.RECONCILED: 1, Cause.COMPLETED: 1})
 
@@ -187,7 +188,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.pool = Pool()
         self.ledger = Ledger(self.pool, lease_s=10, held_s=0)
         self.open: dict[int, tuple[str, float]] = {}
-        self.picked_at: dict[int, float] = {}
+        self.labels: dict[int, RequestLabels] = {}
         self.uncomputed: dict[int, int] = {}
         self.closed: list[int] = []
         self.causes: Counter[Cause] = Counter()
@@ -205,10 +206,10 @@ class AnyHistory(RuleBasedStateMachine):
     @rule(data=st.data(), tokens=st.integers(0, 10_000))
     def pick(self, data: st.DataObject, tokens: int) -> None:
         candidate = data.draw(st.sampled_from(self.pool.candidates()))
-        pick_id = self.ledger.open(candidate, tokens, self.now, story=self.now)
+        pick_id = self.ledger.open(candidate, tokens, self.now, RequestLabels(str(self.now)))
         assert pick_id not in self.open
         self.open[pick_id] = (candidate.address, self.now)
-        self.picked_at[pick_id] = self.now
+        self.labels[pick_id] = RequestLabels(str(self.now))
         self.uncomputed[pick_id] = tokens
 
     @precondition(lambda self: self.open)
@@ -263,7 +264,7 @@ class AnyHistory(RuleBasedStateMachine):
         address, opened_at = self.open.pop(pick_id)
         self.uncomputed.pop(pick_id, None)
         assert ticket is not None
-        assert (ticket.address, ticket.opened_at, ticket.story) == (address, opened_at, self.picked_at[pick_id])
+        assert (ticket.address, ticket.opened_at, ticket.labels) == (address, opened_at, self.labels[pick_id])
         self.closed.append(pick_id)
         self.causes[cause] += 1
 
