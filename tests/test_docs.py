@@ -272,7 +272,6 @@ PARAGRAPHS_IN_TABLES = frozenset(
         "docs/kvengine.md",
         "docs/metrics.md",
         "docs/plugins.md",
-        "docs/security.md",
         "docs/simulator.md",
         "docs/sizing.md",
         "docs/standalone.md",
