@@ -26,7 +26,8 @@ from epp.commandline.extras import remedy
 from epp.commandline.installed import installed_version
 from epp.commandline.programs import PROGRAMS, Program
 from epp.errors import ConfigError
-from epp.flags import arguments, flag
+from epp.flags import arguments
+from epp.flags.flag import Flag
 
 UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """Its reader has left, or its disk is full or broken."""
@@ -82,7 +83,7 @@ def _program_names(words: Sequence[str]) -> list[str]:
 
 
 def _run(program: Program, given: Mapping[str, Any]) -> int:
-    options = program.options(given)
+    options = program.arguments().options(given)
     try:
         run = getattr(import_module(program.module), program.function)
         code: int = run(options) or 0
@@ -96,7 +97,7 @@ def _run(program: Program, given: Mapping[str, Any]) -> int:
 class _Value(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1
     """Reads a flag's text with its reader; the error names flag, value and what is allowed."""
 
-    def __init__(self, flag: flag.Flag) -> None:
+    def __init__(self, flag: Flag) -> None:
         self.flag = flag
         self.name = flag.metavar or "value"
 
@@ -110,7 +111,7 @@ class _Value(click.ParamType):  # type: ignore[type-arg]  # not generic in click
 class _Option(click.Option):
     """A flag of ours as click sees it."""
 
-    def __init__(self, flag: flag.Flag) -> None:
+    def __init__(self, flag: Flag) -> None:
         super().__init__(
             [f"--{flag.name}", flag.name.replace("-", "_")],
             type=_Value(flag), multiple=flag.repeated, help=flag.help or None, metavar=flag.metavar or None,
@@ -126,14 +127,19 @@ class _Subcommand(click.Command):
     """A program's command: Go's spellings are understood, help is grouped and ends with examples."""
 
     def __init__(self, program: Program) -> None:
-        params: list[click.Parameter] = [_Option(flag) for flag in program.flags]
-        if program.argument:
-            params.append(click.Argument([ARGUMENT], required=False, metavar=f"[{program.argument}]"))
         super().__init__(
-            program.name, params=params, callback=self._invoke,
+            program.name, callback=self._invoke,
             help=program.about, short_help=program.summary, context_settings=_SETTINGS,
         )  # fmt: skip
         self.program = program
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters; they are made at the first call, since help on all commands needs none of them."""
+        if not self.params:
+            self.params = [_Option(flag) for flag in self.program.flags]
+            if self.program.argument:
+                self.params.append(click.Argument([ARGUMENT], required=False, metavar=f"[{self.program.argument}]"))
+        return super().get_params(ctx)
 
     def _invoke(self, **given: Any) -> int:
         by_option = {flag.name.replace("-", "_"): flag.name for flag in self.program.flags} | {ARGUMENT: ARGUMENT}
@@ -157,7 +163,7 @@ class _Subcommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
         refused: list[str] = []
-        for param in self.params:
+        for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if isinstance(param, _Option) and param.flag.refusal:
                 refused.append(f"--{param.flag.name}")
@@ -227,7 +233,19 @@ _command = _Group(
     context_settings=_SETTINGS,
     epilog="`tierwise demo` shows it; `tierwise help COMMAND` explains a command with examples.",
 )
-click.version_option(installed_version(), prog_name="tierwise")(_command)
+
+
+def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001 - click's signature
+    """Print the version and end the command; the version is read only now, since that takes 10 ms."""
+    if value and not ctx.resilient_parsing:
+        click.echo(f"tierwise, version {installed_version()}")
+        ctx.exit()
+
+
+click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version,
+    help="Show the version and exit.",
+)(_command)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""What is installed: the version of this distribution."""
+"""Reads the version of the installed distribution."""
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
-
 
 def installed_version() -> str:
-    """The distribution's version, or that there is none: the code is used from a folder."""
+    """Return the version of the distribution; ``(not installed)`` where the code is used from a folder."""
+    from importlib.metadata import PackageNotFoundError, version  # it takes 10 ms, which help does without
+
     try:
         return version("tierwise")
     except PackageNotFoundError:

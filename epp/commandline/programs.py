@@ -1,42 +1,109 @@
-"""The subcommands of ``tierwise``: what each is called, takes and runs. Nothing of them is imported here."""
+"""The subcommands of ``tierwise``: names, help texts, and where each one's flags and program are.
+
+Neither is imported here. Help on one command imports the flags of that command only, so that it comes at once.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from epp.commandline.options import print_options
-from epp.config.flags import CHECK, check_options
-from epp.explain.flags import EXPLAIN, explain_options
-from epp.flags.flag import Flag
-from epp.lab.demo.flags import DEMO, demo_options
-from epp.lab.engine.flags import SIM, sim_options
-from epp.lab.fleet.flags import SIMULATE
-from epp.lab.fleet.options import simulate_options
-from epp.lab.size.flags import SIZE, size_options
-from epp.lab.tune.flags import TUNE, tune_options
-from epp.server.flags import SERVE, serve_options
-from epp.standalone.flags import STANDALONE, standalone_options
+if TYPE_CHECKING:
+    from epp.flags.flag import Flag
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The flags of a subcommand, and the function that makes its options of their values."""
+
+    flags: tuple[Flag, ...]
+    options: Callable[[Mapping[str, Any]], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A subcommand: what it is called, what it takes, what it runs."""
+    """A subcommand: its name and help, its arguments, and the function that runs it."""
 
     name: str
     summary: str
     about: str
     examples: tuple[tuple[str, str], ...]
-    """What it does, and the line to type."""
-    flags: tuple[Flag, ...]
-    options: Callable[[Mapping[str, Any]], object]
+    """Pairs of a description and the line to type."""
+    arguments: Callable[[], Arguments]
+    """Imports the flags."""
     module: str
     function: str
     extra: str
     argument: str = ""
-    """What may stand behind the command without a flag; empty for nothing."""
+    """The name of the word that the command takes without a flag; empty if it takes none."""
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        """Return the flags of the command, which are imported now."""
+        return self.arguments().flags
+
+
+def _serve() -> Arguments:
+    from epp.server.flags import SERVE, serve_options
+
+    return Arguments(SERVE, lambda given: serve_options(given, os.environ))
+
+
+def _standalone() -> Arguments:
+    from epp.standalone.flags import STANDALONE, standalone_options
+
+    return Arguments(STANDALONE, lambda given: standalone_options(given, os.environ))
+
+
+def _explain() -> Arguments:
+    from epp.explain.flags import EXPLAIN, explain_options
+
+    return Arguments(EXPLAIN, explain_options)
+
+
+def _check() -> Arguments:
+    from epp.config.flags import CHECK, check_options
+
+    return Arguments(CHECK, check_options)
+
+
+def _print() -> Arguments:
+    from epp.commandline.options import print_options
+
+    return Arguments((), print_options)
+
+
+def _sim() -> Arguments:
+    from epp.lab.engine.flags import SIM, sim_options
+
+    return Arguments(SIM, sim_options)
+
+
+def _size() -> Arguments:
+    from epp.lab.size.flags import SIZE, size_options
+
+    return Arguments(SIZE, size_options)
+
+
+def _simulate() -> Arguments:
+    from epp.lab.fleet.flags import SIMULATE
+    from epp.lab.fleet.options import simulate_options
+
+    return Arguments(SIMULATE, simulate_options)
+
+
+def _tune() -> Arguments:
+    from epp.lab.tune.flags import TUNE, tune_options
+
+    return Arguments(TUNE, tune_options)
+
+
+def _demo() -> Arguments:
+    from epp.lab.demo.flags import DEMO, demo_options
+
+    return Arguments(DEMO, demo_options)
 
 
 PROGRAMS = (
@@ -50,8 +117,7 @@ PROGRAMS = (
              "tierwise serve --endpoint 10.0.0.7:8000,10.0.0.8:8000 --secure-serving=false"),
             ("a configuration that says where the endpoints are", "tierwise serve --config-file picker.yaml --v=4"),
         ),
-        SERVE,
-        lambda given: serve_options(given, os.environ),
+        _serve,
         "epp.server.command", "run_serve", "epp",
     ),
     Program(
@@ -63,8 +129,7 @@ PROGRAMS = (
              "tierwise standalone --endpoint localhost:8000 --endpoint localhost:8001"),
             ("endpoints from a file that is watched", "tierwise standalone --endpoints-file endpoints.yaml"),
         ),
-        STANDALONE,
-        lambda given: standalone_options(given, os.environ),
+        _standalone,
         "epp.standalone.command", "run_standalone", "standalone",
     ),
     Program(
@@ -76,8 +141,7 @@ PROGRAMS = (
             ("one request", "tierwise explain --body request.json"),
             ("a prompt", "tierwise explain --model Qwen/Qwen3-32B --prompt 'Once upon a time'"),
         ),
-        EXPLAIN,
-        explain_options,
+        _explain,
         "epp.explain.command", "run_explain", "epp",
     ),
     Program(
@@ -90,8 +154,7 @@ PROGRAMS = (
             ("what Kubernetes holds, from standard input",
              "kubectl get configmap epp -o jsonpath='{.data.picker\\.yaml}' | tierwise check --config-file /dev/stdin"),
         ),
-        CHECK,
-        check_options,
+        _check,
         "epp.commandline.check", "run_check", "epp",
     ),
     Program(
@@ -103,8 +166,7 @@ PROGRAMS = (
             ("the profile that is in force where no configuration is given", "tierwise print default > picker.yaml"),
             ("Grafana's dashboard", "tierwise print dashboards > tierwise.json"),
         ),
-        (),
-        print_options,
+        _print,
         "epp.commandline.shipped", "run_print", "epp",
         argument="NAME",
     ),
@@ -118,8 +180,7 @@ PROGRAMS = (
             ("a model under a name of yours, and an adapter",
              "tierwise sim --served-model-name chat --lora-modules sql=/adapters/sql"),
         ),
-        SIM,
-        sim_options,
+        _sim,
         "epp.lab.engine.cli", "run_sim", "epp",
     ),
     Program(
@@ -136,8 +197,7 @@ PROGRAMS = (
             ("what a running endpoint has", "tierwise size --metrics-url http://10.0.0.7:8000/metrics --gpu h100"),
             ("published figures beside ours, and which are wrong", "tierwise size --seeds"),
         ),
-        SIZE,
-        size_options,
+        _size,
         "epp.lab.size.command", "run_size", "epp",
     ),
     Program(
@@ -152,8 +212,7 @@ PROGRAMS = (
             ("your configuration on your trace",
              "tierwise simulate --policy picker.yaml,tiered --workload trace.jsonl --engine llama-3.3-70b-tp4-h100"),
         ),
-        SIMULATE,
-        simulate_options,
+        _simulate,
         "epp.lab.fleet.command", "run_simulate", "epp",
     ),
     Program(
@@ -170,8 +229,7 @@ PROGRAMS = (
              "tierwise tune --workload trace.jsonl --endpoints 16 --cpu-tokens 400000 --budget 1h --jobs 2"),
             ("for throughput", "tierwise tune --workload storage-30k --objective throughput"),
         ),
-        TUNE,
-        tune_options,
+        _tune,
         "epp.lab.tune.command", "run_tune", "epp",
     ),
     Program(
@@ -183,8 +241,7 @@ PROGRAMS = (
             ("on four simulated endpoints", "tierwise demo"),
             ("on your own vLLM servers", "tierwise demo --endpoint 10.0.0.7:8000,10.0.0.8:8000"),
         ),
-        DEMO,
-        demo_options,
+        _demo,
         "epp.lab.demo.cli", "run_demo", "standalone",
     ),
 )  # fmt: skip

@@ -44,6 +44,15 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.parametrize("words", [["--help"], ["help"]])
+def test_help_on_all_commands_imports_the_flags_of_none(words: list[str]) -> None:
+    code = f"import sys\nfrom epp.commandline.entry import main\nmain({words})\nprint(sorted(sys.modules))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert "epp.commandline.programs" in out
+    assert ".flags'" not in out.replace("'epp.flags'", "")
+    assert "importlib.metadata" not in out.replace("__editable__", "")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_help_of_a_command_is_what_its_flag_prints(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert printed(capsys, "help", name) == printed(capsys, name, "--help") != ""
