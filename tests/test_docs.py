@@ -270,7 +270,6 @@ PARAGRAPHS_IN_TABLES = frozenset(
         "docs/gateway.md",
         "docs/horizon.md",
         "docs/kvengine.md",
-        "docs/metrics.md",
         "docs/plugins.md",
         "docs/simulator.md",
         "docs/sizing.md",
