@@ -66,11 +66,13 @@ class Decision(msgspec.Struct, frozen=True):
     """To be set on the response, lower-case names; a proxy that keeps responses to itself does not set them."""
     traceparent: str = ""
     """To be set on the request; empty to leave the client's as it is."""
+    retried_at: tuple[str, ...] = ()
+    """Further addresses for the proxy's retries, where its own choice could be an endpoint of another model."""
 
     @property
     def destination(self) -> str:
         """``ip:port,ip:port``, the value of the destination header and metadata."""
-        return ",".join(c.address for c in self.chosen)
+        return ",".join([*[c.address for c in self.chosen], *self.retried_at])
 
 
 MODEL_SERVER_ERROR = "ModelServerError"

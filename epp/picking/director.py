@@ -255,6 +255,7 @@ class Director:
             candidates=schedule.candidates,
             response_headers=self._profile.response_headers(request, chosen) | told,
             traceparent=arrival.traceparent,
+            retried_at=self._models.retried_at(request.target_model, schedule.chosen, candidates),
         )
         if tracer is not None and arrival.trace is not None:
             tracer.placed(arrival.trace, decision, began, len(candidates))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle, islice
 
 import msgspec
 from msgspec import structs
@@ -22,6 +23,9 @@ SHOWN = 128
 """Characters of a name that a client chose."""
 MOST_NAMED = 8
 """Models that a refusal names."""
+ATTEMPTS = 17
+"""Addresses of a destination where endpoints serve different models: as often as `tierwise standalone`'s proxy tries a
+request (``epp.standalone.routes.RETRIES``), and more often than other proxies are usually set to."""
 
 
 class _Named(msgspec.Struct):
@@ -80,6 +84,20 @@ class ModelRouter:
             serves = "serves" if any(model in self.catalog.names(c.address) for c in kept) else "may serve"
             raise NoEndpoints(f"every endpoint that {serves} the model `{_shown(model)}` is out of reach: {some}")
         return kept
+
+    def retried_at(self, model: str, chosen: Sequence[Candidate], candidates: Sequence[Candidate]) -> tuple[str, ...]:
+        """Return where the proxy is to retry a request for ``model`` after ``chosen``: at the other ``candidates``, and
+        then at all of them again, ``ATTEMPTS`` in all.
+
+        A proxy that has tried its whole list chooses by itself, and another model's engine would answer with 404. Empty
+        where every endpoint may serve ``model``.
+        """
+        if self.narrower is None or self.narrower.serving(model) is None:
+            return ()
+        first = [c.address for c in chosen]
+        others = (c.address for c in candidates if c.address not in first)
+        tried = [*first, *islice(others, max(0, ATTEMPTS - len(first)))]
+        return tuple(islice(cycle(tried), len(first), ATTEMPTS))
 
     def answer(self, head: RequestHead, candidates: Sequence[Candidate]) -> ModelAnswer | None:
         """The answer to a request for the list of models, or for one of them; None for any other request, and while

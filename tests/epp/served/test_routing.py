@@ -17,8 +17,10 @@ from epp.extproc.options import ErrorFormat
 from epp.pool.pool import Endpoint, EngineMetrics
 from epp.served.card import read_cards
 from epp.served.listing import ModelAnswer
+from epp.served.router import ATTEMPTS
 from epp.server.core import Core
 from epp.server.settings import Settings
+from epp.standalone.routes import RETRIES
 from scorers.base import Silence
 from tests.epp.doubles import read, request_body, request_headers
 
@@ -64,6 +66,37 @@ def test_fallbacks_serve_the_model_too() -> None:
     made = core({ONE: ["a"], TWO: ["b"], THREE: ["a"]})
     made.use(build(picks=3))
     assert {c.address for c in made.director.decide(HEAD, body("a")).chosen} == {ONE, THREE}
+
+
+def destination(made: Core, model: str) -> list[str]:
+    return made.director.decide(HEAD, body(model)).destination.split(",")
+
+
+def test_the_proxys_retries_stay_among_the_endpoints_that_may_serve_the_model() -> None:
+    """A proxy that has tried the whole list chooses by itself: an endpoint of another model, which answers 404."""
+    made = core({ONE: ["a"], TWO: ["b"], THREE: ["a"]})
+    assert ATTEMPTS > RETRIES
+    first, *retried = destination(made, "a")
+    assert {first, retried[0]} == {ONE, THREE}, "each of them before one is tried again"
+    assert set(retried) == {ONE, THREE}
+    assert len(retried) == RETRIES
+    assert destination(made, "b") == [TWO] * ATTEMPTS
+    made.use(build(picks=2))
+    assert len(destination(made, "a")) == ATTEMPTS
+
+
+def test_retries_of_a_large_pool_take_further_endpoints_of_the_model() -> None:
+    serving = [f"10.1.0.{n}:8000" for n in range(30)]
+    made = core({ONE: ["b"], **{address: ["a"] for address in serving}})
+    tried = destination(made, "a")
+    assert len(tried) == len(set(tried)) == ATTEMPTS
+    assert set(tried) <= set(serving)
+
+
+def test_where_every_endpoint_may_serve_the_model_the_proxy_retries_as_it_likes() -> None:
+    made = core({ONE: ["a"], TWO: ["a"]})
+    assert len(destination(made, "a")) == 1
+    assert len(destination(core({ONE: ["a"], TWO: ["b"]}, config=WITHOUT), "a")) == 1
 
 
 def test_a_model_that_nobody_serves_is_refused_before_anything_is_waited_for() -> None:

@@ -10,6 +10,7 @@ from http.client import IncompleteRead
 import pytest
 
 from epp.decision import Cause
+from epp.standalone.routes import RETRIES
 from tests.e2e.site.background import Background
 from tests.epp.standalone.fixed_picker import kinds
 from tests.epp.standalone.stage import Stage, stage
@@ -145,6 +146,18 @@ def test_fallbacks_are_walked_when_an_endpoint_cannot_be_reached(lean: Stage) ->
     assert {answer.served_by for answer in answers} == {lean.engines[1].address}
     lean.loop.until(lean.picker.told)
     assert {ended.served_by for ended in lean.picker.outcomes.values()} == {lean.engines[1].address}
+    lean.picker.destination = ""
+    wait_until(lambda: {lean.ask().served_by for _ in range(4)} == {engine.address for engine in lean.engines})
+
+
+def test_retries_stay_at_an_address_that_the_destination_repeats(lean: Stage) -> None:
+    lean.loop.run(lean.engines[0].stop())
+    port = int(lean.engines[0].address.rpartition(":")[2])
+    lean.picker.destination = ",".join([lean.engines[0].address] * (RETRIES + 1))
+    answers = [lean.ask() for _ in range(2)]
+    lean.loop.run(lean.engines[0].start(port))
+    assert [answer.status for answer in answers] == [503, 503]
+    assert not lean.engines[1].requests
     lean.picker.destination = ""
     wait_until(lambda: {lean.ask().served_by for _ in range(4)} == {engine.address for engine in lean.engines})
 
