@@ -74,7 +74,7 @@ class Jobs:
         self._open[job.id] = OpenJob(job, keys, self._workers, self._clock(), self._reports)
         return job
 
-    def heard(self) -> None:
+    def count_report(self) -> None:
         """Count a report from the workers: jobs that were ordered ``REPORTS_TO_BEGIN`` reports ago have begun."""
         self._reports += 1
         for opened in reversed(self._open.values()):

@@ -22,6 +22,7 @@ from kvengine.copiers.base import Direction, JobId
 from kvengine.errors import NoSpace
 from kvengine.index import ChunkIndex, ChunkKey
 from kvengine.jobs import Job, Jobs
+from kvengine.request_state import RequestState
 
 log = logging.getLogger(__name__)
 
@@ -61,25 +62,8 @@ class Counts:
     """Requests that stopped waiting and computed what another request was loading."""
 
 
-@dataclass(slots=True)
-class _Known:
-    """What the planner remembers about one request."""
-
-    looked_up: tuple[int, int, ChunkKey | None] = (-1, 0, None)
-    """The arguments of the last lookup: the index's generation, the number of chunks and the last chunk's key."""
-    matched: int = 0
-    """The result of that lookup, in chunks."""
-    considered: int = 0
-    """Leading chunks that have been stored or need not be."""
-    waits_since: float | None = None
-    """When the request began to wait for another request's load; None while it does not wait."""
-    gave_up: bool = False
-    outdated: bool = False
-    """Whether some of the request's chunks were computed before the last ``clear`` and so must not be stored."""
-
-
 class Planner:
-    """The loads and stores under way, and what the planner remembers of each request. Owner: the scheduler's thread."""
+    """The loads and stores under way. Owner: the scheduler's thread."""
 
     def __init__(
         self,
@@ -103,37 +87,45 @@ class Planner:
         self._shares_loads = shares_loads
         self._clock = clock
         self._loading: dict[ChunkKey, int] = {}
-        self._requests: dict[str, _Known] = {}
+        self._epoch = 0  # how often ``clear`` was called
 
-    def match(self, request_id: str, keys: Sequence[ChunkKey], computed_blocks: int) -> int | None:
+    def match(self, request: RequestState, keys: Sequence[ChunkKey], computed_blocks: int) -> int | None:
         """Return how many leading chunks of the prompt host memory holds, including those that the device holds, too.
 
         ``computed_blocks``: the prompt's blocks that the device already holds. Returns None if the caller should ask
         again later, because another request is loading the next chunk. A request that has waited for ``PATIENCE_S``
         gets the count of the device's chunks, and computes the others.
         """
-        known = self._requests.setdefault(request_id, _Known())
         looked_up = (self.index.generation, len(keys), keys[-1] if keys else None)
-        if known.looked_up != looked_up:
-            known.matched = self.index.match(keys)
-            known.looked_up = looked_up
+        if request.looked_up != looked_up:
+            request.matched = self.index.match(keys)
+            request.looked_up = looked_up
         first = computed_blocks // self._chunk_blocks
-        if known.matched <= first:
-            return known.matched
+        if request.matched <= first:
+            return request.matched
         if self._shares_loads and keys[first] in self._loading:
             now = self._clock()
-            if known.waits_since is None:
-                known.waits_since = now
+            if request.waits_since is None:
+                request.waits_since = now
                 self.counts.waited += 1
-            if now - known.waits_since < PATIENCE_S:
+            if now - request.waits_since < PATIENCE_S:
                 return None
-            self.counts.gave_up_waiting += not known.gave_up
-            known.gave_up = True
+            self.counts.gave_up_waiting += not request.gave_up_waiting
+            request.gave_up_waiting = True
             return first
-        known.waits_since = None
-        return known.matched
+        request.waits_since = None
+        return request.matched
 
-    def load(self, request_id: str, keys: Sequence[ChunkKey], first_block: int, blocks: list[int]) -> Job:
+    def begun(self, request: RequestState) -> None:
+        """Note that the request got its first blocks: a ``clear`` before this does not concern what it computes."""
+        request.epoch = self._epoch
+
+    def restarted(self, request: RequestState) -> None:
+        """Note that the request was preempted and will be computed from its start again."""
+        request.epoch = self._epoch
+        request.considered = 0
+
+    def load(self, request: RequestState, keys: Sequence[ChunkKey], first_block: int, blocks: list[int]) -> Job:
         """Order a load into the device's ``blocks``, which hold the prompt from block ``first_block`` on.
 
         Raises: KeyError if one of the chunks is no longer ready.
@@ -144,32 +136,27 @@ class Planner:
         slots = self.index.pin(wanted)
         for key in wanted:
             self._loading[key] = self._loading.get(key, 0) + 1
-        return self.jobs.order(request_id, Direction.LOAD, wanted, slots, first_block % self._chunk_blocks, blocks)
+        return self.jobs.order(request.id, Direction.LOAD, wanted, slots, first_block % self._chunk_blocks, blocks)
 
-    def store(self, request_id: str, keys: Sequence[ChunkKey], blocks: Sequence[int]) -> list[Job]:
+    def store(self, request: RequestState, keys: Sequence[ChunkKey], blocks: Sequence[int]) -> list[Job]:
         """Order stores for the new chunks among ``keys``, and return their jobs.
 
         ``keys``: all of the request's chunks that have been computed. ``blocks``: the device's blocks, from the
-        prompt's start on. While more slots are about to be ready, chunks that find no slot stay unconsidered and can be
-        offered again.
+        prompt's start on. Chunks that were computed before ``begun``, or before a ``clear``, are not stored. While more
+        slots are about to be ready, chunks that find no slot stay unconsidered and can be offered again.
         """
-        known = self._requests.setdefault(request_id, _Known())
-        if known.outdated:
-            known.considered = len(keys)
+        if request.epoch != self._epoch:
+            request.considered = len(keys)
             return []
-        new = [number for number in range(known.considered, len(keys)) if keys[number] not in self.index]
+        new = [number for number in range(request.considered, len(keys)) if keys[number] not in self.index]
         if new and self.growing and not self.index.room(len(new)):
             return []
-        known.considered = max(known.considered, len(keys))
+        request.considered = max(request.considered, len(keys))
         new = new[: self.admission.admit([keys[number] for number in new])] if new else new
         jobs = []
         for run in runs(new):
-            jobs += self._store_run(request_id, keys, run, blocks)
+            jobs += self._store_run(request.id, keys, run, blocks)
         return jobs
-
-    def considered(self, request_id: str) -> int:
-        """Return how many of the request's leading chunks need not be offered to ``store`` again."""
-        return self._requests[request_id].considered
 
     def gone(self) -> list[ChunkKey]:
         """Return the chunks that lookups used to find and that were dropped since the last call."""
@@ -177,29 +164,16 @@ class Planner:
         return gone
 
     def clear(self) -> None:
-        """Forget all chunks: those stored, those being stored, and those that known requests have computed."""
+        """Forget all chunks: those stored, those being stored, and those that requests have computed until now."""
         self._drop(self.index.clear())
-        for known in self._requests.values():
-            known.outdated = True
+        self._epoch += 1
 
-    def begun(self, request_id: str) -> None:
-        """Note that the request got its first blocks: a ``clear`` before this does not concern what it computes."""
-        self._requests.setdefault(request_id, _Known()).outdated = False
-
-    def restarted(self, request_id: str) -> None:
-        """Note that the request was preempted and will be computed from its start again."""
-        known = self._requests.get(request_id)
-        if known is not None:
-            known.considered = 0
-            known.outdated = False
-
-    def ended(self, request_id: str, keys: Sequence[ChunkKey] = ()) -> None:
-        """Forget the request, but not its open jobs.
+    def ended(self, keys: Sequence[ChunkKey]) -> None:
+        """Note that a request has ended; its open jobs go on.
 
         ``keys``: the chunks that it used, whether loaded, found on the device or computed. They count as used until
         now.
         """
-        self._requests.pop(request_id, None)
         self.index.refresh(reversed(keys))
 
     def finished(self, job_id: JobId, *, ok: bool) -> Ended | None:

@@ -70,7 +70,7 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
             self._scheduler = self.scheduler_type(shape, settings)
         else:
             first = vllm_config.parallel_config.rank == 0
-            self._worker = self.worker_type(shape, verify=settings.verify, speaks=first)
+            self._worker = self.worker_type(shape, verify=settings.verify, logs_memory=first)
         lifetime.born(self)
 
     @property

@@ -28,7 +28,7 @@ MEDIUM = "CPU"
 
 
 @dataclass(slots=True)
-class Told:
+class Announcement:
     """What an event reports about a chunk."""
 
     parent: ChunkKey | None
@@ -48,8 +48,8 @@ class Events:
     def __init__(self, *, chunk_tokens: int, salt_bytes: int) -> None:
         self._chunk_tokens = chunk_tokens
         self._salt_bytes = salt_bytes
-        self._pending: dict[ChunkKey, Told] = {}
-        self._stored: dict[ChunkKey, Told] = {}
+        self._pending: dict[ChunkKey, Announcement] = {}
+        self._stored: dict[ChunkKey, Announcement] = {}
         self._announced: set[ChunkKey] = set()
         self._children: dict[ChunkKey, set[ChunkKey]] = {}
         self._events: list[KVCacheEvent] = []
@@ -61,7 +61,7 @@ class Events:
         for key in keys:
             number = position[key]
             begin, end = number * self._chunk_tokens, (number + 1) * self._chunk_tokens
-            self._pending[key] = Told(
+            self._pending[key] = Announcement(
                 parent=chain[number - 1] if number else None,
                 token_ids=list(request.all_token_ids[begin:end]),
                 extra_keys=untagged(generate_block_hash_extra_keys(request, begin, end, 0)[0]),
@@ -75,26 +75,26 @@ class Events:
         ``kept``: the keys among ``keys`` that a lookup can find.
         """
         for key in keys:
-            told = self._pending.pop(key, None)
-            if told is None or key not in kept:
+            announcement = self._pending.pop(key, None)
+            if announcement is None or key not in kept:
                 continue
-            self._stored[key] = told
-            if told.parent is not None:
-                self._children.setdefault(told.parent, set()).add(key)
+            self._stored[key] = announcement
+            if announcement.parent is not None:
+                self._children.setdefault(announcement.parent, set()).add(key)
             self._announce(key)
 
     def gone(self, keys: Iterable[ChunkKey]) -> None:
         """Announce that ``keys`` are no longer stored."""
         taken_back: list[ChunkKey] = []
         for key in keys:
-            told = self._stored.pop(key, None)
-            if told is None:
+            announcement = self._stored.pop(key, None)
+            if announcement is None:
                 continue
-            if told.parent is not None:
-                siblings = self._children.get(told.parent, set())
+            if announcement.parent is not None:
+                siblings = self._children.get(announcement.parent, set())
                 siblings.discard(key)
                 if not siblings:
-                    self._children.pop(told.parent, None)
+                    self._children.pop(announcement.parent, None)
             taken_back += self._take_back(key)
         if taken_back:
             hashes = [self._hash(key) for key in taken_back]
@@ -110,22 +110,22 @@ class Events:
         waiting = [key]
         while waiting:
             each = waiting.pop()
-            told = self._stored.get(each)
-            if told is None or each in self._announced:
+            announcement = self._stored.get(each)
+            if announcement is None or each in self._announced:
                 continue
-            if told.parent is not None and told.parent not in self._announced:
+            if announcement.parent is not None and announcement.parent not in self._announced:
                 continue
             self._announced.add(each)
             self._events.append(
                 BlockStored(
                     block_hashes=[self._hash(each)],
-                    parent_block_hash=None if told.parent is None else self._hash(told.parent),
-                    token_ids=told.token_ids,
+                    parent_block_hash=None if announcement.parent is None else self._hash(announcement.parent),
+                    token_ids=announcement.token_ids,
                     block_size=self._chunk_tokens,
-                    lora_id=told.lora_id,
+                    lora_id=announcement.lora_id,
                     medium=MEDIUM,
-                    lora_name=told.lora_name,
-                    extra_keys=[told.extra_keys] if told.extra_keys else None,
+                    lora_name=announcement.lora_name,
+                    extra_keys=[announcement.extra_keys] if announcement.extra_keys else None,
                     group_idx=0,
                     locality="LOCAL",
                 )

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from kvengine.admission import Admission
 from kvengine.connector.borrowed import Borrowed
+from kvengine.connector.chunking import Chunking
 from kvengine.connector.device_watch import DeviceWatch
 from kvengine.connector.events import Events
 from kvengine.connector.geometry import SALT_BYTES, Geometry
-from kvengine.connector.known import Known
+from kvengine.connector.measurements import Measurements
 from kvengine.connector.messages import Orders, Reports
-from kvengine.connector.page import Page
 from kvengine.connector.statistics import Statistics
 from kvengine.copiers.base import Direction, JobId
-from kvengine.index import ChunkIndex, ChunkKey
+from kvengine.index import ChunkIndex
 from kvengine.jobs import LATE_S
 from kvengine.plan import Planner
 from kvengine.policies import POLICIES
+from kvengine.request_state import RequestState
 from kvengine.settings import Settings
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ class Scheduler:
 
     def __init__(self, shape: Geometry, settings: Settings) -> None:
         self._shape = shape
-        self._block_tokens, self._chunk_blocks = shape.block_tokens, shape.chunk_blocks
-        self._chunk_tokens = shape.chunk_tokens
+        self._block_tokens, self._chunk_tokens = shape.block_tokens, shape.chunk_tokens
+        self._chunks = Chunking(shape, decoded=settings.store_decode)
         self._keeps, self._decoded = settings.local_cpu, settings.store_decode
         self.index = ChunkIndex(0, POLICIES[settings.eviction_policy]())
         self.planner = Planner(
@@ -57,10 +58,10 @@ class Scheduler:
         self.planner.growing = True  # until the workers report how much memory they have
         self.late_s = LATE_S
         self._events = Events(chunk_tokens=self._chunk_tokens, salt_bytes=SALT_BYTES) if shape.events else None
-        self._page = Page(shape, settings)
-        self._tally = self._page.tally
-        self._requests: dict[str, Known] = {}
-        self._storing: dict[str, Known] = {}
+        self._measured = Measurements(shape, settings)
+        self._counts = self._measured.increments
+        self._requests: dict[str, RequestState] = {}
+        self._storing: dict[str, Request] = {}
         """Requests with chunks that the planner has not considered yet. A step costs nothing for the other requests."""
         self._orders = Orders()
         self.stopped = False
@@ -77,24 +78,22 @@ class Scheduler:
 
     def added(self, request: Request) -> None:
         """Remember a new request."""
-        self._requests[request.request_id] = Known(request)
+        self._requests[request.request_id] = RequestState(request.request_id)
 
     def match(self, request: Request, computed_tokens: int) -> tuple[int | None, bool]:
         """Return how many tokens beyond ``computed_tokens`` can be loaded, and whether the load is asynchronous.
 
         The number is None if vLLM should ask again in a later step.
         """
-        known = self._requests.get(request.request_id)
-        if known is None or self.stopped:
+        state = self._requests.get(request.request_id)
+        if state is None or self.stopped:
             return 0, False
-        known.device_tokens = computed_tokens
-        loads = self._keeps and self._shape.loads and not known.computes
+        state.device_tokens = computed_tokens
+        loads = self._keeps and self._shape.loads and not state.gave_up_loading
         if not loads or request.skip_reading_prefix_cache or self.planner.jobs.stuck:
             return 0, False
-        # One token must be left to compute, or there would be nothing to sample from.
-        usable = (request.num_tokens - 1) // self._block_tokens
-        keys = self._chunks(known, usable // self._chunk_blocks)
-        chunks = self.planner.match(request.request_id, keys, computed_tokens // self._block_tokens)
+        keys = self._chunks.keys(state, request, self._chunks.loadable(request))
+        chunks = self.planner.match(state, keys, computed_tokens // self._block_tokens)
         if chunks is None:
             return None, False
         tokens = chunks * self._chunk_tokens - computed_tokens
@@ -102,23 +101,23 @@ class Scheduler:
 
     def allocated(self, request: Request, blocks: KVCacheBlocks, external_tokens: int) -> None:
         """Order the promised load into the blocks that vLLM has allocated to the request."""
-        known = self._requests.get(request.request_id)
-        if self.stopped or known is None:
+        state = self._requests.get(request.request_id)
+        if self.stopped or state is None:
             if external_tokens:
                 self.refuse(request.request_id)
             return
         if self._keeps and self._shape.stores:
-            self._storing[request.request_id] = known
-        if not known.admitted:
-            self._admitted(known, external_tokens)
+            self._storing[request.request_id] = request
+        if not state.has_begun:
+            self._begun(state, request, external_tokens)
         if not external_tokens:
             return
-        known.loaded_tokens = external_tokens
-        first = known.device_tokens // self._block_tokens
+        state.loaded_tokens = external_tokens
+        first = state.device_tokens // self._block_tokens
         end = first + external_tokens // self._block_tokens
-        keys = self._chunks(known, -(-end // self._chunk_blocks))
+        keys = self._chunks.keys(state, request, -(-end // self._shape.chunk_blocks))
         ids = blocks.get_block_ids()[0]
-        self._orders.loads.append(self.planner.load(request.request_id, keys, first, ids[first:end]))
+        self._orders.loads.append(self.planner.load(state, keys, first, ids[first:end]))
 
     def refuse(self, request_id: str) -> None:
         """Report the load that the request waits for as failed, unless it is ordered: the request computes instead."""
@@ -129,14 +128,13 @@ class Scheduler:
         """Return the jobs of this step."""
         self._give_up_late()
         for request_id in output.preempted_req_ids or ():
-            self.planner.restarted(request_id)
-            if request_id in self._requests:
-                self._requests[request_id].considered = 0
-        for request_id, known in list(self._storing.items()):
+            if (state := self._requests.get(request_id)) is not None:
+                self.planner.restarted(state)
+        for request_id, request in list(self._storing.items()):
             if not self._may_store():
                 break
             if scheduled := output.num_scheduled_tokens.get(request_id):
-                self._store(known, known.request.num_computed_tokens + scheduled)
+                self._store(request, request.num_computed_tokens + scheduled)
         return self.queued()
 
     def queued(self) -> Orders:
@@ -147,26 +145,30 @@ class Scheduler:
     def reported(self, reports: Reports) -> None:
         """Process the workers' reports: memory that became ready, and jobs that ended."""
         if not self.stopped:
-            self._page.memory(reports)
+            self._measured.memory(reports)
             self.index.grow(min(reports.ready_slots, self._shape.slots))
-            self.planner.growing = self.index.slots < self._page.capacity_slots
-        self._tally.reported(reports)
-        self.planner.jobs.heard()
+            self.planner.growing = self.index.slots < self._measured.capacity_slots
+        self._counts.reported(reports)
+        self.planner.jobs.count_report()
         with ExitStack() as every:  # an error is raised at the end, after every job has freed its blocks
             for job, ok in reversed(reports.ended()):
                 every.callback(self._finished, job, ok=ok)
 
     def ended(self, request: Request) -> dict[str, Any] | None:
         """Forget a request that has ended, but not its open jobs. Returns the report for its response, if requested."""
-        known = self._requests.pop(request.request_id, None)
-        if (waiting := self._storing.pop(request.request_id, None)) is not None:
-            computed = request.num_computed_tokens - request.num_output_placeholders  # tokens in flight do not count
-            keys = self._chunks(waiting, self._storable(request, computed))[waiting.considered :]
-            self._tally.add("missed_tokens", sum(key not in self.index for key in keys) * self._chunk_tokens)
-        self.planner.ended(request.request_id, self._used(known))
-        if known is None or not (request.kv_transfer_params or {}).get(REPORT):
+        state = self._requests.pop(request.request_id, None)
+        unfinished = self._storing.pop(request.request_id, None) is not None
+        if state is None:
             return None
-        tiers = {"gpu": known.device_tokens, "cpu": known.loaded_tokens}
+        if unfinished:
+            computed = request.num_computed_tokens - request.num_output_placeholders  # tokens in flight do not count
+            missed = self._chunks.keys(state, request, self._chunks.storable(request, computed))[state.considered :]
+            self._counts.add("missed_tokens", sum(key not in self.index for key in missed) * self._chunk_tokens)
+        if state.has_begun and not self.stopped:
+            self.planner.ended(self._chunks.keys(state, request, self._chunks.prompt(request)))
+        if not (request.kv_transfer_params or {}).get(REPORT):
+            return None
+        tiers = {"gpu": state.device_tokens, "cpu": state.loaded_tokens}
         return {"prompt_tokens": request.num_prompt_tokens, "cached_tokens_by_tier": tiers}
 
     @property
@@ -182,7 +184,7 @@ class Scheduler:
 
     def failed(self, request_id: str | None = None) -> None:
         """Handle an error that was caught: forget its request, or end offloading if there is none. Never raises."""
-        self._tally.add("internal_errors", 1)
+        self._counts.add("internal_errors", 1)
         if request_id is None:
             if not self.stopped:
                 log.error("nothing is kept in host memory from now on; the engine serves on without")
@@ -200,7 +202,7 @@ class Scheduler:
             return
         self.stopped = True
         self._storing.clear()
-        self._page.capacity_slots = 0
+        self._measured.capacity_slots = 0
         try:
             self.reset()
         except Exception:
@@ -212,7 +214,7 @@ class Scheduler:
 
     def statistics(self) -> Statistics:
         """Return what has changed since the last call, for vLLM's metrics."""
-        return self._page.changes(self.planner, self._watch)
+        return self._measured.changes(self.planner, self._watch)
 
     def _may_store(self) -> bool:  # slow stores must not use up the device's blocks
         return not self.planner.jobs.stuck and len(self._borrowed) <= self._watch.capacity // 2
@@ -224,52 +226,37 @@ class Scheduler:
         """
         stuck = self.planner.jobs.stuck
         for job in self.planner.jobs.grown_late(self.late_s):
-            self._tally.late(job)
+            self._counts.late(job)
             if not stuck:
                 log.error("a %s does not end; until it does, nothing is loaded or stored", job.direction.value)
             stuck = True
             if job.direction is Direction.LOAD:
                 self._borrowed.keep(job.id, job.blocks)
                 self._orders.late.append(job.id)
-                if (known := self._requests.get(job.request_id)) is not None:
-                    known.loaded_tokens, known.computes = 0, True
+                if (state := self._requests.get(job.request_id)) is not None:
+                    state.loaded_tokens, state.gave_up_loading = 0, True
 
-    def _used(self, known: Known | None) -> list[ChunkKey]:
-        """Return the prompt's chunks that an ended request has used; none if it was never admitted."""
-        if known is None or not known.admitted or self.stopped:
-            return []
-        blocks = min(known.request.num_prompt_tokens // self._block_tokens, len(known.request.block_hashes))
-        return self._chunks(known, blocks // self._chunk_blocks)
-
-    def _admitted(self, known: Known, external_tokens: int) -> None:
-        known.admitted = True
-        self.planner.begun(known.request.request_id)
-        request, device = known.request, known.device_tokens
-        self._tally.add("lookup_hit_tokens", external_tokens)
-        self._tally.add("lookup_miss_tokens", request.num_tokens - device - external_tokens)
+    def _begun(self, state: RequestState, request: Request, external_tokens: int) -> None:
+        self.planner.begun(state)
+        device = state.device_tokens
+        self._counts.add("lookup_hit_tokens", external_tokens)
+        self._counts.add("lookup_miss_tokens", request.num_tokens - device - external_tokens)
         log.info(
             "Reqid: %s, Total tokens %d, kvengine hit tokens: %d, need to load: %d",
             request.request_id, request.num_tokens, device + external_tokens, external_tokens,
         )  # fmt: skip
 
-    def _storable(self, request: Request, computed_tokens: int) -> int:
-        """Return how many of the request's leading chunks are computed and may be stored."""
-        end = computed_tokens if self._decoded else min(computed_tokens, request.num_prompt_tokens)
-        return min(end // self._block_tokens, len(request.block_hashes)) // self._chunk_blocks
-
-    def _store(self, known: Known, computed_tokens: int) -> None:
-        request = known.request
-        if (chunks := self._storable(request, computed_tokens)) > known.considered:
-            self._store_chunks(known, chunks)
-        if not self._decoded and known.considered >= request.num_prompt_tokens // self._chunk_tokens:
+    def _store(self, request: Request, computed_tokens: int) -> None:
+        state = self._requests[request.request_id]
+        if (chunks := self._chunks.storable(request, computed_tokens)) > state.considered:
+            self._store_chunks(state, request, chunks)
+        if not self._decoded and state.considered >= request.num_prompt_tokens // self._chunk_tokens:
             del self._storing[request.request_id]
 
-    def _store_chunks(self, known: Known, chunks: int) -> None:
-        request = known.request
-        keys = self._chunks(known, chunks)
+    def _store_chunks(self, state: RequestState, request: Request, chunks: int) -> None:
+        keys = self._chunks.keys(state, request, chunks)
         blocks = self._manager.get_blocks(request.request_id).blocks[0]
-        jobs = self.planner.store(request.request_id, keys, [block.block_id for block in blocks])
-        known.considered = self.planner.considered(request.request_id)
+        jobs = self.planner.store(state, keys, [block.block_id for block in blocks])
         self._forget_gone()
         if not jobs:
             return
@@ -292,17 +279,14 @@ class Scheduler:
         if ended is None:
             return
         self._borrowed.give_back(job)
-        self._tally.ended(ended)
+        self._counts.ended(ended)
         if ended.job.direction is Direction.STORE:
             if self._events is not None:
                 self._events.stored(ended.keys, frozenset(ended.kept))
-        elif not ended.ok and (known := self._requests.get(ended.job.request_id)) is not None:
-            known.loaded_tokens = 0
+        elif not ended.ok and (state := self._requests.get(ended.job.request_id)) is not None:
+            state.loaded_tokens = 0
         self._forget_gone()
 
     def _forget_gone(self) -> None:
         if (gone := self.planner.gone()) and self._events is not None:
             self._events.gone(gone)
-
-    def _chunks(self, known: Known, chunks: int) -> list[ChunkKey]:
-        return known.chunks(chunks, blocks=self._chunk_blocks, salt=self._shape.salt)

@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 class Worker:
     """One worker's half of the connector. Owner: the worker's main thread."""
 
-    def __init__(self, shape: Geometry, *, verify: bool = False, speaks: bool = True) -> None:
-        """``verify``: check loads against checksums; ``speaks``: this worker logs how much host memory there is."""
+    def __init__(self, shape: Geometry, *, verify: bool = False, logs_memory: bool = True) -> None:
+        """``verify``: check loads against checksums; ``logs_memory``: log how much host memory each worker has."""
         self._shape = shape
         self._verify = verify
-        self._speaks = speaks
+        self._logs_memory = logs_memory
         self._layout: Layout | None = None
         self._arena: Arena | None = None
         self._copier: Copier | None = None
@@ -71,8 +71,8 @@ class Worker:
                 copier = CheckedCopier(copier, self._arena.address, self._arena.slot_bytes)
                 self._arena.end_before(copier.close)
             self._copier = copier
-            if self._speaks:
-                log.info("%s", said(shape, self._arena.slots))
+            if self._logs_memory:
+                log.info("%s", memory_line(shape, self._arena.slots))
         except Unsupported:
             raise
         except KVEngineError as error:
@@ -181,7 +181,7 @@ class Worker:
         counts[job] = counts.get(job, 0) + 1
 
 
-def said(shape: Geometry, slots: int) -> str:
+def memory_line(shape: Geometry, slots: int) -> str:
     """Return how much host memory there is, in every unit that a setting for it can have."""
     blocks = slots * shape.chunk_blocks
     each = slots * shape.slot_bytes

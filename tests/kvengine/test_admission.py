@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kvengine.admission import Admission
 from kvengine.index import ChunkIndex, ChunkKey
 from kvengine.plan import Planner
+from tests.kvengine.requests import Requests
 
 KEYS = [ChunkKey(bytes([n])) for n in range(8)]
 
@@ -48,11 +49,11 @@ def test_nothing_is_admitted_before_its_time(offers: list[list[ChunkKey]], store
             seen[key] = 0  # stored; it is offered again only after it was evicted
 
 
-def test_a_planner_stores_what_is_computed_again_and_not_what_is_computed_once() -> None:
+def test_a_planner_stores_what_is_computed_again_and_not_what_is_computed_once(requests: Requests) -> None:
     planner = Planner(
         ChunkIndex(8), chunk_blocks=1, workers=1, shares_loads=True, clock=lambda: 0.0, admission=Admission(2)
     )
-    assert planner.store("a", KEYS[:3], range(3)) == []
-    assert planner.store("a", KEYS[:3], range(3)) == [], "the same computation, looked at in a later step"
-    (job,) = planner.store("b", KEYS[:3], range(3))
+    assert planner.store(requests["a"], KEYS[:3], range(3)) == []
+    assert planner.store(requests["a"], KEYS[:3], range(3)) == [], "the same computation, looked at in a later step"
+    (job,) = planner.store(requests["b"], KEYS[:3], range(3))
     assert len(job.slots) == 3

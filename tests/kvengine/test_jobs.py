@@ -17,8 +17,8 @@ def ordered(jobs: Jobs, direction: Direction = Direction.LOAD) -> Job:
 def test_a_job_is_late_once_and_stuck_until_every_worker_has_finished_it(clock: Clock) -> None:
     jobs = Jobs(2, clock)
     job = ordered(jobs)
-    jobs.heard()
-    jobs.heard()
+    jobs.count_report()
+    jobs.count_report()
     clock.now = 9.9
     assert jobs.grown_late(10) == []
     assert not jobs.stuck
@@ -37,17 +37,17 @@ def test_a_job_is_late_once_and_stuck_until_every_worker_has_finished_it(clock: 
 def test_time_counts_from_the_second_report_after_the_order(clock: Clock) -> None:
     """A step may take minutes, and while it does nobody can say that a copy has ended."""
     jobs = Jobs(1, clock)
-    jobs.heard()
+    jobs.count_report()
     job = ordered(jobs)
     for reports in range(2):
         clock.now = 1000 * (reports + 1)
         assert jobs.grown_late(10) == []
-        jobs.heard()
+        jobs.count_report()
     assert jobs.grown_late(10) == []
     clock.now += 10
     younger = ordered(jobs)
-    jobs.heard()
-    jobs.heard()
+    jobs.count_report()
+    jobs.count_report()
     assert jobs.grown_late(10) == [job]
     clock.now += 10
     assert jobs.grown_late(10) == [younger], "the first one was told"
@@ -57,8 +57,8 @@ def test_those_that_end_in_time_are_never_late(clock: Clock) -> None:
     jobs = Jobs(1, clock)
     stores = [ordered(jobs, Direction.STORE) for _ in range(3)]
     assert (jobs.count(Direction.STORE), jobs.count(Direction.LOAD), len(jobs)) == (3, 0, 3)
-    jobs.heard()
-    jobs.heard()
+    jobs.count_report()
+    jobs.count_report()
     for job in (stores[1], stores[0]):
         assert jobs.finished(job.id, ok=False) is not None
     clock.now = 10

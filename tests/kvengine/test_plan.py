@@ -7,7 +7,9 @@ import pytest
 from kvengine.copiers import Direction
 from kvengine.index import ChunkIndex, ChunkKey
 from kvengine.plan import PATIENCE_S, Planner
+from kvengine.request_state import RequestState
 from tests.kvengine.clock import Clock
+from tests.kvengine.requests import Requests
 
 KEYS = [ChunkKey(bytes([n])) for n in range(8)]
 
@@ -17,15 +19,15 @@ def planner(clock: Clock) -> Planner:
     return Planner(ChunkIndex(4), chunk_blocks=2, workers=1, shares_loads=True, clock=clock)
 
 
-def stored(planner: Planner, count: int, request: str = "before") -> None:
-    for job in planner.store(request, KEYS[:count], range(100, 100 + 2 * count)):
+def stored(planner: Planner, requests: Requests, count: int) -> None:
+    for job in planner.store(requests["before"], KEYS[:count], range(100, 100 + 2 * count)):
         planner.finished(job.id, ok=True)
 
 
-def test_what_was_stored_is_matched_and_loaded(planner: Planner) -> None:
-    stored(planner, 3)
-    assert planner.match("a", KEYS, 0) == 3
-    job = planner.load("a", KEYS, 0, [1, 2, 3, 4, 5, 6])
+def test_what_was_stored_is_matched_and_loaded(planner: Planner, requests: Requests) -> None:
+    stored(planner, requests, 3)
+    assert planner.match(requests["a"], KEYS, 0) == 3
+    job = planner.load(requests["a"], KEYS, 0, [1, 2, 3, 4, 5, 6])
     assert (job.direction, job.first, job.blocks) == (Direction.LOAD, 0, [1, 2, 3, 4, 5, 6])
     assert len(set(job.slots)) == 3
     assert planner.index.pinned == 3
@@ -35,127 +37,139 @@ def test_what_was_stored_is_matched_and_loaded(planner: Planner) -> None:
     assert planner.index.pinned == 0
 
 
-def test_a_load_may_begin_within_a_chunk(planner: Planner) -> None:
-    stored(planner, 3)
-    job = planner.load("a", KEYS, 3, [7, 8, 9])
+def test_a_load_may_begin_within_a_chunk(planner: Planner, requests: Requests) -> None:
+    stored(planner, requests, 3)
+    job = planner.load(requests["a"], KEYS, 3, [7, 8, 9])
     assert (job.first, len(job.slots)) == (1, 2)
 
 
-def test_a_job_is_over_when_every_worker_has_finished_it(clock: Clock) -> None:
+def test_a_job_is_over_when_every_worker_has_finished_it(clock: Clock, requests: Requests) -> None:
     planner = Planner(ChunkIndex(4), chunk_blocks=1, workers=2, shares_loads=True, clock=clock)
-    (job,) = planner.store("a", KEYS[:1], [5])
+    (job,) = planner.store(requests["a"], KEYS[:1], [5])
     assert planner.finished(job.id, ok=True) is None
-    assert planner.match("b", KEYS, 0) == 0
+    assert planner.match(requests["b"], KEYS, 0) == 0
     assert planner.finished(job.id, ok=True) is not None
     assert planner.finished(job.id, ok=True) is None, "a worker that says it twice changes nothing"
 
 
-def test_one_worker_that_fails_spoils_the_store(clock: Clock) -> None:
+def test_one_worker_that_fails_spoils_the_store(clock: Clock, requests: Requests) -> None:
     planner = Planner(ChunkIndex(4), chunk_blocks=1, workers=2, shares_loads=True, clock=clock)
-    (job,) = planner.store("a", KEYS[:1], [5])
+    (job,) = planner.store(requests["a"], KEYS[:1], [5])
     planner.finished(job.id, ok=False)
     planner.finished(job.id, ok=True)
     assert KEYS[0] not in planner.index
 
 
-def test_a_chunk_whose_load_failed_is_not_offered_again(planner: Planner) -> None:
-    stored(planner, 2)
-    job = planner.load("a", KEYS, 0, [1, 2, 3, 4])
+def test_a_chunk_whose_load_failed_is_not_offered_again(planner: Planner, requests: Requests) -> None:
+    stored(planner, requests, 2)
+    job = planner.load(requests["a"], KEYS, 0, [1, 2, 3, 4])
     ended = planner.finished(job.id, ok=False)
     assert ended is not None
     assert not ended.ok
-    assert planner.match("b", KEYS, 0) == 0
+    assert planner.match(requests["b"], KEYS, 0) == 0
 
 
-def test_a_request_waits_while_another_loads_the_same_chunk_but_not_for_ever(planner: Planner, clock: Clock) -> None:
-    stored(planner, 2)
-    planner.load("a", KEYS, 0, [1, 2, 3, 4])
-    assert planner.match("b", KEYS, 0) is None
+def test_a_request_waits_while_another_loads_the_same_chunk_but_not_for_ever(
+    planner: Planner, clock: Clock, requests: Requests
+) -> None:
+    stored(planner, requests, 2)
+    planner.load(requests["a"], KEYS, 0, [1, 2, 3, 4])
+    assert planner.match(requests["b"], KEYS, 0) is None
     clock.now += PATIENCE_S - 0.1
-    assert planner.match("b", KEYS, 0) is None
+    assert planner.match(requests["b"], KEYS, 0) is None
     clock.now += 0.2
-    assert planner.match("b", KEYS, 0) == 0, "it computes them"
+    assert planner.match(requests["b"], KEYS, 0) == 0, "it computes them"
     assert (planner.counts.waited, planner.counts.gave_up_waiting) == (1, 1)
 
 
-def test_without_prefix_caching_nobody_waits(clock: Clock) -> None:
+def test_without_prefix_caching_nobody_waits(clock: Clock, requests: Requests) -> None:
     planner = Planner(ChunkIndex(4), chunk_blocks=2, workers=1, shares_loads=False, clock=clock)
-    stored(planner, 2)
-    planner.load("a", KEYS, 0, [1, 2, 3, 4])
-    assert planner.match("b", KEYS, 0) == 2
+    stored(planner, requests, 2)
+    planner.load(requests["a"], KEYS, 0, [1, 2, 3, 4])
+    assert planner.match(requests["b"], KEYS, 0) == 2
 
 
-def test_a_chunk_is_stored_once(planner: Planner) -> None:
-    (first,) = planner.store("a", KEYS[:2], range(4))
-    assert planner.store("b", KEYS[:2], range(10, 14)) == []
-    (third,) = planner.store("b", KEYS[:3], range(10, 16))
+def test_a_chunk_is_stored_once(planner: Planner, requests: Requests) -> None:
+    (first,) = planner.store(requests["a"], KEYS[:2], range(4))
+    assert planner.store(requests["b"], KEYS[:2], range(10, 14)) == []
+    (third,) = planner.store(requests["b"], KEYS[:3], range(10, 16))
     assert third.blocks == [14, 15]
     assert first.blocks == [0, 1, 2, 3]
 
 
-def test_what_gets_no_slot_is_skipped_and_counted(planner: Planner) -> None:
-    assert planner.store("a", KEYS[:5], range(10)) == []
+def test_what_gets_no_slot_is_skipped_and_counted(planner: Planner, requests: Requests) -> None:
+    assert planner.store(requests["a"], KEYS[:5], range(10)) == []
     assert planner.counts.no_slot == 5
     assert planner.index.resident == 0
 
 
-def test_a_request_that_is_gone_leaves_its_jobs_to_end(planner: Planner) -> None:
-    (job,) = planner.store("a", KEYS[:1], range(2))
-    planner.ended("a")
+def test_a_request_that_is_gone_leaves_its_jobs_to_end(planner: Planner, requests: Requests) -> None:
+    (job,) = planner.store(requests["a"], KEYS[:1], range(2))
+    planner.ended(KEYS[:1])
     assert planner.jobs
     planner.finished(job.id, ok=True)
     assert not planner.jobs
     planner.index.check()
 
 
-def test_while_slots_are_still_coming_what_finds_none_is_offered_again(planner: Planner) -> None:
+def test_while_slots_are_still_coming_what_finds_none_is_offered_again(planner: Planner, requests: Requests) -> None:
     planner.growing = True
-    assert planner.store("a", KEYS[:6], range(12)) == []
-    assert planner.considered("a") == 0
+    assert planner.store(requests["a"], KEYS[:6], range(12)) == []
+    assert requests["a"].considered == 0
     assert planner.counts.no_slot == 0
     planner.index.grow(6)
-    (job,) = planner.store("a", KEYS[:6], range(12))
+    (job,) = planner.store(requests["a"], KEYS[:6], range(12))
     assert len(job.slots) == 6
-    assert planner.considered("a") == 6
+    assert requests["a"].considered == 6
 
 
-def test_when_all_slots_are_there_what_finds_none_is_counted_and_left(planner: Planner) -> None:
-    assert planner.store("a", KEYS[:6], range(12)) == []
-    assert planner.considered("a") == 6
+def test_when_all_slots_are_there_what_finds_none_is_counted_and_left(planner: Planner, requests: Requests) -> None:
+    assert planner.store(requests["a"], KEYS[:6], range(12)) == []
+    assert requests["a"].considered == 6
     assert planner.counts.no_slot == 6
 
 
-def test_a_prompt_is_in_use_until_its_request_ends_wherever_it_was_found(planner: Planner, clock: Clock) -> None:
+def test_a_prompt_is_in_use_until_its_request_ends_wherever_it_was_found(
+    planner: Planner, clock: Clock, requests: Requests
+) -> None:
     """Most of a conversation's turns find their beginning on the device: its copy must not age meanwhile."""
     planner = Planner(ChunkIndex(4, clock=clock), chunk_blocks=2, workers=1, shares_loads=True, clock=clock)
     for request, keys in (("first", KEYS[:2]), ("other", KEYS[4:6])):
-        for job in planner.store(request, keys, range(100, 104)):
+        for job in planner.store(requests[request], keys, range(100, 104)):
             planner.finished(job.id, ok=True)
     clock.now = 10.0
-    planner.ended("second", KEYS[:3])
+    planner.ended(KEYS[:3])
     assert planner.index.match(KEYS) == 2
     planner.index.insert([KEYS[6], KEYS[7]])
     assert planner.index.match(KEYS) == 2
     assert planner.index.match(KEYS[4:]) == 0
 
 
-def test_a_reset_reaches_what_a_request_has_computed_that_nobody_looked_up_or_stored_yet(planner: Planner) -> None:
-    planner.begun("a")  # its first step computes less than a chunk, and an instance that only stores looks nothing up
+def test_a_reset_reaches_what_a_request_has_computed_that_nobody_looked_up_or_stored_yet(
+    planner: Planner, requests: Requests
+) -> None:
+    # Its first step computes less than a chunk, and an instance that only stores looks nothing up.
+    planner.begun(requests["a"])
     planner.clear()
-    assert planner.store("a", KEYS[:2], range(4)) == []
+    assert planner.store(requests["a"], KEYS[:2], range(4)) == []
 
 
 def test_a_reset_while_a_request_waits_for_its_first_blocks_does_not_keep_it_from_being_stored(
     planner: Planner,
 ) -> None:
-    assert planner.match("a", KEYS, 0) == 0
+    request = RequestState("a")
+    assert planner.match(request, KEYS, 0) == 0
     planner.clear()
-    planner.begun("a")
-    assert len(planner.store("a", KEYS[:2], range(4))) == 1
+    planner.begun(request)
+    assert len(planner.store(request, KEYS[:2], range(4))) == 1
 
 
-def test_a_lookup_is_remembered_for_the_keys_it_was_made_with(planner: Planner) -> None:
-    stored(planner, 2)
-    assert planner.match("a", KEYS[:2], 0) == 2
-    assert planner.match("a", KEYS[:3], 0) == 2
-    assert planner.match("a", [KEYS[0], KEYS[7]], 0) == 1, "the request has other tokens now"
+def test_nothing_is_stored_of_a_request_that_has_no_blocks_yet(planner: Planner) -> None:
+    assert planner.store(RequestState("a"), KEYS[:2], range(4)) == []
+
+
+def test_a_lookup_is_remembered_for_the_keys_it_was_made_with(planner: Planner, requests: Requests) -> None:
+    stored(planner, requests, 2)
+    assert planner.match(requests["a"], KEYS[:2], 0) == 2
+    assert planner.match(requests["a"], KEYS[:3], 0) == 2
+    assert planner.match(requests["a"], [KEYS[0], KEYS[7]], 0) == 1, "the request has other tokens now"

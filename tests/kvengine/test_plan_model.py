@@ -19,6 +19,8 @@ from kvengine.index import ChunkIndex, ChunkKey, Slot
 from kvengine.jobs import Job
 from kvengine.plan import PATIENCE_S, Planner
 from kvengine.policies import POLICIES
+from kvengine.request_state import RequestState
+from tests.kvengine.requests import Requests
 
 CHUNK_BLOCKS = 2
 SLOTS = 5
@@ -28,7 +30,7 @@ SLOTS = 5
 class Asked:
     """A request; its prompt is ``keys``, the second half of which some share."""
 
-    name: str
+    state: RequestState
     keys: list[ChunkKey]
     computed: int = 0
     """Blocks, of its device's blocks from the first on."""
@@ -73,7 +75,7 @@ class Histories(RuleBasedStateMachine):
         self.count += 1
         keys = [ChunkKey(bytes([family, min(number, fork), number])) for number in range(length)]
         blocks = list(range(100 * self.count, 100 * self.count + length * CHUNK_BLOCKS))
-        self.requests.append(Asked(f"r{self.count}", keys, 0, blocks))
+        self.requests.append(Asked(RequestState(f"r{self.count}"), keys, 0, blocks))
 
     @precondition(lambda self: self.requests)
     @rule(data=st.data(), on_device=st.integers(0, 3))
@@ -82,17 +84,18 @@ class Histories(RuleBasedStateMachine):
         if asked.computed or asked.loading is not None:
             return
         device = min(on_device, len(asked.blocks) - 1) if self.shares else 0
-        matched = self.planner.match(asked.name, asked.keys, device)
+        matched = self.planner.match(asked.state, asked.keys, device)
         if matched is None:
             assert self.shares
             assert any(each.job.direction is Direction.LOAD for each in self.moving.values()), "waits for nobody"
             return
         assert 0 <= matched <= len(asked.keys)
+        self.begins(asked)
         first, end = device, matched * CHUNK_BLOCKS
         if end <= first:
             asked.computed = device
             return
-        job = self.planner.load(asked.name, asked.keys, first, asked.blocks[first:end])
+        job = self.planner.load(asked.state, asked.keys, first, asked.blocks[first:end])
         wanted = asked.keys[first // CHUNK_BLOCKS : matched]
         assert [self.memory[slot] for slot in job.slots] == [(key, self.epoch) for key in wanted], (
             "not what it should be"
@@ -101,13 +104,18 @@ class Histories(RuleBasedStateMachine):
         asked.computed = end
         self.moving[job.id] = Moving(job, wanted, self.workers, self.epoch)
 
+    def begins(self, asked: Asked) -> None:
+        if not asked.state.has_begun:
+            self.planner.begun(asked.state)
+
     @precondition(lambda self: any(asked.loading is None for asked in self.requests))
     @rule(data=st.data(), more=st.integers(1, 5))
     def computes(self, data: st.DataObject, more: int) -> None:
         asked = data.draw(st.sampled_from([asked for asked in self.requests if asked.loading is None]))
+        self.begins(asked)
         asked.computed = min(asked.computed + more, len(asked.blocks))
         done = asked.computed // CHUNK_BLOCKS
-        for job in self.planner.store(asked.name, asked.keys[:done], asked.blocks):
+        for job in self.planner.store(asked.state, asked.keys[:done], asked.blocks):
             busy = {slot for each in self.moving.values() for slot in each.job.slots}
             assert not busy & set(job.slots), "a slot that somebody reads or writes is given away"
             keys = self.planner.jobs[job.id].keys
@@ -154,14 +162,14 @@ class Histories(RuleBasedStateMachine):
     def is_preempted(self, data: st.DataObject) -> None:
         asked = data.draw(st.sampled_from(self.requests))
         if asked.loading is None:
-            self.planner.restarted(asked.name)
+            self.planner.restarted(asked.state)
             asked.computed = 0
 
     @precondition(lambda self: self.requests)
     @rule(data=st.data())
     def ends_or_is_aborted(self, data: st.DataObject) -> None:
         asked = data.draw(st.sampled_from(self.requests))
-        self.planner.ended(asked.name)
+        self.planner.ended(asked.keys[: asked.computed // CHUNK_BLOCKS])
         self.requests.remove(asked)
 
     @rule()
@@ -197,7 +205,7 @@ class Histories(RuleBasedStateMachine):
         assert not any(self.borrowed.values())
         for asked in self.requests:
             assert asked.loading is None
-            assert self.planner.match(asked.name, asked.keys, 0) is not None
+            assert self.planner.match(asked.state, asked.keys, 0) is not None
         self.index.check()
 
 
@@ -221,41 +229,41 @@ test_any_history_without_prefix_caching = WithoutPrefixCaching.TestCase
 test_any_history_of_what_is_stored_when_reused = StoredWhenReused.TestCase
 
 
-def test_what_was_computed_before_a_reset_is_not_stored_after_it_until_it_is_computed_again() -> None:
+def test_what_was_computed_before_a_reset_is_not_stored_after_it_until_it_is_computed_again(requests: Requests) -> None:
     planner = Planner(ChunkIndex(8), chunk_blocks=1, workers=1, shares_loads=True, clock=lambda: 0.0)
     keys = [ChunkKey(bytes([number])) for number in range(4)]
-    (job,) = planner.store("a", keys[:2], range(4))
+    (job,) = planner.store(requests["a"], keys[:2], range(4))
     planner.clear()
     ended = planner.finished(job.id, ok=True)
     assert ended is not None
     assert ended.kept == []
     assert planner.counts.stored == 0
-    assert planner.store("a", keys[:3], range(4)) == []
-    planner.restarted("a")
-    (again,) = planner.store("a", keys[:3], range(4))
+    assert planner.store(requests["a"], keys[:3], range(4)) == []
+    planner.restarted(requests["a"])
+    (again,) = planner.store(requests["a"], keys[:3], range(4))
     assert len(again.slots) == 3
 
 
-def test_a_chunk_that_was_bad_for_one_is_not_given_to_the_next_while_another_still_loads_it() -> None:
+def test_a_chunk_that_was_bad_for_one_is_not_given_to_the_next_while_another_still_loads_it(requests: Requests) -> None:
     planner = Planner(ChunkIndex(8), chunk_blocks=1, workers=1, shares_loads=False, clock=lambda: 0.0)
     keys = [ChunkKey(bytes([number])) for number in range(2)]
-    (job,) = planner.store("a", keys, range(2))
+    (job,) = planner.store(requests["a"], keys, range(2))
     planner.finished(job.id, ok=True)
-    bad, other = planner.load("b", keys, 0, [5, 6]), planner.load("c", keys, 0, [7, 8])
+    bad, other = planner.load(requests["b"], keys, 0, [5, 6]), planner.load(requests["c"], keys, 0, [7, 8])
     planner.finished(bad.id, ok=False)
-    assert planner.match("b", keys, 0) == 0, "or two would give it to each other for ever"
+    assert planner.match(requests["b"], keys, 0) == 0, "or two would give it to each other for ever"
     planner.finished(other.id, ok=True)
     assert planner.index.resident == 0
 
 
-def test_a_request_that_gives_up_waiting_is_counted_once() -> None:
+def test_a_request_that_gives_up_waiting_is_counted_once(requests: Requests) -> None:
     now = [0.0]
     planner = Planner(ChunkIndex(8), chunk_blocks=1, workers=1, shares_loads=True, clock=lambda: now[0])
     keys = [ChunkKey(bytes([0]))]
-    (job,) = planner.store("a", keys, range(1))
+    (job,) = planner.store(requests["a"], keys, range(1))
     planner.finished(job.id, ok=True)
-    planner.load("b", keys, 0, [5])
-    assert planner.match("c", keys, 0) is None
+    planner.load(requests["b"], keys, 0, [5])
+    assert planner.match(requests["c"], keys, 0) is None
     now[0] = PATIENCE_S
-    assert [planner.match("c", keys, 0) for _ in range(3)] == [0, 0, 0]
+    assert [planner.match(requests["c"], keys, 0) for _ in range(3)] == [0, 0, 0]
     assert planner.counts.gave_up_waiting == 1

@@ -11,11 +11,10 @@ from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.request import Request
 
+from kvengine.connector.chunking import Chunking
 from kvengine.connector.geometry import Geometry
-from kvengine.connector.known import Known
-from kvengine.connector.scheduler import Scheduler
 from kvengine.index import ChunkKey
-from kvengine.settings import Settings
+from kvengine.request_state import RequestState
 
 SHAPE = Geometry(
     block_tokens=16, block_bytes=1024, chunk_blocks=2, slots=8, workers=1, workers_here=1, prefix_caching=True,
@@ -36,7 +35,7 @@ def keys(
         lora_request=LoRARequest(f"lora-{lora}", lora, f"/lora/{lora}") if lora else None,
         mm_features=images, block_hasher=get_request_block_hasher(16, sha256),
     )  # fmt: skip
-    return Scheduler(shape, Settings())._chunks(Known(request), 3)
+    return Chunking(shape, decoded=True).keys(RequestState("r"), request, 3)
 
 
 def test_equal_requests_have_equal_keys_and_every_chunk_its_own() -> None:
@@ -67,13 +66,13 @@ def test_a_session_whose_last_token_vllm_takes_back_has_the_keys_of_what_comes_i
     request = Request(
         "r", list(range(64)), SamplingParams(max_tokens=9), None, block_hasher=get_request_block_hasher(16, sha256)
     )
-    scheduler, known = Scheduler(SHAPE, Settings()), Known(request)
-    before = scheduler._chunks(known, 2)
+    chunks, state = Chunking(SHAPE, decoded=True), RequestState("r")
+    before = chunks.keys(state, request, 2)
     del request._all_token_ids[63:]
     del request.block_hashes[63 // 16 :]
     request._all_token_ids.extend([7] * 33)
     request.update_block_hashes()
-    after = scheduler._chunks(known, 3)
-    assert after == scheduler._chunks(Known(request), 3)
+    after = chunks.keys(state, request, 3)
+    assert after == chunks.keys(RequestState("r"), request, 3)
     assert (after[0], after[1] == before[1]) == (before[0], False)
-    assert scheduler._chunks(known, 3) == after
+    assert chunks.keys(state, request, 3) == after
