@@ -7,6 +7,12 @@ A plugin is a class with a type name (``type_name``, as written in ``EndpointPic
 that rejects unknown keys, and the method of its kind (a producer has two). It must be constructible with no arguments,
 so every parameter has a default. docs/plugins.md shows a whole plugin in one file.
 
+# What to implement
+
+The four kinds are ``Producer``, ``Filter``, ``Scorer`` and ``Picker``, in the order in which they are called. Most
+plugins need the method of their kind and nothing else. Every plugin may also explain itself (``Plugin.details``) and
+set response headers (``Plugin.response_headers``); one that learns defines the hooks of ``Learns``.
+
 # Which number is better?
 
 A **score** is from 0 to 1, and higher is better. Each score is multiplied by the weight in the configuration, and the
@@ -36,6 +42,7 @@ __all__ = [
     "Detail",
     "Filter",
     "Held",
+    "Learns",
     "LoraState",
     "Mode",
     "NoParameters",
@@ -173,18 +180,12 @@ class NoParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 P = TypeVar("P", bound=msgspec.Struct)
 
 
-class Plugin(Generic[P]):
-    """A named instance of a plugin type. ``name`` defaults to the type name."""
+class Learns:
+    """The hooks of a plugin that learns from the requests that were sent, whatever its kind.
 
-    type_name: ClassVar[str]
-    Parameters: ClassVar[type[msgspec.Struct]] = NoParameters
-
-    def __init__(self, parameters: P | None = None, name: str = "") -> None:
-        self.parameters: P = parameters if parameters is not None else self.Parameters()  # type: ignore[assignment]
-        self.name = name or self.type_name
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, {self.parameters!r})"
+    A plugin defines the hooks that it needs. The others are never called, so a plugin that learns nothing costs nothing
+    after the pick.
+    """
 
     def picked(self, request: Request, candidate: Candidate) -> None:
         """Note that ``request`` goes to ``candidate``; for plugins that remember picks.
@@ -199,14 +200,26 @@ class Plugin(Generic[P]):
         sample of them. A response from another endpoint than the one picked is never passed in.
         """
 
-    @property
-    def sets_response_headers(self) -> bool:
-        """Whether ``response_headers`` may return anything; read once, at startup."""
-        return type(self).response_headers is not Plugin.response_headers
+    def state(self) -> object:
+        """Return what the plugin has learned, for ``/debug/plugins/state``; None if it keeps nothing.
 
-    def response_headers(self, request: Request, candidate: Candidate) -> Mapping[str, str]:  # noqa: ARG002
-        """Return headers to set on the response, with lower-case names. Called in the same step as the pick."""
-        return {}
+        The result is plain data of bounded size, and never contains what a client sent.
+        """
+        return None
+
+
+class Plugin(Learns, Generic[P]):
+    """A named instance of a plugin type. ``name`` defaults to the type name."""
+
+    type_name: ClassVar[str]
+    Parameters: ClassVar[type[msgspec.Struct]] = NoParameters
+
+    def __init__(self, parameters: P | None = None, name: str = "") -> None:
+        self.parameters: P = parameters if parameters is not None else self.Parameters()  # type: ignore[assignment]
+        self.name = name or self.type_name
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.parameters!r})"
 
     def details(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Detail]:  # noqa: ARG002
         """Return one explanation per candidate, same order, or an empty sequence for none.
@@ -215,12 +228,14 @@ class Plugin(Generic[P]):
         """
         return ()
 
-    def state(self) -> object:
-        """Return what the plugin has learned, for ``/debug/plugins/state``; None if it keeps nothing.
+    @property
+    def sets_response_headers(self) -> bool:
+        """Whether ``response_headers`` may return anything; read once, at startup."""
+        return type(self).response_headers is not Plugin.response_headers
 
-        The result is plain data of bounded size, and never contains what a client sent.
-        """
-        return None
+    def response_headers(self, request: Request, candidate: Candidate) -> Mapping[str, str]:  # noqa: ARG002
+        """Return headers to set on the response, with lower-case names. Called in the same step as the pick."""
+        return {}
 
 
 class Producer(Plugin[P], ABC):

@@ -11,16 +11,14 @@ from scorers.base import Candidate, Request, Scorer
 
 
 class ZoneAffinityParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Where the two zones are written."""
+    """The request header and the endpoint label that name a zone."""
 
     header_name: Annotated[str, msgspec.Meta(min_length=1)] = "x-zone"
-    """Of the request."""
     label: Annotated[str, msgspec.Meta(min_length=1)] = "zone"
-    """Of the endpoint."""
 
 
 class ZoneAffinityScorer(Scorer[ZoneAffinityParameters]):
-    """Score 1 in the request's zone and 0 elsewhere; a request without a zone is at home everywhere.
+    """Score 1 in the request's zone and 0 elsewhere; all 0 if the request names no zone.
 
     Reads: Request.headers, Candidate.labels.
     """
@@ -29,7 +27,7 @@ class ZoneAffinityScorer(Scorer[ZoneAffinityParameters]):
     Parameters = ZoneAffinityParameters
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
-        """One score per candidate, by its zone."""
+        """Return one score per candidate, by its zone."""
         zone = request.headers.get(self.parameters.header_name.lower())  # names arrive in lower case
         if zone is None:
             return [0.0] * len(candidates)
