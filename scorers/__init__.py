@@ -27,10 +27,12 @@ from scorers.load.running import RunningRequestsScorer
 from scorers.load.token_load import TokenLoadScorer
 from scorers.load.utilization import UtilizationFilter
 from scorers.pickers import MaxScorePicker, RandomPicker, WeightedRandomPicker
-from scorers.precise.precise import PrecisePrefixProducer, PrecisePrefixScorer
+from scorers.precise.deprecated import PrecisePrefixScorer
+from scorers.precise.producer import PrecisePrefixProducer
 from scorers.prefix.affinity_filter import PrefixAffinityFilter
 from scorers.prefix.no_hit_lru import NoHitLruScorer
-from scorers.prefix.prefix import ApproxPrefixProducer, PrefixScorer
+from scorers.prefix.producer import ApproxPrefixProducer
+from scorers.prefix.scorer import PrefixScorer
 
 PLUGINS: tuple[type[Plugin[Any]], ...] = (
     QueueScorer,

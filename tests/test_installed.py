@@ -62,7 +62,7 @@ def test_without_extras_the_version_is_told_and_the_libraries_are_there(bare: In
     ran = bare.tierwise("--version")
     assert (ran.code, ran.err) == (0, "")
     assert re.fullmatch(r"tierwise, version \d+\.\d+\.\d+\n", ran.out)
-    ran = bare.run("python", "-c", "import scorers.prefix.prefix, scorers.index.index, kvengine.index, kvengine.plugin")
+    ran = bare.run("python", "-c", "import scorers.prefix.scorer, scorers.index.index, kvengine.index, kvengine.plugin")
     assert (ran.code, ran.err) == (0, "")
 
 

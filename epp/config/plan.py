@@ -15,7 +15,7 @@ from epp.scrape.parameters import ScrapeParameters
 from epp.tokens.plan import TokenPlan
 from scorers.base import Plugin
 from scorers.labels.served_model_filter import ServedModelFilter
-from scorers.precise.precise import PrecisePrefixProducer
+from scorers.precise.producer import PrecisePrefixProducer
 from scorers.prefix.cache import PrefixCache
 
 

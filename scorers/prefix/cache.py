@@ -13,7 +13,8 @@ from scorers.prefix.admission import Offers
 from scorers.prefix.cached_tokens import in_tokens, summed
 from scorers.prefix.capacity_warnings import CapacityWarnings
 from scorers.prefix.flights import Flight, Flights
-from scorers.prefix.prefix import UNLIMITED, ApproxPrefixProducer
+from scorers.prefix.parameters import UNLIMITED
+from scorers.prefix.producer import ApproxPrefixProducer
 from scorers.prefix.standings import Standings
 from scorers.prefix.terms import Terms
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from scorers.base import Candidate
-from scorers.prefix.prefix import ApproxPrefixProducer
+from scorers.prefix.producer import ApproxPrefixProducer
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,10 @@ from epp.config.wiring.implied import InflightLoadProducer
 from epp.config.wiring.instances import Declared, Instances
 from epp.errors import ConfigError
 from scorers.base import Producer
-from scorers.precise.precise import PrecisePrefixProducer, PrecisePrefixScorer
-from scorers.prefix.prefix import ApproxPrefixProducer, PrefixScorer
+from scorers.precise.deprecated import PrecisePrefixScorer
+from scorers.precise.producer import PrecisePrefixProducer
+from scorers.prefix.producer import ApproxPrefixProducer
+from scorers.prefix.scorer import PrefixScorer
 
 DEFAULT_PRODUCER = ApproxPrefixProducer.type_name
 """The name that stands for a producer with default parameters if no such instance is declared."""

@@ -35,9 +35,9 @@ from epp.picking.profile import Profile
 from epp.picking.usage_reporter import RequestAttributeReporter
 from epp.scrape.parameters import MetricsSourceOptions
 from scorers.base import Producer
-from scorers.precise.precise import PrecisePrefixProducer
+from scorers.precise.producer import PrecisePrefixProducer
 from scorers.prefix.cache import PrefixCache
-from scorers.prefix.prefix import ApproxPrefixProducer
+from scorers.prefix.producer import ApproxPrefixProducer
 
 _VLLM_METRICS = MetricsSourceOptions()
 

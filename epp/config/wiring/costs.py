@@ -19,7 +19,7 @@ from scorers.base import Producer
 from scorers.cost.constants import Constants, Lane
 from scorers.cost.tier_cost import TierCostParameters, TierCostProducer, TierCostScorer
 from scorers.cost.tier_cost_picker import TierCostPicker
-from scorers.prefix.prefix import ApproxPrefixProducer
+from scorers.prefix.producer import ApproxPrefixProducer
 
 
 def bind_costs(

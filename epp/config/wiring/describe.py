@@ -7,8 +7,9 @@ from typing import Any
 
 from epp.config.wiring.profiles import Wiring
 from scorers.base import Candidate, Plugin, Producer, Slot
-from scorers.precise.precise import PrecisePrefixProducer
-from scorers.prefix.prefix import ApproxPrefixProducer, PrefixScorer
+from scorers.precise.producer import PrecisePrefixProducer
+from scorers.prefix.producer import ApproxPrefixProducer
+from scorers.prefix.scorer import PrefixScorer
 
 _SILENT = Candidate(slot=Slot(0), address="")
 """An endpoint whose engine has not reported yet."""

@@ -16,8 +16,9 @@ from scorers import DRAWING
 from scorers.affinity.topology_affinity import TopologyAffinityFilter, TopologyAffinityScorer
 from scorers.base import Plugin
 from scorers.pickers import PickerParameters
-from scorers.precise.precise import PrecisePrefixProducer, PrecisePrefixScorer
-from scorers.prefix.prefix import ApproxPrefixProducer
+from scorers.precise.deprecated import PrecisePrefixScorer
+from scorers.precise.producer import PrecisePrefixProducer
+from scorers.prefix.producer import ApproxPrefixProducer
 
 P = TypeVar("P")
 

@@ -21,7 +21,7 @@ from epp.config.wiring.kinds import known_kinds
 from epp.errors import ConfigError
 from epp.lab.engine.preset import Preset
 from epp.lab.fleet.baselines import LMetricScorer, RoundRobinPicker
-from scorers.prefix.prefix import DEFAULT_CAPACITY_BLOCKS
+from scorers.prefix.parameters import DEFAULT_CAPACITY_BLOCKS
 
 CONFIG_BLOCK_TOKENS = 16
 """The block size that ``lruCapacityPerServer`` counts in where ``blockSizeTokens`` is not given."""

@@ -11,7 +11,7 @@ from epp.errors import ConfigError
 from scorers.base import Request
 from scorers.cost.pricing import PRICING
 from scorers.cost.tier_cost import TierCostProducer
-from scorers.prefix.prefix import ApproxPrefixProducer
+from scorers.prefix.producer import ApproxPrefixProducer
 
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n"
 

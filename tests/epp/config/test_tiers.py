@@ -11,7 +11,8 @@ from epp.config.plan import Plan
 from epp.config.wiring.build import build, plan_from
 from epp.errors import ConfigError
 from scorers.base import Candidate, Prompt, Request, Slot, Tier
-from scorers.prefix.prefix import ApproxPrefixProducer, PrefixScorer
+from scorers.prefix.producer import ApproxPrefixProducer
+from scorers.prefix.scorer import PrefixScorer
 
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 EXAMPLES = Path(__file__).parents[3] / "manifests" / "config"

@@ -21,7 +21,7 @@ from epp.lab.engine.publisher import EventPublisher
 from epp.pool.pool import Endpoint, Pool
 from scorers.base import Prompt, Slot, Tier
 from scorers.precise.parameters import KvEventsConfig, PreciseParameters
-from scorers.precise.precise import PrecisePrefixProducer
+from scorers.precise.producer import PrecisePrefixProducer
 from tests.e2e.site.background import until
 from tests.epp.kvevents.fleet import BASE, data
 
@@ -239,7 +239,7 @@ PICKER = """
 import asyncio
 from epp.kvevents.feed import open_feed
 from epp.pool.pool import Pool
-from scorers.precise.precise import PrecisePrefixProducer
+from scorers.precise.producer import PrecisePrefixProducer
 
 async def run() -> None:
     producer = PrecisePrefixProducer()

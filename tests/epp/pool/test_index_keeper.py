@@ -15,7 +15,8 @@ from epp.pool.pool import Endpoint, EngineMetrics, Pool
 from epp.pool.restarts import Restarts
 from scorers.base import Candidate, Prompt, Request, Slot, Tier, TierReport
 from scorers.prefix.cache import PrefixCache
-from scorers.prefix.prefix import ApproxPrefixParameters, ApproxPrefixProducer
+from scorers.prefix.parameters import ApproxPrefixParameters
+from scorers.prefix.producer import ApproxPrefixProducer
 
 A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"
 ENGINE = EngineMetrics(block_tokens=16, gpu_blocks=1000, started_s=1e9)

@@ -15,7 +15,8 @@ from scorers.index.flow_share import FlowRecency
 from scorers.index.identity import DIGEST_BYTES
 from scorers.index.index import PrefixIndex
 from scorers.precise.index import PreciseIndex
-from scorers.prefix.prefix import ApproxPrefixParameters, ApproxPrefixProducer
+from scorers.prefix.parameters import ApproxPrefixParameters
+from scorers.prefix.producer import ApproxPrefixProducer
 from scorers.prefix.cache import PrefixCache
 from scorers.precise.speculation import Speculations
 

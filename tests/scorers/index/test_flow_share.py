@@ -14,7 +14,8 @@ from scorers.base import Candidate, Prompt, Request, Slot
 from scorers.index.flow_share import FlowRecency
 from scorers.index.index import BYTES_PER_TOKEN, PrefixIndex
 from scorers.prefix.cache import PrefixCache
-from scorers.prefix.prefix import ApproxPrefixParameters, ApproxPrefixProducer
+from scorers.prefix.parameters import ApproxPrefixParameters
+from scorers.prefix.producer import ApproxPrefixProducer
 
 A, B = Slot(0), Slot(1)
 STEP = BYTES_PER_TOKEN

@@ -14,10 +14,10 @@ from epp.parsers.identity import TOKENS, identity
 from scorers.base import CachedPrefix, Candidate, Mode, Prompt, Request, Slot, Tier
 from scorers.precise.cache import renamed
 from scorers.precise.parameters import IndexerConfig, KvCacheBackendConfig, PreciseParameters
-from scorers.precise.precise import PrecisePrefixProducer, ladder
+from scorers.precise.producer import PrecisePrefixProducer, ladder
 from scorers.precise.speculation import Speculation
 from scorers.prefix.cache import PrefixCache
-from scorers.prefix.prefix import PrefixParameters, PrefixScorer
+from scorers.prefix.scorer import PrefixParameters, PrefixScorer
 from tests.epp.kvevents.fleet import Fleet
 
 TOKENS_A = list(range(256))

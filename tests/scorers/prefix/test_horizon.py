@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scorers.base import Candidate, Mode, Slot, Tier, TierReport
 from scorers.prefix.cache import PrefixCache
-from scorers.prefix.prefix import ApproxPrefixProducer
+from scorers.prefix.producer import ApproxPrefixProducer
 from tests.scorers.prefix.lru_engine import LruEngine, blocks_of
 from tests.scorers.prefix.test_prefix_cache import BLOCK, producer, request
 

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scorers.base import CachedPrefix, Candidate, Request, Slot, Tier
-from scorers.prefix.prefix import ApproxPrefixParameters, ApproxPrefixProducer, PrefixParameters, PrefixScorer
+from scorers.prefix.parameters import ApproxPrefixParameters
+from scorers.prefix.producer import ApproxPrefixProducer
+from scorers.prefix.scorer import PrefixParameters, PrefixScorer
 
 ENGINE = Candidate(Slot(0), "10.0.0.1:8000", gpu_blocks=1000, block_tokens=32)
 UNKNOWN = Candidate(Slot(0), "10.0.0.1:8000")

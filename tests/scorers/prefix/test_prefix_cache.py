@@ -13,7 +13,9 @@ from scorers.base import Candidate, Prompt, Request, Slot, Tier
 from scorers.index.index import PrefixIndex
 from scorers.index.match import Match
 from scorers.prefix.cache import PrefixCache
-from scorers.prefix.prefix import ApproxPrefixParameters, ApproxPrefixProducer, PrefixScorer
+from scorers.prefix.parameters import ApproxPrefixParameters
+from scorers.prefix.producer import ApproxPrefixProducer
+from scorers.prefix.scorer import PrefixScorer
 
 BLOCK = 4
 

@@ -1,4 +1,4 @@
-"""Send a request where its prompt is cached, as the engines themselves report it."""
+"""Find where a prompt is cached, as the engines themselves report it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from typing_extensions import override
 
-from scorers.base import CachedPrefix, Candidate, Mode, Producer, Request, Scorer, Slot, Tier
+from scorers.base import CachedPrefix, Candidate, Mode, Producer, Request, Slot, Tier
 from scorers.precise.cache import PreciseCache, token_prompts
 from scorers.precise.index import TIERS
 from scorers.precise.parameters import IndexerConfig, PreciseParameters
-from scorers.prefix.prefix import ApproxPrefixParameters, ApproxPrefixProducer, PrefixScorer
+from scorers.prefix.parameters import ApproxPrefixParameters
+from scorers.prefix.producer import ApproxPrefixProducer
 
 GUESSED = (Tier.GPU, Tier.CPU)
 """Tiers whose contents can be estimated without events."""
@@ -157,25 +158,3 @@ def ladder(
         if slot not in known:
             tokens[slot] = min(total_tokens, int(guessed * scale))
     return CachedPrefix(tier, total_tokens, tokens, {**guess.modes, **known} if guess.modes else known)
-
-
-class PrecisePrefixScorer(Scorer[PreciseParameters]):
-    """Score what an endpoint holds, by a precise producer with this scorer's parameters; deprecated."""
-
-    type_name = "precise-prefix-cache-scorer"
-    Parameters = PreciseParameters
-
-    def __init__(self, parameters: PreciseParameters | None = None, name: str = "") -> None:
-        super().__init__(parameters, name)
-        self.producer_name = PrecisePrefixProducer.type_name
-        """The name of the producer that the scorer reads."""
-        self._scorer = PrefixScorer()
-
-    def producer(self) -> PrecisePrefixProducer:
-        """Return the producer that this scorer stands for if none is declared."""
-        return PrecisePrefixProducer(self.parameters)
-
-    def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
-        """Return one score per candidate, by what it holds."""
-        self._scorer.producer_name = self.producer_name
-        return self._scorer.score(request, candidates)
