@@ -297,7 +297,7 @@ async def beside(seconds: float, rate: int) -> dict[str, Any]:
     assert precise is not None
     feed = Feed(cache, precise.parameters.kv_events_config, core.pool)
     feed.start()
-    while any(told.why for told in cache.everyone()) or len(cache.everyone()) < ENDPOINTS:  # noqa: ASYNC110
+    while any(status.why for status in cache.statuses()) or len(cache.statuses()) < ENDPOINTS:  # noqa: ASYNC110
         await asyncio.sleep(0.05)
     engine = Engine(99)
     bodies = [msgspec.json.encode({"model": "m", "prompt": engine.prompt()[1], "max_tokens": 1}) for _ in range(64)]
@@ -319,7 +319,7 @@ async def beside(seconds: float, rate: int) -> dict[str, Any]:
                 took[on].append((loop.time() - due, time.thread_time() - begun))
                 core.director.picks.ended(decision.pick_id, Outcome(Cause.COMPLETED))
                 due += 1 / PICKS_PER_S
-        told = cache.everyone()
+        statuses = cache.statuses()
         published = spoken.value - began
         batches_heard = feed.counts.counts
     finally:
@@ -330,8 +330,8 @@ async def beside(seconds: float, rate: int) -> dict[str, Any]:
         "picks": {("with" if on else "without"): percentiles(times) for on, times in took.items()},
         "published_per_s": published / (seconds / 2),
         "blocks_followed": batches_heard.get("stored", 0) + batches_heard.get("removed", 0),
-        "endpoints_known": sum([not each.why for each in told]),
-        "gaps": sum([each.gaps for each in told]),
+        "endpoints_known": sum([not each.why for each in statuses]),
+        "gaps": sum([each.gaps for each in statuses]),
         "process_cpu": (time.process_time() - own) / seconds,
     }
 

@@ -12,9 +12,9 @@ from epp.pool.pool import Pool
 from epp.pool.seat import EngineMetrics
 from epp.scrape.state import ScrapeState
 from scorers.base import Candidate, Mode
-from scorers.precise.cache import Told
 from scorers.precise.index import TIERS
 from scorers.precise.parameters import PreciseParameters
+from scorers.precise.status import EndpointStatus
 from scorers.prefix.cache import PrefixCache
 
 
@@ -29,7 +29,7 @@ def pool_state(
 
 def _endpoint(pool: Pool, candidate: Candidate, plan: Plan, scrape: ScrapeState | None) -> EndpointState[EngineMetrics]:
     cache, precise = plan.prefix_cache, plan.precise
-    told = precise.source.told(candidate.slot) if precise is not None and precise.source is not None else None
+    status = precise.source.status(candidate.slot) if precise is not None and precise.source is not None else None
     return EndpointState(
         address=candidate.address,
         name=candidate.name,
@@ -39,25 +39,25 @@ def _endpoint(pool: Pool, candidate: Candidate, plan: Plan, scrape: ScrapeState 
         in_flight_tokens=candidate.in_flight_tokens,
         decision=Load(candidate.waiting, candidate.running, candidate.kv_usage),
         engine=pool.engine(candidate.address) or EngineMetrics(),
-        index={} if cache is None else _held(cache, candidate, told),
-        kv_events=None if told is None or precise is None else _from_events(told, candidate, precise.parameters),
+        index={} if cache is None else _held(cache, candidate, status),
+        kv_events=None if status is None or precise is None else _from_events(status, candidate, precise.parameters),
         scrape=scrape,
     )
 
 
-def _from_events(told: Told, candidate: Candidate, parameters: PreciseParameters) -> FromEvents:
-    tokens = {tier.value: held for tier, held in zip(TIERS, told.tokens, strict=True)}
+def _from_events(status: EndpointStatus, candidate: Candidate, parameters: PreciseParameters) -> FromEvents:
+    tokens = {tier.value: held for tier, held in zip(TIERS, status.tokens, strict=True)}
     publishers = publishers_of(candidate, parameters.kv_events_config)
-    return FromEvents(told.why or KNOWN, tokens, told.gaps, told.restarts, publishers)
+    return FromEvents(status.why or KNOWN, tokens, status.gaps, status.restarts, publishers)
 
 
-def _held(cache: PrefixCache, candidate: Candidate, told: Told | None) -> dict[str, Held]:
+def _held(cache: PrefixCache, candidate: Candidate, status: EndpointStatus | None) -> dict[str, Held]:
     slot = candidate.slot
     held: dict[str, Held] = {}
     for producer in cache.producers:
         mode, used_tokens = cache.mode(slot, producer.name), cache.used_tokens(slot, producer.name)
-        if mode is Mode.PRECISE and told is not None:
-            used_tokens = told.tokens[TIERS.index(producer.tier)]
+        if mode is Mode.PRECISE and status is not None:
+            used_tokens = status.tokens[TIERS.index(producer.tier)]
         capacity_tokens = cache.capacity_tokens(slot, producer.name)
         held[f"{producer.name} ({producer.tier.value})"] = Held(capacity_tokens, used_tokens, mode.value)
     return held

@@ -104,7 +104,7 @@ class Feed:
         self._publishers[source] = publishers_of(candidate, self._settings)
         self._say(Follow(source, candidate.address, wires))
 
-    def leave(self, source: int) -> None:
+    def unfollow(self, source: int) -> None:
         """Implements ``scorers.precise.cache.Feed``: stop following an endpoint."""
         self._publishers.pop(source, None)
         self._say(Leave(source))
@@ -123,7 +123,7 @@ class Feed:
                 f"process {process.pid} ended with status {await process.wait()}"
             )
         except Exception:
-            self._cache.doubt(DIED)
+            self._cache.distrust(DIED)
             self.restarts += 1
             raise
         finally:
@@ -169,12 +169,12 @@ class Feed:
     def _hear(self, report: Report) -> None:
         cache = self._cache
         if isinstance(report, Fares):
-            hears = report.why not in DEAF
-            cache.fares(
-                report.source, report.why, report.known, report.tokens, report.gaps, report.restarts, hears=hears
+            live = report.why not in DEAF
+            cache.update_status(
+                report.source, report.why, report.known, report.tokens, report.gaps, report.restarts, live=live
             )
         elif isinstance(report, Left):
-            cache.left(report.source)
+            cache.released(report.source)
         elif isinstance(report, Counts):
             self.counts = report
             self._name_unheard()
@@ -185,12 +185,12 @@ class Feed:
                 log.warning("KV events: " + _NOTES[report.kind], report.value)
 
     def _name_unheard(self) -> None:
-        for told in self._unheard.look(self._cache.everyone(), self._cache.clock()):
-            publishers = self._publishers.get(told.source)
+        for status in self._unheard.look(self._cache.statuses(), self._cache.clock()):
+            publishers = self._publishers.get(status.source)
             if publishers:
                 log.warning(
                     "endpoint %s: no KV events for %g s, so it is judged by its horizon or our picks: %s",
-                    told.address,
+                    status.address,
                     PATIENCE_S,
                     f"nobody has published for it at {publishers[0]}, where engines connect to us; topics must be "
                     "kv@HOST:PORT@MODEL"
@@ -205,9 +205,9 @@ class Feed:
 
     def readings(self) -> Iterator[Reading]:
         """Return the metrics for ``Telemetry.gauge_source``."""
-        told = self._cache.everyone()
+        statuses = self._cache.statuses()
         reasons: dict[tuple[str, ...], int] = {("known",): 0}
-        for each in told:
+        for each in statuses:
             reasons[each.why or "known",] = reasons.get((each.why or "known",), 0) + 1
         yield Reading(
             "tierwise_kv_events_endpoints",
@@ -219,7 +219,11 @@ class Feed:
             "tierwise_kv_events_known",
             "Whether everything that an endpoint holds in a tier is known from its KV events.",
             ("endpoint", "tier"),
-            [((each.address, tier.value), each.sure >> bit & 1) for each in told for bit, tier in enumerate(TIERS)],
+            [
+                ((each.address, tier.value), each.trusted >> bit & 1)
+                for each in statuses
+                for bit, tier in enumerate(TIERS)
+            ],
         )
         yield Reading(
             "tierwise_kv_events_held_tokens",
@@ -227,15 +231,15 @@ class Feed:
             ("endpoint", "tier"),
             [
                 ((each.address, tier.value), tokens)
-                for each in told
+                for each in statuses
                 for tier, tokens in zip(TIERS, each.tokens, strict=True)
             ],
         )
         for name, what, counts in (
-            ("gaps", "Gaps in an endpoint's batches of KV events.", [each.gaps for each in told]),
-            ("publisher_restarts", "Times an endpoint's batches began anew.", [each.restarts for each in told]),
+            ("gaps", "Gaps in an endpoint's batches of KV events.", [each.gaps for each in statuses]),
+            ("publisher_restarts", "Times an endpoint's batches began anew.", [each.restarts for each in statuses]),
         ):
-            rows = [((each.address,), count) for each, count in zip(told, counts, strict=True)]
+            rows = [((each.address,), count) for each, count in zip(statuses, counts, strict=True)]
             yield Reading(f"tierwise_kv_events_{name}", what, ("endpoint",), rows, counter=True)
         yield Reading(
             "tierwise_kv_events",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from epp.kvevents.orders import Why
-from scorers.precise.cache import Told
+from scorers.precise.status import EndpointStatus
 
 PATIENCE_S = 10.0
 """How long an endpoint may be without a connection before it is logged. Connections recover, and the events of a short
@@ -20,12 +20,13 @@ class Unheard:
         self._since: dict[tuple[int, str], float] = {}
         self._named: set[tuple[int, str]] = set()
 
-    def look(self, everyone: Iterable[Told], now: float) -> Iterator[Told]:
+    def look(self, statuses: Iterable[EndpointStatus], now: float) -> Iterator[EndpointStatus]:
         """Yield the endpoints that have been disconnected for ``PATIENCE_S`` and were not reported yet."""
-        silent = {(told.source, told.address): told for told in everyone if told.why == Why.NOT_CONNECTED.value}
+        disconnected = [status for status in statuses if status.why == Why.NOT_CONNECTED.value]
+        silent = {(status.source, status.address): status for status in disconnected}
         self._since = {key: self._since.get(key, now) for key in silent}
         self._named &= silent.keys()
-        for key, told in silent.items():
+        for key, status in silent.items():
             if key not in self._named and now - self._since[key] >= PATIENCE_S:
                 self._named.add(key)
-                yield told
+                yield status

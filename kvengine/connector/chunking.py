@@ -26,7 +26,7 @@ class Chunking:
 
     def loadable(self, request: Request) -> int:
         """Return how many chunks may be loaded: one token must be left to compute, to sample the next one from."""
-        return (request.num_tokens - 1) // self._shape.chunk_tokens
+        return int(request.num_tokens - 1) // self._shape.chunk_tokens
 
     def storable(self, request: Request, computed_tokens: int) -> int:
         """Return how many chunks are computed and may be stored."""

@@ -9,9 +9,10 @@ import msgspec
 from typing_extensions import override
 
 from scorers.base import CachedPrefix, Candidate, Mode, Producer, Request, Slot, Tier
-from scorers.precise.cache import PreciseCache, token_prompts
+from scorers.precise.cache import PreciseCache
 from scorers.precise.index import TIERS
 from scorers.precise.parameters import IndexerConfig, PreciseParameters
+from scorers.precise.prompts import token_prompts
 from scorers.prefix.parameters import ApproxPrefixParameters
 from scorers.prefix.producer import ApproxPrefixProducer
 
@@ -27,14 +28,14 @@ class Guess(ApproxPrefixProducer):
 
     asked_for = False
 
-    def __init__(self, tier: Tier, whose: PrecisePrefixProducer) -> None:
-        super().__init__(ApproxPrefixParameters(tier=tier), whose.name_of(tier))
-        self._whose = whose
+    def __init__(self, tier: Tier, producer: PrecisePrefixProducer) -> None:
+        super().__init__(ApproxPrefixParameters(tier=tier), producer.name_of(tier))
+        self._producer = producer
 
     @override
     def better(self) -> Mapping[Slot, Mode]:
         """Return the endpoints that are known precisely."""
-        source = self._whose.source
+        source = self._producer.source
         return source.modes(self.tier) if source is not None else {}
 
 
@@ -95,8 +96,8 @@ class PrecisePrefixProducer(Producer[PreciseParameters]):
             found = source.find(prompts)
             for tier in TIERS:
                 known = source.modes(tier)
-                merged = ladder(tier, found.total_tokens, found.held[tier], known, guesses.get(tier))
-                request.cached[self.name_of(tier)] = merged
+                best = merged(tier, found.total_tokens, found.held[tier], known, guesses.get(tier))
+                request.cached[self.name_of(tier)] = best
         gpu = request.cached[self.name_of(Tier.GPU)]
         request.cached[self.name] = CachedPrefix(
             Tier.GPU, gpu.total_tokens, gpu.tokens, gpu.modes, self._worth(request)
@@ -114,8 +115,8 @@ class PrecisePrefixProducer(Producer[PreciseParameters]):
         if source is None:
             return None
         reasons: dict[str, int] = {}
-        for told in source.everyone():
-            reasons[told.why or "known"] = reasons.get(told.why or "known", 0) + 1
+        for status in source.statuses():
+            reasons[status.why or "known"] = reasons.get(status.why or "known", 0) + 1
         return {
             "endpoints": reasons,
             "runs": len(source.index),
@@ -139,20 +140,20 @@ class PrecisePrefixProducer(Producer[PreciseParameters]):
         return worth
 
 
-def ladder(
+def merged(
     tier: Tier,
     total_tokens: int,
-    told: Mapping[Slot, int],
+    reported: Mapping[Slot, int],
     known: Mapping[Slot, Mode],
     guess: CachedPrefix | None,
 ) -> CachedPrefix:
-    """Merge the events' tokens with the ``guess``, which is used for endpoints that are not ``known``.
+    """Merge the ``reported`` tokens with the ``guess``, which is used for endpoints that are not ``known``.
 
     The guess counts tokens in its own way, so its share of the prompt is what is used.
     """
     if guess is None or not guess.total_tokens:
-        return CachedPrefix(tier, total_tokens, told, known)
-    tokens = dict(told)
+        return CachedPrefix(tier, total_tokens, reported, known)
+    tokens = dict(reported)
     scale = total_tokens / guess.total_tokens
     for slot, guessed in guess.tokens.items():
         if slot not in known:

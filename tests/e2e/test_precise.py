@@ -116,9 +116,9 @@ def served_after_an_eviction(routed: Router, served: list[Served]) -> int:
         slot = Slot(1 - holds)
 
         def said() -> Any:
-            told = precise.told(slot)
-            gone = precise.told(Slot(holds))
-            return told is not None and gone is not None and told.tokens[0] >= 320 and gone.tokens[0] == 0
+            status = precise.status(slot)
+            gone = precise.status(Slot(holds))
+            return status is not None and gone is not None and status.tokens[0] >= 320 and gone.tokens[0] == 0
 
         routed.loop.until(said, "both engines have told")
     return cached(routed.client, prompt)
@@ -133,7 +133,7 @@ def test_a_prompt_goes_to_who_holds_it_after_an_eviction_that_nobody_told_the_pi
         with router(loop, served, config_file=config) as routed:  # type: ignore[arg-type]
             precise = routed.picker.core.precise
             assert precise is not None
-            routed.loop.until(lambda: [told.why for told in precise.everyone()] == ["", ""], "both are known")
+            routed.loop.until(lambda: [status.why for status in precise.statuses()] == ["", ""], "both are known")
             assert served_after_an_eviction(routed, served) == 320
     with engines(loop) as (served, _, _):
         config.write_text(APPROXIMATE)

@@ -37,7 +37,7 @@ class Told:
 
     def fares(self, why: str, known: int) -> None:
         assert self.core.precise is not None
-        self.core.precise.fares(0, why, known, (14_816, 28_336, 0))
+        self.core.precise.update_status(0, why, known, (14_816, 28_336, 0))
 
     @property
     def shown(self) -> EndpointState:

@@ -42,7 +42,7 @@ class Followed:
         return dict(self.cache.find([Prompt(BASE, data([*tokens, 0]))]).held[tier])
 
     def why(self, slot: int = 0) -> str:
-        told = self.cache.told(Slot(slot))
+        told = self.cache.status(Slot(slot))
         return "no endpoint" if told is None else told.why
 
     async def known(self, slot: int = 0) -> None:
@@ -146,7 +146,7 @@ def test_a_lost_batch_is_replayed() -> None:
             await fleet.holds([1, 2], {})
             await fleet.known()
             assert fleet.held([3, 4]) == {0: 2}
-            await until(lambda: fleet.cache.everyone()[0].gaps == 1)
+            await until(lambda: fleet.cache.statuses()[0].gaps == 1)
 
     run(body)
 
@@ -184,7 +184,7 @@ def test_a_publisher_that_restarts_is_followed_from_its_new_start() -> None:
             second.publish([stored(7, [5, 6])])
             await fleet.known()
             assert (fleet.held([1, 2]), fleet.held([5, 6])) == ({}, {0: 2})
-            await until(lambda: fleet.cache.everyone()[0].restarts == 1, "the restart is counted")
+            await until(lambda: fleet.cache.statuses()[0].restarts == 1, "the restart is counted")
 
     run(body)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from epp.kvevents.unheard import PATIENCE_S, Unheard
 from scorers.base import Slot
-from scorers.precise.cache import Told
+from scorers.precise.status import EndpointStatus
 
 
-def told(why: str, source: int = 0) -> Told:
-    return Told(source, Slot(source), f"127.0.0.1:{8000 + source}", why)
+def told(why: str, source: int = 0) -> EndpointStatus:
+    return EndpointStatus(source, Slot(source), f"127.0.0.1:{8000 + source}", why)
 
 
 def test_an_endpoint_is_named_once_when_nobody_has_heard_it_for_a_while() -> None:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from epp.kvevents.follower.decoding import BlockStored
 from epp.parsers.identity import TOKENS, identity
 from scorers.base import CachedPrefix, Candidate, Mode, Prompt, Request, Slot, Tier
-from scorers.precise.cache import renamed
 from scorers.precise.parameters import IndexerConfig, KvCacheBackendConfig, PreciseParameters
-from scorers.precise.producer import PrecisePrefixProducer, ladder
+from scorers.precise.producer import PrecisePrefixProducer, merged
+from scorers.precise.prompts import renamed
 from scorers.precise.speculation import Speculation
 from scorers.prefix.cache import PrefixCache
 from scorers.prefix.scorer import PrefixParameters, PrefixScorer
@@ -41,7 +41,7 @@ class Nobody:
     def follow(self, source: int, candidate: Candidate) -> None:
         pass
 
-    def leave(self, source: int) -> None:
+    def unfollow(self, source: int) -> None:
         pass
 
 
@@ -62,7 +62,7 @@ class Told:
             self.guess.endpoint_added(candidate)
 
     def known(self, source: int, known: int = ALL, why: str = "") -> None:
-        self.cache.fares(source, why, known, (0, 0, 0), 0, 0)
+        self.cache.update_status(source, why, known, (0, 0, 0), 0, 0)
 
     def store(self, source: int, tokens: Sequence[int], medium: str = "GPU", **more: object) -> None:
         names = [hash((*tokens[: n + 16], more.get("lora_name"))) & (1 << 60) - 1 for n in range(0, len(tokens), 16)]
@@ -212,14 +212,14 @@ def test_a_tier_that_is_full_of_what_was_told_is_known_whatever_was_missed() -> 
     told.candidates[0] = Candidate(Slot(0), "10.0.0.0:8000", block_tokens=16, gpu_blocks=20)
     told.cache.engine_reported(told.candidates[0])
     told.store(0, TOKENS_A)
-    told.cache.fares(0, "joined late", 0, (303, 9, 0))
+    told.cache.update_status(0, "joined late", 0, (303, 9, 0))
     assert told.ask(prompt(TOKENS_A)).cached["precise-prefix-cache-producer/gpu"].modes == {}
-    told.cache.fares(0, "joined late", 0, (304, 9, 0))
+    told.cache.update_status(0, "joined late", 0, (304, 9, 0))
     cached = told.ask(prompt(TOKENS_A)).cached
     assert cached["precise-prefix-cache-producer/gpu"].modes == {0: Mode.PRECISE}
     assert cached["precise-prefix-cache-producer/gpu"].tokens == {0: 256}
     assert cached["precise-prefix-cache-producer/cpu"].modes == {}, "nobody says how much it can hold"
-    told.cache.fares(0, "not connected", 0, (304, 9, 0), hears=False)
+    told.cache.update_status(0, "not connected", 0, (304, 9, 0), live=False)
     assert told.ask(prompt(TOKENS_A)).cached["precise-prefix-cache-producer/gpu"].modes == {}
 
 
@@ -238,9 +238,9 @@ def test_the_last_token_of_a_prompt_is_computed_so_a_block_that_ends_with_it_is_
 
 def test_a_guess_is_taken_as_the_share_of_the_prompt_that_it_is() -> None:
     guess = CachedPrefix(Tier.GPU, 100, {Slot(0): 50, Slot(1): 50}, {Slot(1): Mode.HORIZON})
-    merged = ladder(Tier.GPU, 300, {Slot(0): 16}, {Slot(0): Mode.PRECISE}, guess)
-    assert merged.tokens == {0: 16, 1: 150}
-    assert merged.modes == {0: Mode.PRECISE, 1: Mode.HORIZON}
+    best = merged(Tier.GPU, 300, {Slot(0): 16}, {Slot(0): Mode.PRECISE}, guess)
+    assert best.tokens == {0: 16, 1: 150}
+    assert best.modes == {0: Mode.PRECISE, 1: Mode.HORIZON}
 
 
 def speculating() -> Told:
