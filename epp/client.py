@@ -39,6 +39,9 @@ class Client(NamedTuple):
     request_id: str = ""
 
 
+_OTHER = Client()
+
+
 def client_of(head: RequestHead) -> Client:
     """The client that sent ``head``."""
     headers, path = head.headers, head.path
@@ -46,4 +49,4 @@ def client_of(head: RequestHead) -> Client:
         return Client(Api.GRPC)
     if path.endswith(ANTHROPIC_PATHS) or ANTHROPIC_HEADER in headers:
         return Client(Api.ANTHROPIC, headers.get(REQUEST_ID, "")[:LONGEST_ID])
-    return Client()
+    return _OTHER

@@ -153,7 +153,10 @@ class MessageReader:
         messages: list[bytes] = []
         if self._missing:
             if end < self._missing:
-                self._keep(data)
+                if end < SMALL_BYTES:
+                    self._keep(data)
+                else:
+                    self._parts.append(data)  # most frames of a large message; _keep would do the same
                 self._missing -= end
                 self.held_bytes += end
                 return messages

@@ -231,7 +231,7 @@ class Link(asyncio.Protocol):
                 self._check_unread()
             if self._paused or len(data) < BATCH_BYTES:
                 break
-        if (deadline := session.next_deadline) is not None and deadline < self._timer_at:
+        if (deadline := session.deadlines.next) is not None and deadline < self._timer_at:
             self._set_timer(deadline)
         if session.connection.closed:
             self._close_lingering()

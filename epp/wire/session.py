@@ -6,11 +6,11 @@ Law: nothing raises out of here, whatever the client sends and whatever a handle
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable, Iterable, Sequence
 
 from epp.wire import grpc
 from epp.wire.call import GrpcCall
+from epp.wire.deadlines import Deadlines
 from epp.wire.grpc import GrpcFault, GrpcHead
 from epp.wire.http2.connection import Connection
 from epp.wire.http2.counters import Counters
@@ -35,8 +35,9 @@ def never() -> bool:
 class Session:
     """A connection and its calls. ``wake`` is called when a handler answers between reads. Owned by the event loop."""
 
-    __slots__ = ("_assembling_bytes", "_busy", "_connection", "_counters", "_deadlines", "_incoming", "_limits",
-                 "_methods", "_overflowed", "_wake", "peer")  # fmt: skip
+    __slots__ = ("_assembling_bytes", "_busy", "_connection", "_counters", "_incoming", "_limits",
+                 "_methods", "_overflowed", "_share", "_wake", "deadlines",
+                 "peer")  # fmt: skip
 
     def __init__(
         self, methods: Methods, limits: Limits, counters: Counters, peer: str, wake: Callable[[], None]
@@ -48,8 +49,10 @@ class Session:
         self._wake = wake
         self._busy = False
         self._connection: Connection[GrpcHead] = Connection(limits, counters, grpc.interpret)
+        self._share = self._connection.share
         self._incoming: Iterable[Event[GrpcHead] | None] | None = None  # what ``proceed`` goes on with
-        self._deadlines: list[tuple[float, int]] = []
+        self.deadlines = Deadlines(self._connection.streams)
+        """When ``expire`` is to be called next; it may be early."""
         self._overflowed: list[GrpcCall] = []
         self._assembling_bytes = 0
 
@@ -57,11 +60,6 @@ class Session:
     def connection(self) -> Connection[GrpcHead]:
         """The protocol below."""
         return self._connection
-
-    @property
-    def next_deadline(self) -> float | None:
-        """When ``expire`` is to be called; it may be early."""
-        return self._deadlines[0][0] if self._deadlines else None
 
     def receive(self, data: bytes, now: float, pressed: Pressed = never) -> bool:
         """Let the handlers have what ``data`` completes; returns whether that is done.
@@ -90,8 +88,7 @@ class Session:
     def expire(self, now: float) -> None:
         """End the calls whose deadline has come."""
         self._busy = True
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, stream_id = heappop(self._deadlines)
+        for stream_id in self.deadlines.passed(now):
             stream = self._connection.streams.get(stream_id)
             if stream and isinstance(stream.call, GrpcCall):
                 self._counters.deadlines_exceeded += 1
@@ -128,7 +125,7 @@ class Session:
             self._connection.headers(stream, grpc.RESPONSE_HEAD)
         self._counters.messages_sent += 1
         if not self._connection.send(stream, grpc.prefix(message), message):
-            self._counters.crowded_out_streams += self._connection.share.forbids(len(message))
+            self._counters.crowded_out_streams += self._share.forbids(len(message))
             call.over = True  # and cancelled soon, but not inside its own call to us
             self._overflowed.append(call)
         if not self._busy:
@@ -159,8 +156,8 @@ class Session:
         for event in events:
             if type(event) is Received:
                 call = event.stream.call
-                if isinstance(call, GrpcCall):
-                    self._received(call, event.payload, event.ended)
+                if isinstance(call, GrpcCall) and not self._received(call, event.payload, event.ended):
+                    continue
             elif type(event) is Opened:
                 self._opened(event.stream, event.head, event.ended, now)
             elif type(event) is Aborted:
@@ -188,7 +185,7 @@ class Session:
             self._fail(call, GrpcFault(Status.UNIMPLEMENTED, f"unknown method {head.path}"))
             return
         if head.timeout_s is not None:
-            self._remember_deadline(now + head.timeout_s, stream.id)
+            self.deadlines.add(now + head.timeout_s, stream.id)
         try:
             call.handler = factory(call)
         except Exception:
@@ -197,21 +194,46 @@ class Session:
         if ended:
             self._half_closed(call)
 
-    def _received(self, call: GrpcCall, payload: bytes, ended: bool) -> None:
+    def _received(self, call: GrpcCall, payload: bytes, ended: bool) -> bool:
+        """Hand on what ``payload`` completes; returns whether that was work, after which a turn may have to end.
+
+        A large piece in the middle of a message is no work: one read brings a few hundred of them at most.
+        """
         if call.over:
-            return
+            return True
         reader = call.reader
         before = reader.held_bytes
         messages = reader.feed(payload)
-        if change := reader.held_bytes - before:
-            self._assembling_bytes += change
-            self._connection.share.add(change)
+        held = reader.held_bytes
+        crowded = False
+        if held != before:
+            self._assembling_bytes += held - before
+            crowded = self._share.hold(held - before)
         if messages:
             call.silent = False
             if before:
                 self._connection.absolve(Flood.TINY_DATA)
+            self._hand_on(call, messages)
         elif 0 < len(payload) < grpc.SMALL_BYTES and not ended:
             self._connection.accuse(Flood.TINY_DATA)
+        if call.over:
+            return True
+        limits = self._limits
+        if reader.fault:
+            self._fail(call, reader.fault)
+        elif held and self._assembling_bytes > limits.max_assembly_bytes:
+            reason = f"messages still arriving hold more than {limits.max_assembly_bytes} bytes"
+            self._fail(call, GrpcFault(Status.RESOURCE_EXHAUSTED, reason))
+        elif held and crowded:
+            self._counters.crowded_out_streams += 1
+            reason = f"all connections buffer more than {limits.max_buffered_bytes} bytes; try again"
+            self._fail(call, GrpcFault(Status.RESOURCE_EXHAUSTED, reason))
+        elif ended:
+            self._half_closed(call)
+        return bool(messages) or len(payload) < grpc.SMALL_BYTES
+
+    def _hand_on(self, call: GrpcCall, messages: Sequence[bytes]) -> None:
+        """Give ``messages`` to the call's handler until it ends the call."""
         handler = call.handler
         assert handler is not None  # noqa: S101 - a call without one is over
         try:
@@ -222,19 +244,6 @@ class Session:
                     break
         except Exception:
             self._blame(call, "received")
-        if call.over:
-            return
-        if reader.fault:
-            self._fail(call, reader.fault)
-        elif reader.held_bytes and self._assembling_bytes > self._limits.max_assembly_bytes:
-            reason = f"messages still arriving hold more than {self._limits.max_assembly_bytes} bytes"
-            self._fail(call, GrpcFault(Status.RESOURCE_EXHAUSTED, reason))
-        elif reader.held_bytes and self._connection.share.forbids():
-            self._counters.crowded_out_streams += 1
-            reason = f"all connections buffer more than {self._limits.max_buffered_bytes} bytes; try again"
-            self._fail(call, GrpcFault(Status.RESOURCE_EXHAUSTED, reason))
-        elif ended:
-            self._half_closed(call)
 
     def _half_closed(self, call: GrpcCall) -> None:
         if call.over:
@@ -285,11 +294,5 @@ class Session:
         call.handler = call.stream.call = None
         if call.reader.held_bytes:
             self._assembling_bytes -= call.reader.held_bytes
-            self._connection.share.add(-call.reader.held_bytes)
+            self._share.add(-call.reader.held_bytes)
             call.reader.drop()
-
-    def _remember_deadline(self, when: float, stream_id: int) -> None:
-        heappush(self._deadlines, (when, stream_id))
-        if len(self._deadlines) > 2 * len(self._connection.streams) + 1024:  # mostly of calls that are over
-            self._deadlines = [d for d in self._deadlines if d[1] in self._connection.streams]
-            heapify(self._deadlines)

@@ -201,8 +201,14 @@ class Connection(Generic[Head]):
         """Return what to write now; call again until it is empty or the transport is full."""
         out = self._out
         out.now = now
-        reads = not self.closed and out.queued_bytes < self._limits.connection_high_water_bytes
-        if reads and not self.share.forbids() and (increment := self._window.grant()):
+        window = self._window
+        if (
+            window.consumed * 2 >= window.size  # seldom, so it is asked first
+            and not self.closed
+            and out.queued_bytes < self._limits.connection_high_water_bytes
+            and not self.share.forbids()
+            and (increment := window.grant())
+        ):
             out.control(frames.window_update(0, increment))
         data = out.take()
         self._counters.bytes_sent += len(data)

@@ -40,6 +40,9 @@ class Flood(Enum):
     UNREAD = "unread"
     """A client that makes us answer control frames and does not read the answers."""
 
+    __hash__ = object.__hash__
+    """Enum's own hash is a Python function, and the buckets are looked up several times for each request."""
+
 
 class Rate(NamedTuple):
     """A bucket's size, and how fast it fills again. Units: events, events per second."""

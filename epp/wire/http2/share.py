@@ -29,6 +29,13 @@ class Share:
         self.bytes += length
         self._counters.buffered_bytes += length
 
+    def hold(self, length: int) -> bool:
+        """Do ``add``, and return whether the connection now buffers more than it may; one call in place of two."""
+        self.bytes += length
+        counters = self._counters
+        counters.buffered_bytes += length
+        return counters.buffered_bytes > self._limits.max_buffered_bytes and self.forbids()
+
     def forbids(self, length: int = 0) -> bool:
         """Whether this connection must not buffer ``length`` bytes more."""
         limit = self._limits.max_buffered_bytes

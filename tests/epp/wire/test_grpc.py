@@ -192,7 +192,7 @@ def test_trailers_of_a_request_end_it() -> None:
 def test_a_deadline_cancels_the_handler_and_tells_the_client() -> None:
     peer = Peer()
     peer.open(1, QUIET, ("grpc-timeout", "1500m"))
-    assert peer.session.next_deadline == pytest.approx(peer.now + 1.5)
+    assert peer.session.deadlines.next == pytest.approx(peer.now + 1.5)
     peer.session.expire(peer.now + 1.4)
     assert peer.drain() == []
     peer.session.expire(peer.now + 1.6)
@@ -216,7 +216,7 @@ def test_deadlines_of_calls_that_are_over_are_forgotten() -> None:
     peer = Peer()
     for stream_id in range(1, 10_001, 2):
         peer.open(stream_id, ECHO, ("grpc-timeout", "99H"), end=True)
-    assert len(peer.session._deadlines) < 1100
+    assert len(peer.session.deadlines) < 1100
 
 
 @pytest.mark.parametrize(
