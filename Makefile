@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 # Wheels only: nothing here may need a compiler. The constraints fix every version, so that next year's set-up is this one.
-PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --only-binary :all: --no-build-isolation --constraint constraints.txt
+# Without warnings: a newer pip shows setuptools' advice on editable installs, which is for those who write packages.
+PIP    := PYTHONWARNINGS=ignore $(BIN)/python -m pip --disable-pip-version-check install --quiet --only-binary :all: --no-build-isolation --constraint constraints.txt
 
 .DEFAULT_GOAL := help
 
@@ -51,7 +52,7 @@ clean: ## remove the virtual environment and every cache
 
 $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt setuptools wheel
+	$(PIP) pip setuptools
 	touch $@
 
 $(VENV)/.demo-ready: $(VENV)/.made pyproject.toml constraints.txt

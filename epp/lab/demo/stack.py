@@ -132,6 +132,7 @@ async def router(folder: Path, arm: Arm, endpoints: Sequence[str], envoy: Path |
     config.write_text(arm.config)
     port, admin, metrics = free_ports(3)
     flags = [f"--port={port}", f"--admin-port={admin}", f"--metrics-port={metrics}", f"--host={LOOPBACK}", "--v=1"]
+    flags.append("--shutdown-delay=0s")  # all answers have come, and no load balancer has to notice
     if envoy is not None:
         flags.append(f"--envoy={envoy}")
     flags += [*arm.flags, *(f"--endpoint={endpoint}" for endpoint in endpoints)]

@@ -28,7 +28,7 @@ class Workload:
     """The requests of a run, and how many are concurrent. Units: tokens."""
 
     groups: int = 40
-    prompts_per_group: int = 12
+    prompts_per_group: int = 10
     system_tokens: int = 3000
     question_tokens: int = 26
     output_tokens: int = 12
