@@ -195,7 +195,6 @@ PROGRAMS = (
              "tierwise size --model qwen3-8b --gpu l4 --ram 64GiB --num-groups 9 --system-prompt-len 9000"),
             ("a model of yours, by its config.json", "tierwise size --model ./my-model/ --gpu l40s --ram 64GiB"),
             ("what a running endpoint has", "tierwise size --metrics-url http://10.0.0.7:8000/metrics --gpu h100"),
-            ("published figures beside ours, and which are wrong", "tierwise size --seeds"),
         ),
         _size,
         "epp.lab.size.command", "run_size", "epp",

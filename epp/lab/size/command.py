@@ -1,4 +1,4 @@
-"""The command ``tierwise size``: prints the report, or the published figures beside ours."""
+"""The command ``tierwise size``: prints what fits into each tier, and what follows from that."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import msgspec
 
 from epp.lab.size import tables
 from epp.lab.size.endpoint import Said, ask
-from epp.lab.size.figure import shown
 from epp.lab.size.fleet import fleet_of
 from epp.lab.size.options import Output, SizeOptions
-from epp.lab.size.published import figures
 from epp.lab.size.sizing import size
 from epp.lab.size.workload import workload_of
 from epp.printing.prose import console_for, show
@@ -17,21 +15,10 @@ from epp.printing.prose import console_for, show
 
 def run_size(options: SizeOptions) -> int:
     """Run the command and return its exit status. Raises: ConfigError for what cannot be sized."""
-    if options.seeds:
-        found = figures()
-        if options.output is Output.JSON:
-            _print_json(found)
-        else:
-            show(console_for(), shown(found))
-        return 0
     said = ask(options.metrics_url) if options.metrics_url else Said()
     report = size(fleet_of(options, said), workload_of(options.workload, options.endpoints), options)
     if options.output is Output.JSON:
-        _print_json(report)
+        print(msgspec.json.format(msgspec.json.encode(report)).decode())
     else:
         show(console_for(), tables.of_report(report))
     return 0
-
-
-def _print_json(value: object) -> None:
-    print(msgspec.json.format(msgspec.json.encode(value)).decode())

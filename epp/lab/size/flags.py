@@ -77,7 +77,6 @@ SIZE: tuple[Flag, ...] = (
         "The answer",
         Flag("output", values.one_of(Output), "output", "tables, or JSON with every number (default table)",
              "table|json"),
-        Flag("seeds", values.boolean, "seeds", "instead: published capacity figures beside ours, and which are wrong"),
     ),
 )  # fmt: skip
 
@@ -87,11 +86,6 @@ def size_options(given: Mapping[str, Any]) -> SizeOptions:
     sizes = [name for name in ("max-local-cpu-size", "cpu-bytes-to-use") if name in given]
     if len(sizes) > 1:
         raise ConfigError("--max-local-cpu-size and --cpu-bytes-to-use say the same in two units; give one of them")
-    if given.get("seeds") and len(given) > 1 + ("output" in given):
-        others = sorted(set(given) - {"seeds", "output"})
-        raise ConfigError(
-            f"--seeds prints published figures, and --{others[0]} changes nothing about them; leave it out"
-        )
     workload = WorkloadOptions(**{flag.field: given[flag.name] for flag in WORKLOAD if flag.name in given})
     plain = {flag.field: given[flag.name] for flag in SIZE if flag.name in given and flag not in WORKLOAD}
     return replace(SizeOptions(workload=workload), **plain)

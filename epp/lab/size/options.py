@@ -68,5 +68,4 @@ class SizeOptions:
 
     metrics_url: str | None = None
     workload: WorkloadOptions = field(default_factory=WorkloadOptions)
-    seeds: bool = False
     output: Output = Output.TABLE

@@ -119,7 +119,7 @@ def test_a_port_that_is_taken_is_named_with_its_flag(words: list[str], flag: str
     assert flag in last
 
 
-@pytest.mark.parametrize("words", ["help", "print default", "size --seeds"])
+@pytest.mark.parametrize("words", ["help", "print default", "size --model=qwen3-8b --gpu=l4"])
 @pytest.mark.parametrize(
     ("output", "code", "says"),
     [
@@ -133,7 +133,7 @@ def test_output_that_goes_nowhere_is_no_traceback(words: str, output: str, code:
     assert (ran.returncode, ran.stderr) == (code, says)
 
 
-@pytest.mark.parametrize("words", ["help", "print default", "size --seeds"])
+@pytest.mark.parametrize("words", ["help", "print default", "size --model=qwen3-8b --gpu=l4"])
 def test_a_reader_that_leaves_ends_a_command_without_a_word(words: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)

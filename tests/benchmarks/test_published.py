@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from epp.lab.size.figure import Figure, Verdict
-from epp.lab.size.published import figures
+from benchmarks.simulator.published import figures, main
+from benchmarks.simulator.published_figure import Figure, Verdict
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +78,10 @@ def test_blocks_that_engines_were_seen_to_have_are_within_the_estimate(found: li
     blocks = [figure for figure in found if figure.what.startswith("GPU blocks")]
     assert [figure.published for figure in blocks] == ["9,271", "10,768", "8,474", "18,625"]
     assert {figure.verdict for figure in blocks} == {Verdict.RIGHT}
+
+
+def test_published_figures_are_printed_in_both_forms(capsys: pytest.CaptureFixture[str]) -> None:
+    main([])
+    assert "653 is what they take at 320 KiB a token" in " ".join(capsys.readouterr().out.split())
+    main(["--json"])
+    assert {figure["verdict"] for figure in json.loads(capsys.readouterr().out)} == {"right", "rounded", "off", "wrong"}

@@ -1,4 +1,6 @@
-"""Capacity figures from published guides, compared to what follows from the models' shapes.
+"""Which capacity figures of published guides agree with what follows from the models' shapes, and which are wrong?
+
+Run: ``python -m benchmarks.simulator.published [--json]``.
 
 Sources: llm-d's guides "Offloading Prefix Cache to CPU Memory" (v0.4.0; called *CPU*) and "Offloading Prefix Cache to
 Shared Storage" (*storage*), its benchmark reports and manifests of June 2026 (*reports*), LMCache's example "Offload KV
@@ -7,14 +9,18 @@ cache to CPU" (*LMCache*).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import argparse
+from collections.abc import Iterator, Sequence
 
+import msgspec
+
+from benchmarks.simulator.published_figure import Figure, Verdict, figure, shown
 from epp.catalog.gpu import GIB, GPUS
 from epp.catalog.model import Model
 from epp.catalog.models import MODELS
-from epp.lab.size.figure import Figure, Verdict, figure
 from epp.lab.size.layout import layout_of
 from epp.lab.size.memory import Range, default_sequences, overhead_of, share_of
+from epp.printing.prose import console_for, show
 
 GB, TIB, BLOCK_TOKENS = 1e9, 2**40, 16
 _QWEN, _LLAMA, _QWEN_8B = (
@@ -247,3 +253,17 @@ def _lmcache() -> Iterator[Figure]:
         _gb(10_000 * _QWEN_8B.kv_bytes_per_token(), 2),
         "144 KiB a token: a rule that rounds up, for this model and 16 bits only",
     )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print all figures as a table, or as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    if parser.parse_args(arguments).json:
+        print(msgspec.json.format(msgspec.json.encode(figures())).decode())
+    else:
+        show(console_for(), shown(figures()))
+
+
+if __name__ == "__main__":
+    main()
