@@ -1,4 +1,4 @@
-"""What the page says of the policies is what the results say."""
+"""The figures of the policies on the page are those of the results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FIGURE = re.compile(r"[+−]?[\d.]+ ± [\d.]+(?: %)?")
 
 
 def test_every_figure_with_an_interval_is_in_the_results() -> None:
-    page = (ROOT / "docs" / "simulator.md").read_text().partition("\n## What it says\n")[2]
+    page = (ROOT / "docs" / "simulator.md").read_text().partition("\n## Results\n")[2]
     results = (ROOT / "benchmarks" / "results" / "simulate.md").read_text()
     figures = FIGURE.findall(page)
     assert len(figures) > 30
