@@ -23,14 +23,13 @@ from epp.decision import RequestHead, RequestLabels
 from epp.errors import EppError
 from epp.extproc.exchange import Exchange, ExchangeSettings
 from epp.flowcontrol.admission import Arrival
-from epp.flowcontrol.concurrency import ConcurrencyDetector, ConcurrencyParameters
 from epp.flowcontrol.controller import FlowController
 from epp.flowcontrol.counts import FlowCounts
+from epp.flowcontrol.detectors import ConcurrencyDetector, ConcurrencyParameters
 from epp.flowcontrol.fairness import RoundRobin
 from epp.flowcontrol.gate import Gate
-from epp.flowcontrol.plan import AdmissionPlan
 from epp.flowcontrol.saturation import Gauge
-from epp.flowcontrol.settings import BandSettings, FlowSettings
+from epp.flowcontrol.settings import AdmissionPlan, BandSettings, FlowSettings
 from epp.metrics.series import RequestTable
 from epp.metrics.telemetry import Telemetry
 from epp.parsers import DEFAULT_PARSERS, ByPath

@@ -10,7 +10,7 @@ from epp.config.document import MAX_BYTES, parse
 from epp.config.schema import API_VERSIONS, KIND, Config
 from epp.config.strict import convert, nearest
 from epp.errors import ConfigError
-from epp.flowcontrol.utilization import UtilizationDetector, UtilizationParameters
+from epp.flowcontrol.detectors import UtilizationDetector, UtilizationParameters
 
 
 def load_file(path: Path) -> Config:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epp.config.schema import FileDiscoveryParameters
-from epp.flowcontrol.plan import AdmissionPlan
+from epp.flowcontrol.settings import AdmissionPlan
 from epp.parsers import Reader
 from epp.picking.model_rewrites import ModelRewrites
 from epp.picking.profile import Profile

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 from epp.decision import RequestLabels
 from epp.flowcontrol.controller import FlowController
+from epp.flowcontrol.detectors import UtilizationDetector
+from epp.flowcontrol.eviction import InFlight
 from epp.flowcontrol.queue import QueueOutcome
-from epp.flowcontrol.reclaim import InFlight
-from epp.flowcontrol.utilization import UtilizationDetector
 from epp.histogram import Histogram
 from epp.metrics.gauges import Histograms, Reading
 from epp.metrics.series import RequestTable

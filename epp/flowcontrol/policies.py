@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from epp.flowcontrol.concurrency import ConcurrencyDetector
-from epp.flowcontrol.fairness import GlobalStrict, RoundRobin
+from epp.flowcontrol.detectors import ConcurrencyDetector, UtilizationDetector
+from epp.flowcontrol.fairness import GlobalStrict, ProgramAware, RoundRobin
 from epp.flowcontrol.limits import PriorityHoldback, SoftReflectiveCeiling, StaticUsageLimit
 from epp.flowcontrol.ordering import ORDERINGS
-from epp.flowcontrol.program import ProgramAware
-from epp.flowcontrol.utilization import UtilizationDetector
 from scorers.base import Plugin
 
 POLICIES: tuple[type[Plugin[Any]], ...] = (

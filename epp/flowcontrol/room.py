@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 from epp.decision import Outcome, RequestLabels
 from epp.flowcontrol.admission import Arrival, Resume
-from epp.flowcontrol.concurrency import ConcurrencyDetector
 from epp.flowcontrol.controller import FlowController
 from epp.flowcontrol.counts import WAITS, FlowCounts
+from epp.flowcontrol.detectors import ConcurrencyDetector
+from epp.flowcontrol.eviction import MOST, SETTLE_S, SETTLE_SCRAPED_S, InFlight
 from epp.flowcontrol.queue import QueueOutcome, Waiting
-from epp.flowcontrol.reclaim import MOST, SETTLE_S, SETTLE_SCRAPED_S, InFlight
 from epp.flowcontrol.settings import FlowSettings
 
 LOOK_EVERY_S = 0.25

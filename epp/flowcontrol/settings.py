@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from epp.flowcontrol.detectors import UtilizationDetector
 from epp.flowcontrol.fairness import FairnessPolicy, GlobalStrict
 from epp.flowcontrol.limits import StaticUsageLimit, UsageLimitPolicy
 from epp.flowcontrol.ordering import Fcfs, OrderingPolicy
 from epp.flowcontrol.saturation import SaturationDetector
-from epp.flowcontrol.utilization import UtilizationDetector
 
 MAX_BYTES, MAX_REQUESTS, TTL_S = 1_000_000_000, 5_000, 60.0
 """Of a band, of a band, of a request. Source: the Go picker's defaults."""
@@ -63,3 +63,14 @@ class FlowSettings:
         if priority < 0 and self.default_negative is not None:
             return self.default_negative
         return self.default
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionPlan:
+    """What waits is kept elsewhere, so that another plan can take it over."""
+
+    detector: SaturationDetector[Any] = field(default_factory=UtilizationDetector)
+    objectives: Mapping[str, int] = field(default_factory=dict)
+    """Priorities by the names of objectives."""
+    flow: FlowSettings | None = None
+    """None when there are no queues."""

@@ -10,13 +10,12 @@ from epp.config.schema import Config, FlowControl, PriorityBand, Reference
 from epp.config.unsupported import gate_is_open
 from epp.config.wiring.instances import Instances
 from epp.errors import ConfigError
+from epp.flowcontrol.detectors import UtilizationDetector
 from epp.flowcontrol.fairness import FairnessPolicy, GlobalStrict
 from epp.flowcontrol.limits import StaticUsageLimit, UsageLimitPolicy
 from epp.flowcontrol.ordering import Fcfs, OrderingPolicy
-from epp.flowcontrol.plan import AdmissionPlan
 from epp.flowcontrol.saturation import SaturationDetector
-from epp.flowcontrol.settings import MAX_BYTES, MAX_REQUESTS, TTL_S, BandSettings, FlowSettings
-from epp.flowcontrol.utilization import UtilizationDetector
+from epp.flowcontrol.settings import MAX_BYTES, MAX_REQUESTS, TTL_S, AdmissionPlan, BandSettings, FlowSettings
 from scorers.base import Plugin
 
 T = TypeVar("T", bound=Plugin[Any])

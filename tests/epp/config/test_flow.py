@@ -10,13 +10,11 @@ from epp.config.load import load_file, load_text
 from epp.config.plan import Plan
 from epp.config.wiring.build import build
 from epp.errors import ConfigError
-from epp.flowcontrol.concurrency import ConcurrencyDetector
+from epp.flowcontrol.detectors import ConcurrencyDetector, UtilizationDetector
 from epp.flowcontrol.fairness import GlobalStrict, RoundRobin
 from epp.flowcontrol.limits import PriorityHoldback, StaticUsageLimit
 from epp.flowcontrol.ordering import Fcfs, SloDeadline
-from epp.flowcontrol.plan import AdmissionPlan
-from epp.flowcontrol.settings import FlowSettings
-from epp.flowcontrol.utilization import UtilizationDetector
+from epp.flowcontrol.settings import AdmissionPlan, FlowSettings
 
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 EXAMPLE = Path(__file__).parents[3] / "manifests" / "config" / "flow-control.yaml"

@@ -7,9 +7,8 @@ from hypothesis import settings as profile
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from epp.errors import EppError, NoEndpoints, QueueFull, WaitedTooLong
-from epp.flowcontrol.fairness import FairnessPolicy, GlobalStrict, RoundRobin
+from epp.flowcontrol.fairness import FairnessPolicy, GlobalStrict, ProgramAware, RoundRobin
 from epp.flowcontrol.ordering import EarliestDeadline, Fcfs, OrderingPolicy, SloDeadline
-from epp.flowcontrol.program import ProgramAware
 from epp.flowcontrol.settings import BandSettings, FlowSettings
 from tests.epp.flowcontrol.doubles import Room, Stage, arrival
 

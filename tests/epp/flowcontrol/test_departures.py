@@ -6,7 +6,7 @@ import pytest
 
 from epp.errors import Evicted, QueueFull, WaitedTooLong
 from epp.flowcontrol.departures import WINDOW_S, Departures
-from epp.flowcontrol.reclaim import InFlight
+from epp.flowcontrol.eviction import InFlight
 from epp.flowcontrol.settings import BandSettings, FlowSettings
 from tests.epp.flowcontrol.doubles import Room, Stage, arrival
 

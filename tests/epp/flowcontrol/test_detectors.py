@@ -11,9 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from epp.flowcontrol.concurrency import ConcurrencyDetector, ConcurrencyParameters
+from epp.flowcontrol.detectors import (
+    ConcurrencyDetector,
+    ConcurrencyParameters,
+    UtilizationDetector,
+    UtilizationParameters,
+)
 from epp.flowcontrol.saturation import Gauge, SaturationDetector, saturation_of
-from epp.flowcontrol.utilization import UtilizationDetector, UtilizationParameters
 from scorers.base import Candidate, NoParameters, Request, Silence, Slot
 
 REQUEST = Request("r", "m", "m")

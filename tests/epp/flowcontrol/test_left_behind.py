@@ -10,10 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from epp.extproc.service import PROCESS, methods
-from epp.flowcontrol.concurrency import ConcurrencyDetector, ConcurrencyParameters
+from epp.flowcontrol.detectors import ConcurrencyDetector, ConcurrencyParameters
 from epp.flowcontrol.gate import Gate
-from epp.flowcontrol.plan import AdmissionPlan
-from epp.flowcontrol.settings import FlowSettings
+from epp.flowcontrol.settings import AdmissionPlan, FlowSettings
 from epp.metrics.series import RequestTable
 from epp.parsers import OpenAIParser
 from epp.pb.ext_proc_pb2 import ProcessingRequest

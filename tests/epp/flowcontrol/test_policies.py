@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epp.decision import Usage
+from epp.flowcontrol.fairness import MAX_PROGRAMS, ProgramAware
 from epp.flowcontrol.limits import HoldbackParameters, PriorityHoldback, SoftReflectiveCeiling, UsageLimitPolicy
 from epp.flowcontrol.policies import POLICIES
-from epp.flowcontrol.program import MAX_PROGRAMS, ProgramAware
 from epp.flowcontrol.settings import BandSettings, FlowSettings
 from tests.epp.flowcontrol.doubles import Room, Stage, arrival
 

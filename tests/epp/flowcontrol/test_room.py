@@ -9,12 +9,11 @@ import pytest
 
 from epp.decision import Cause, Outcome, RequestHead, RequestLabels, Usage
 from epp.errors import EppError, Shed, ShuttingDown, WaitedTooLong
-from epp.flowcontrol.concurrency import ConcurrencyDetector, ConcurrencyParameters
 from epp.flowcontrol.controller import BATCH
+from epp.flowcontrol.detectors import ConcurrencyDetector, ConcurrencyParameters
+from epp.flowcontrol.fairness import ProgramAware
 from epp.flowcontrol.gate import Gate
-from epp.flowcontrol.plan import AdmissionPlan
-from epp.flowcontrol.program import ProgramAware
-from epp.flowcontrol.settings import BandSettings, FlowSettings
+from epp.flowcontrol.settings import AdmissionPlan, BandSettings, FlowSettings
 from epp.metrics.series import RequestTable
 from epp.parsers import OpenAIParser
 from epp.picking.director import Director

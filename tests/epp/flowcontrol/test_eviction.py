@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epp.errors import EppError, Evicted
-from epp.flowcontrol.reclaim import InFlight
+from epp.flowcontrol.eviction import InFlight
 
 
 class Flights:
