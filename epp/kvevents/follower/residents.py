@@ -17,11 +17,10 @@ from epp.kvevents.follower.block_data import MOST_BLOCK_TOKENS, Malformed, salt_
 from epp.kvevents.follower.blocks import MOST_BLOCKS, Blocks, Table
 from epp.kvevents.follower.columns import DEPTH, MOST_DEPTH, TIERS, Column, Columns
 from epp.kvevents.follower.decoding import BlockRemoved, BlockStored, Event, Hash, hash_of
-from epp.kvevents.follower.nameless import Nameless
+from epp.kvevents.follower.pending import Nameless, Waiting, WaitingBlocks
 from epp.kvevents.follower.run import Place, Run
 from epp.kvevents.follower.runs import Runs
 from epp.kvevents.follower.tally import Tally
-from epp.kvevents.follower.waiting import Waiting, WaitingBlocks
 from epp.parsers.identity import TOKENS, identity
 
 KINDS = frozenset((None, "full_attention", "mla_attention", "sink_full_attention"))

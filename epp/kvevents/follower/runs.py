@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from epp.kvevents.follower.run import BYTES_PER_TOKEN, Place, Run, common
-from epp.kvevents.follower.shares import gain, lose
+from epp.kvevents.follower.run import BYTES_PER_TOKEN, Place, Run, common, gain, lose
 from epp.kvevents.follower.tips import Tips
 from epp.kvevents.orders import Add, Drop, Grow, Hold, Order, Split
 from scorers.index.identity import PrefixHasher, digests

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.kvevents.follower import blocks, nameless, waiting
+from epp.kvevents.follower import blocks, pending
 from epp.kvevents.follower.columns import MOST_DEPTH
 from epp.kvevents.follower.decoding import AllBlocksCleared, BlockRemoved, BlockStored
 from tests.epp.kvevents.fleet import Fleet
@@ -113,7 +113,7 @@ def test_a_prompt_that_is_too_long_leaves_nothing_behind() -> None:
 
 @pytest.mark.parametrize(
     ("where", "limit", "most"),
-    [(blocks, "MOST_BLOCKS", 3), (blocks, "MOST_TOKENS", 7), (nameless, "MOST", 3), (waiting, "MOST_BYTES", 16)],
+    [(blocks, "MOST_BLOCKS", 3), (blocks, "MOST_TOKENS", 7), (pending, "MOST", 3), (pending, "MOST_BYTES", 16)],
 )
 def test_what_an_endpoint_may_make_us_keep_is_bounded_and_the_rest_is_counted(
     where: Any, limit: str, most: int, monkeypatch: pytest.MonkeyPatch
@@ -123,7 +123,7 @@ def test_what_an_endpoint_may_make_us_keep_is_bounded_and_the_rest_is_counted(
     for n in range(10):
         if where is blocks:
             fleet.say(0, BlockStored([n], None, [n, n], 2))
-        elif where is nameless:
+        elif limit == "MOST":
             fleet.say(0, BlockStored([n], None, [], 0, medium="CPU"))
         else:
             fleet.say(0, BlockStored([n], n + 100, [n, n], 2))
