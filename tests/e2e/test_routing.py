@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from http.client import HTTPConnection
+from select import select
 
 import openai
 import pytest
@@ -137,12 +138,19 @@ def test_an_empty_pool_answers_503_with_the_reason(routed: Router, engines: list
 def test_a_storm_of_clients_that_leave_leaves_nothing(routed: Router, engines: list[Engine]) -> None:
     for engine in engines:
         routed.loop.call(engine.gate.clear)
-    connections = [HTTPConnection(LOOPBACK, routed.port, timeout=15) for _ in range(300)]
-    for connection in connections:
-        connection.request("POST", "/v1/completions", '{"model": "m", "prompt": "x"}')
-    routed.loop.until(lambda: sum(len(engine.bodies) for engine in engines) == 300)
-    for connection in connections:
-        connection.close()
+    with ExitStack() as connections:
+        clients = [connections.enter_context(closing(HTTPConnection(LOOPBACK, routed.port))) for _ in range(300)]
+        for client in clients:
+            client.request("POST", "/v1/completions", '{"model": "m", "prompt": "x"}')
+
+        def arrived() -> int:
+            return sum(len(engine.bodies) for engine in engines)
+
+        def seen() -> str:
+            answered = [client.sock for client in clients if select([client.sock], [], [], 0)[0]]
+            return f"{arrived()} of 300 requests arrived; answers: {[sock.recv(1000) for sock in answered[:3]]}"
+
+        routed.loop.until(lambda: arrived() == 300, seen)
     routed.settle()
     for engine in engines:
         routed.loop.call(engine.gate.set)

@@ -32,8 +32,8 @@ class Background:
 
         return self.run(work())
 
-    def until(self, condition: Callable[[], Any], what: str = "") -> None:
-        """Return once ``condition``, asked on the loop, holds. Raises: AssertionError after PATIENCE_S."""
+    def until(self, condition: Callable[[], Any], what: str | Callable[[], str] = "") -> None:
+        """Return once ``condition``, called on the loop, holds. Raises: AssertionError with ``what`` in the end."""
         self.run(until(condition, what))
 
     def close(self) -> None:
@@ -42,11 +42,12 @@ class Background:
         self.loop.close()
 
 
-async def until(condition: Callable[[], Any], what: str = "") -> None:
-    """Return once ``condition`` holds. Raises: AssertionError when it does not in time."""
+async def until(condition: Callable[[], Any], what: str | Callable[[], str] = "") -> None:
+    """Return once ``condition`` holds. Raises: AssertionError with ``what`` when it does not in time."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_S * 0.8
     while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"never: {what or condition}"
+        if asyncio.get_running_loop().time() >= deadline:
+            raise AssertionError(f"never: {(what() if callable(what) else what) or condition}")
         await asyncio.sleep(0.005)
 
 
