@@ -35,8 +35,8 @@ TIER_GAUGES = {
     "being evicted. 0 with `eviction_policy: arc`, under which it need not be the beginning.",
 }
 MOMENTS = {
-    "clock_timestamp_seconds": "Unix time of the page, by the clock that horizons are told in; whoever compares them "
-    "with a clock of its own takes the difference out.",
+    "clock_timestamp_seconds": "Unix time of the page, by the clock of the horizons. To compare horizons with "
+    "another clock, subtract the difference of the two clocks.",
     "start_timestamp_seconds": "Unix time at which the engine began, with empty tiers; 0 until it is known.",
 }
 ARENA_GAUGES = {
