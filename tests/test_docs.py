@@ -269,7 +269,6 @@ PARAGRAPHS_IN_TABLES = frozenset(
         "docs/flow-control.md",
         "docs/horizon.md",
         "docs/sizing.md",
-        "docs/standalone.md",
         "docs/tracing.md",
         "docs/tuning.md",
     }
