@@ -48,14 +48,14 @@ def cost_readings(
             ],
             counter=True,
         )
-        places = [producer.model.place(candidate) for candidate in candidates()]
+        costs = [producer.model.costs(candidate) for candidate in candidates()]
         yield Reading(
             "tierwise_cost_endpoint_factor",
             "How many times as long an endpoint takes as its kind, to compute and to load; 1 until it has shown more.",
             ("endpoint", "part"),
             [
                 ((place.address, part), factor)
-                for place in places
+                for place in costs
                 for part, factor in (("computing", place.computing.factor), ("loading", place.loading.factor))
             ],
         )

@@ -15,7 +15,7 @@ from epp.served.card import ModelCard
 from epp.served.differing import Differing
 from epp.served.kind import Kind, base_names
 from scorers.base import Candidate, Slot
-from scorers.labels.served_models import Said, ServedModels
+from scorers.labels.served_models import ReportedModels, ServedModels
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Catalog:
     def names(self, address: str) -> frozenset[str]:
         """The models that the endpoint at ``address`` is known to serve."""
         slot = self._slots.get(address)
-        return frozenset() if slot is None else self.served.said(slot).names
+        return frozenset() if slot is None else self.served.of(slot).names
 
     def listed(self, address: str) -> frozenset[str] | None:
         """The names that the endpoint at ``address`` lists; None where it has not."""
@@ -143,7 +143,7 @@ class Catalog:
 
     def readings(self) -> Iterator[Reading]:
         """For ``Telemetry.gauge_source``."""
-        named = Counter(name for slot in self._slots.values() for name in self.served.said(slot).names)
+        named = Counter(name for slot in self._slots.values() for name in self.served.of(slot).names)
         labels, counts = Names(MOST_NAMES), Counter[str]()
         for name, count in named.items():
             counts[labels.bounded(name)] += count
@@ -162,16 +162,17 @@ class Catalog:
         slot, listed, engine = self._slots[address], self._lists.get(address), self._engines.engine(address)
         adapters = engine is not None and engine.lora.max_loras > 0
         if listed is not None:
-            said = Said(listed.names, listed.complete, adapters)
+            models = ReportedModels(listed.names, listed.complete, adapters)
         else:
-            said = Said(engine.models if engine is not None else frozenset(), complete=False, adapters=adapters)
-        changed = address not in self._kinds or said != self.served.said(slot)
+            names = engine.models if engine is not None else frozenset()
+            models = ReportedModels(names, complete=False, adapters=adapters)
+        changed = address not in self._kinds or models != self.served.of(slot)
         if changed:
-            self.served.say(slot, said)
+            self.served.set(slot, models)
         if listed is not None:
             self._count(address, listed.kind)
         elif changed:
-            self._count(address, frozenset([(name, None, None) for name in said.names]))
+            self._count(address, frozenset([(name, None, None) for name in models.names]))
 
     def _count(self, address: str, kind: Kind | None) -> None:
         """Note that the endpoint at ``address`` is of ``kind`` from now on, None for one that is gone."""

@@ -72,7 +72,7 @@ def _key(session: str) -> str | bytes:
 class Affinity(Protocol):
     """The method by which a session finds its endpoint again."""
 
-    tells_clients: bool
+    sets_header: bool
     """Whether clients carry the session, so that responses need a header."""
 
     def position(self, request: Request, candidates: Sequence[Candidate]) -> int | None:
@@ -95,7 +95,7 @@ class CarriedByClients:
     client can choose any endpoint that the filters leave.
     """
 
-    tells_clients = True
+    sets_header = True
 
     def __init__(self, header: str) -> None:
         self._header = header.lower()
@@ -125,7 +125,7 @@ class RememberedHere:
     A session moves to another endpoint only if its own is not among the candidates.
     """
 
-    tells_clients = False
+    sets_header = False
 
     def __init__(self, headers: Sequence[str], table: SessionTable) -> None:
         self._headers = tuple([header.lower() for header in headers])

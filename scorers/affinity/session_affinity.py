@@ -97,7 +97,7 @@ class _Affine(Plugin[SessionAffinityParameters]):
     @property
     def sets_response_headers(self) -> bool:
         """True if clients carry the session."""
-        return self.affinity.tells_clients
+        return self.affinity.sets_header
 
     def response_headers(self, request: Request, candidate: Candidate) -> Mapping[str, str]:  # noqa: ARG002
         """Return the session's header if clients carry it."""

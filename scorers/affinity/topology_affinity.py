@@ -47,7 +47,7 @@ class TopologyAffinityScorer(Scorer[TopologyScorerParameters]):
     def __init__(self, parameters: TopologyScorerParameters | None = None, name: str = "") -> None:
         super().__init__(parameters, name)
         self._header = self.parameters.peer_topology_header.lower()
-        self.knows_peers = bool(self._header)
+        self.has_peer_header = bool(self._header)
         self.read_labels(TopologyLabels())
 
     def read_labels(self, labels: TopologyLabels) -> None:
@@ -77,7 +77,7 @@ class TopologyAffinityFilter(Filter[TopologyFilterParameters]):
     def __init__(self, parameters: TopologyFilterParameters | None = None, name: str = "") -> None:
         super().__init__(parameters, name)
         self._header = self.parameters.peer_topology_header.lower()
-        self.knows_peers = bool(self._header)
+        self.has_peer_header = bool(self._header)
         self.read_labels(TopologyLabels())
 
     def read_labels(self, labels: TopologyLabels) -> None:

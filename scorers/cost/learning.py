@@ -134,14 +134,14 @@ class Learner:
         """
         if sample.stay_s is not None:
             self._stay.observe(sample.stay_s, LEAST.stay_s, MOST.stay_s)
-        said = self._learn(sample)
+        comparison = self._learn(sample)
         (fixed_s, token_s, pair_s, decode_s), cpu, storage = (
             self._computing.constants, self._cpu.constants, self._storage.constants,
         )  # fmt: skip
         self.constants = Constants(
             fixed_s, token_s, pair_s, decode_s, Lane(cpu[0], cpu[1]), Lane(storage[0], storage[1]), self._stay.value
         )
-        return said
+        return comparison
 
     def _learn(self, sample: Sample) -> tuple[float, bool] | None:
         prompt, gpu, cpu, storage = sample.prompt_tokens, sample.gpu_tokens, sample.cpu_tokens, sample.storage_tokens
@@ -168,17 +168,17 @@ class Learner:
         times = (computing_s + max(hidden_s, load_s)) / took_s
         times = times if times > FAST else 1.0
         if not cpu + storage:
-            believed = self._computing.observe(amounts, took_s - hidden_s, usual_s, times)
+            accepted = self._computing.observe(amounts, took_s - hidden_s, usual_s, times)
         elif load_s <= hidden_s:
             return None  # the load was hidden, and the length of a wait is not a constant
         else:
             left_s = took_s - computing_s - sample.lane_s  # below 0 as often as it is too long
             if storage:
-                believed = self._storage.observe((1.0, float(storage)), left_s, usual_s)
+                accepted = self._storage.observe((1.0, float(storage)), left_s, usual_s)
             else:
-                believed = self._cpu.observe((1.0, float(cpu)), left_s, usual_s)
-        self.used += believed
-        self.refused += not believed
+                accepted = self._cpu.observe((1.0, float(cpu)), left_s, usual_s)
+        self.used += accepted
+        self.refused += not accepted
         clear = hidden_s + sample.lane_s < 0.2 * computing_s
         if not clear:
             return None

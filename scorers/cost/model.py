@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from scorers.base import Candidate, Observation
 from scorers.cost.constants import Constants
+from scorers.cost.endpoint_costs import EndpointCosts, Kind
 from scorers.cost.estimate import Estimate
 from scorers.cost.learning import Sample
-from scorers.cost.place import Kind, Place
-from scorers.cost.standing import MOST_AHEAD_S
+from scorers.cost.queues import MOST_AHEAD_S
 
 PUBLISHED_EVERY = 8
 """New constants come into use after this many observations: until then, what was computed for a candidate
@@ -35,7 +35,7 @@ class Sent(NamedTuple):
     """Loads that were ahead on the request's lane."""
     full: bool
     """Whether the request had to wait for memory."""
-    silent_tokens: int
+    unstreamed_tokens: int
     """For a response that is not streamed, the tokens that the request computes; else 0."""
 
 
@@ -52,11 +52,11 @@ class CostModel:
         learns: bool = True,
         kind_label: str = "",
         others_weight: float = 1.0,
-        hears: bool = True,
+        follows_reports: bool = True,
     ) -> None:
         """Create a model without endpoints.
 
-        ``hears`` is whether load times that engines report take precedence over ``start``.
+        ``follows_reports`` is whether load times that engines report take precedence over ``start``.
         """
         self.start = start or Constants()
         self.learns = learns
@@ -67,11 +67,11 @@ class CostModel:
         self.version = 0
         """Version of the constants in use; it counts up."""
         self._learned = 0
-        self._hears = learns and hears
+        self._follows_reports = learns and follows_reports
         self._kind_label = kind_label
         self._others_weight = others_weight
         self._kinds: dict[str, Kind] = {}
-        self._places: list[Place | None] = []  # by slot
+        self._costs: list[EndpointCosts | None] = []  # by slot
         self._sent: OrderedDict[int, Sent] = OrderedDict()  # by the identity of the candidate
         self._mean_prefill_s = 0.0
         self._picks = self._answers = 0
@@ -82,17 +82,17 @@ class CostModel:
             self.now = now
 
     def sent(
-        self, candidate: Candidate, priced: Estimate, lane_s: float, *, full: bool, silent_tokens: int = 0
+        self, candidate: Candidate, priced: Estimate, lane_s: float, *, full: bool, unstreamed_tokens: int = 0
     ) -> None:
         """Note that a request goes to ``candidate``, and that ``priced`` is expected of it."""
-        place = self.place(candidate)
-        place.silent_tokens += silent_tokens
-        if self.learns or silent_tokens:
-            self._sent[id(candidate)] = Sent(candidate, priced, lane_s, full, silent_tokens)
+        costs = self.costs(candidate)
+        costs.unstreamed_tokens += unstreamed_tokens
+        if self.learns or unstreamed_tokens:
+            self._sent[id(candidate)] = Sent(candidate, priced, lane_s, full, unstreamed_tokens)
             if len(self._sent) > OPEN:
                 self._sent.popitem(last=False)
-        place.queues.sent(priced, place.constants, self.now)
-        place.candidate = None
+        costs.queues.sent(priced, costs.constants, self.now)
+        costs.candidate = None
         self._mean_prefill_s += 0.05 * (priced.prefill_s - self._mean_prefill_s)
         self._picks += 1
         if self._picks >= COUNTED:
@@ -107,62 +107,63 @@ class CostModel:
         self.answers_seen = self._answers * 2 >= self._picks
         if sent is None or sent.candidate is not candidate:
             return
-        place = self._places[candidate.slot]
-        if place is None or place.address != candidate.address:
+        costs = self._costs[candidate.slot]
+        if costs is None or costs.address != candidate.address:
             return  # another endpoint has its slot by now
         sample = sample_of(observation, sent) if self.learns else None
-        place.silent_tokens = max(0, place.silent_tokens - sent.silent_tokens)
-        place.candidate = None
+        costs.unstreamed_tokens = max(0, costs.unstreamed_tokens - sent.unstreamed_tokens)
+        costs.candidate = None
         if sample is None:
             return
-        said = place.kind.learner.observe(sample)
+        comparison = costs.kind.learner.observe(sample)
         self._learned += 1
         if self._learned % PUBLISHED_EVERY == 0:
             for kind in self._kinds.values():
                 kind.publish()
             self.version += 1
-        other = self._places[self._learned % len(self._places)]  # one at a time: there may be thousands
+        other = self._costs[self._learned % len(self._costs)]  # one at a time: there may be thousands
         if other is not None and other.differs:
-            other.look_again(self.now, self._learned, len(self._places))
-        if said is not None:
-            place.seen_at, place.seen = self.now, self._learned
-            ratio, loading = said
-            (place.loading if loading else place.computing).observe(ratio)
+            other.retry(self.now, self._learned, len(self._costs))
+        if comparison is not None:
+            costs.observed_s, costs.observed_count = self.now, self._learned
+            ratio, loading = comparison
+            (costs.loading if loading else costs.computing).observe(ratio)
 
-    def place(self, candidate: Candidate) -> Place:
+    def costs(self, candidate: Candidate) -> EndpointCosts:
         """Return what is known of an endpoint; a slot that another endpoint has now begins anew."""
-        slot, places = candidate.slot, self._places
-        if slot >= len(places):
-            places.extend([None] * (slot + 1 - len(places)))
-        place = places[slot]
-        if place is None or place.address != candidate.address:
-            place = places[slot] = Place(candidate.address, self._kind_of(candidate))
-        return place
+        slot, table = candidate.slot, self._costs
+        if slot >= len(table):
+            table.extend([None] * (slot + 1 - len(table)))
+        costs = table[slot]
+        if costs is None or costs.address != candidate.address:
+            costs = table[slot] = EndpointCosts(candidate.address, self._kind_of(candidate))
+        return costs
 
-    def current(self, candidate: Candidate) -> Place:
+    def current(self, candidate: Candidate) -> EndpointCosts:
         """Return what is known of an endpoint, up to date with ``candidate``."""
-        place = self.place(candidate)
-        if place.candidate is not candidate or place.version != self.version:
-            if self._hears and candidate.tiers and not place.kind.has_heard and place.kind.hear(candidate):
+        costs = self.costs(candidate)
+        if costs.candidate is not candidate or costs.version != self.version:
+            kind, reports = costs.kind, candidate.tiers
+            if self._follows_reports and reports and not kind.has_load_time and kind.start_from_report(candidate):
                 self.version += 1
-            place.follow(candidate, self.version, self._mean_prefill_s, self._others_weight)
-        return place
+            costs.follow(candidate, self.version, self._mean_prefill_s, self._others_weight)
+        return costs
 
-    def places_of(self, candidates: Sequence[Candidate]) -> Sequence[Place | None]:
-        """Return the places by slot, enough for the largest slot of ``candidates``; not all are up to date."""
+    def all_costs(self, candidates: Sequence[Candidate]) -> Sequence[EndpointCosts | None]:
+        """Return the costs by slot, enough for the largest slot of ``candidates``; not all are up to date."""
         last = max([candidate.slot for candidate in candidates], default=-1)
-        if last >= len(self._places):
-            self._places.extend([None] * (last + 1 - len(self._places)))
-        return self._places
+        if last >= len(self._costs):
+            self._costs.extend([None] * (last + 1 - len(self._costs)))
+        return self._costs
 
     @property
     def kinds(self) -> Mapping[str, Kind]:
         """Kinds by the value of the label that distinguishes them."""
         return self._kinds
 
-    def places(self) -> Iterator[Place]:
-        """Yield the place of every endpoint that was ever priced and whose slot was not reused."""
-        return (place for place in self._places if place is not None)
+    def endpoints(self) -> Iterator[EndpointCosts]:
+        """Yield the costs of every endpoint that was ever priced and whose slot was not reused."""
+        return (costs for costs in self._costs if costs is not None)
 
     def _kind_of(self, candidate: Candidate) -> Kind:
         name = candidate.labels.get(self._kind_label, "") if self._kind_label else ""
@@ -196,9 +197,9 @@ def sample_of(observation: Observation, sent: Sent) -> Sample | None:
     if observation.cached_tokens is not None and observation.prompt_tokens:
         # Shares, since a prompt's tokens may be an estimate. Without a report by tier, the fastest tier comes first.
         found = min(prompt - 1, round(observation.cached_tokens / observation.prompt_tokens * prompt))
-        said = observation.cached_by_tier
-        if said and (total := sum(said.values())) > 0:
-            by_tier = {tier.value: round(found * tokens / total) for tier, tokens in said.items()}
+        reported = observation.cached_by_tier
+        if reported and (total := sum(reported.values())) > 0:
+            by_tier = {tier.value: round(found * tokens / total) for tier, tokens in reported.items()}
             gpu, cpu = by_tier.get("gpu", 0), by_tier.get("cpu", 0)
             storage = max(0, found - gpu - cpu)
         else:

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from scorers.base import Candidate, Request, Scratch, Slot, Tier
 from scorers.cost.constants import MOST_REQUESTS
+from scorers.cost.endpoint_costs import EndpointCosts
 from scorers.cost.estimate import Ahead, Estimate, Holding, estimate
 from scorers.cost.model import CostModel
-from scorers.cost.place import Place
-from scorers.cost.standing import MOST_AHEAD_S
-from scorers.prefix.cached import by_tier
+from scorers.cost.queues import MOST_AHEAD_S
+from scorers.prefix.cached import tokens_by_tier
 
-NOBODY: Mapping[Slot, int] = {}
+NO_ENDPOINT: Mapping[Slot, int] = {}
 
 
 class Waits(NamedTuple):
@@ -36,7 +36,7 @@ class Pricing:
         self._model = model
         self._streamed = request.streaming
         self.prompt_tokens = request.prompt_tokens
-        self.tiers = held_by_tier(request)
+        self.tiers = tier_tokens(request)
         """Tokens held, by endpoint: on the GPU, in CPU memory, in storage."""
         self._seconds_of: Sequence[Candidate] | None = None
         self._seconds: list[float] = []
@@ -58,22 +58,22 @@ class Pricing:
 
     def estimate(self, candidate: Candidate) -> Estimate:
         """Return the estimate at one candidate, by parts."""
-        place = self._model.current(candidate)
-        return self._estimate(place, candidate, self.waits(candidate).ahead)
+        costs = self._model.current(candidate)
+        return self._estimate(costs, candidate, self.waits(candidate).ahead)
 
     def waits(self, candidate: Candidate) -> Waits:
         """Return the waiting time at one candidate."""
         model = self._model
-        place, now = model.current(candidate), model.now
-        queues = place.queues
-        seen = model.answers_seen and place.awaits
-        prefill_s = queues.prefill_s(place.most_s, now, answers_seen=seen) + place.strangers_s
+        costs, now = model.current(candidate), model.now
+        queues = costs.queues
+        seen = model.answers_seen and costs.awaits_response
+        prefill_s = queues.prefill_s(costs.most_s, now, answers_seen=seen) + costs.foreign_s
         memory_s = 0.0
-        if place.room is not None and self.prompt_tokens > place.room_tokens:
+        if costs.room is not None and self.prompt_tokens > costs.room_tokens:
             # Blocks of a prefix that a running request uses, too, are in use already. Of the blocks that the GPU holds,
             # the same share is in use as of all its blocks.
-            shared = min(self.tiers[0].get(candidate.slot, 0), self.prompt_tokens - 1) * place.in_use
-            memory_s = place.room.wait_s(self.prompt_tokens - shared)
+            shared = min(self.tiers[0].get(candidate.slot, 0), self.prompt_tokens - 1) * costs.in_use
+            memory_s = costs.room.wait_s(self.prompt_tokens - shared)
         ahead = Ahead(
             max(prefill_s, memory_s),
             min(max(0.0, queues.lane_until - now), MOST_AHEAD_S),
@@ -86,19 +86,19 @@ class Pricing:
         waits = self.waits(candidate)
         priced = self._estimate(self._model.current(candidate), candidate, waits.ahead)
         lane_s = waits.ahead.storage_s if priced.storage_tokens else waits.ahead.cpu_s
-        silent_tokens = 0 if self._streamed else max(0, self.prompt_tokens - max(self.holding(candidate.slot)))
+        unstreamed_tokens = 0 if self._streamed else max(0, self.prompt_tokens - max(self.holding(candidate.slot)))
         full = waits.memory_s > waits.prefill_s
-        self._model.sent(candidate, priced, lane_s, full=full, silent_tokens=silent_tokens)
+        self._model.sent(candidate, priced, lane_s, full=full, unstreamed_tokens=unstreamed_tokens)
 
-    def _estimate(self, place: Place, candidate: Candidate, ahead: Ahead) -> Estimate:
+    def _estimate(self, costs: EndpointCosts, candidate: Candidate, ahead: Ahead) -> Estimate:
         return estimate(
-            place.constants,
+            costs.constants,
             self.prompt_tokens,
             self.holding(candidate.slot),
             ahead,
             min(candidate.running, MOST_REQUESTS),
-            place.chunk_tokens,
-            place.crowd,
+            costs.chunk_tokens,
+            costs.crowd,
         )
 
     def _price(self, candidates: Sequence[Candidate]) -> list[float]:
@@ -110,7 +110,7 @@ class Pricing:
         model, tokens = self._model, self.prompt_tokens
         on_gpu, in_cpu, in_storage = self.tiers
         below, anywhere = in_cpu or in_storage, on_gpu or in_cpu or in_storage
-        now, version, places = model.now, model.version, model.places_of(candidates)
+        now, version, table = model.now, model.version, model.all_costs(candidates)
         seen = model.answers_seen
         common = model.current(candidates[0]).constants
         prefill_s = {0: common.prefill_s(tokens, 0)}  # by the tokens that the GPU holds
@@ -118,42 +118,42 @@ class Pricing:
         prices = []
         for candidate in candidates:
             slot = candidate.slot
-            place = places[slot]
-            if place is None or place.candidate is not candidate or place.version != version:
-                place = model.current(candidate)
-            constants = place.constants
-            wait_s = place.strangers_s
-            if place.most_s:
-                wait_s += place.queues.prefill_s(place.most_s, now, answers_seen=seen and place.awaits)
+            costs = table[slot]
+            if costs is None or costs.candidate is not candidate or costs.version != version:
+                costs = model.current(candidate)
+            constants = costs.constants
+            wait_s = costs.foreign_s
+            if costs.most_s:
+                wait_s += costs.queues.prefill_s(costs.most_s, now, answers_seen=seen and costs.awaits_response)
             gpu, load_s = 0, 0.0
             if anywhere:
                 gpu = on_gpu.get(slot, 0)
                 if below and ((in_cpu and in_cpu.get(slot, 0) > gpu) or (in_storage and in_storage.get(slot, 0) > gpu)):
-                    queues = place.queues
-                    if wait_s or queues.lane_until > now or queues.storage_until > now or tokens > place.room_tokens:
-                        priced = self._estimate(place, candidate, self.waits(candidate).ahead)
+                    queues = costs.queues
+                    if wait_s or queues.lane_until > now or queues.storage_until > now or tokens > costs.room_tokens:
+                        priced = self._estimate(costs, candidate, self.waits(candidate).ahead)
                         prices.append(priced.price_s)
                         continue
-                    key = (id(constants), self.holding(slot), place.chunk_tokens)
+                    key = (id(constants), self.holding(slot), costs.chunk_tokens)
                     alike = loads.get(key)
                     if alike is None:
                         alike = loads[key] = estimate(constants, tokens, key[1], chunk_tokens=key[2])
                     load_s, own_s = alike.load_s, alike.prefill_s
-                    taken = tokens - alike.gpu_tokens * place.in_use
-                    prices.append(place.plain_s + load_s + own_s * place.weight + taken * place.memory_token_s)
+                    taken = tokens - alike.gpu_tokens * costs.in_use
+                    prices.append(costs.plain_s + load_s + own_s * costs.weight + taken * costs.memory_token_s)
                     continue
             taken = float(tokens)
             if gpu:
                 if gpu >= tokens:
                     gpu = tokens - 1
-                taken -= gpu * place.in_use
-            if tokens > place.room_tokens and place.room is not None:
-                wait_s = max(wait_s, place.room.wait_s(taken))
+                taken -= gpu * costs.in_use
+            if tokens > costs.room_tokens and costs.room is not None:
+                wait_s = max(wait_s, costs.room.wait_s(taken))
             if constants is not common:
                 own = constants.prefill_s(tokens, gpu)
             elif (own := prefill_s.get(gpu, -1.0)) < 0.0:
                 own = prefill_s[gpu] = constants.prefill_s(tokens, gpu)
-            prices.append(place.plain_s + wait_s + own * place.weight + taken * place.memory_token_s)
+            prices.append(costs.plain_s + wait_s + own * costs.weight + taken * costs.memory_token_s)
         return prices
 
 
@@ -161,7 +161,7 @@ PRICING = Scratch[Pricing]()
 """The pricing of a request, from its producer to all scorers and pickers that go by it."""
 
 
-def held_by_tier(request: Request) -> tuple[Mapping[Slot, int], Mapping[Slot, int], Mapping[Slot, int]]:
+def tier_tokens(request: Request) -> tuple[Mapping[Slot, int], Mapping[Slot, int], Mapping[Slot, int]]:
     """Return the tokens held by endpoint, on the GPU, in CPU memory and in storage, according to the producers."""
-    found = by_tier(request)
-    return found.get(Tier.GPU, NOBODY), found.get(Tier.CPU, NOBODY), found.get(Tier.STORAGE, NOBODY)
+    found = tokens_by_tier(request)
+    return found.get(Tier.GPU, NO_ENDPOINT), found.get(Tier.CPU, NO_ENDPOINT), found.get(Tier.STORAGE, NO_ENDPOINT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scorers.cost.constants import Constants
 from scorers.cost.model import CostModel
 
-MOST_PLACES = 100
+MOST_SHOWN = 100
 """The most endpoints that are shown."""
 
 
@@ -13,12 +13,12 @@ def state_of(model: CostModel) -> object:
     """Return the model's constants, and the endpoints that differ, for the debug port."""
     different = [
         {
-            "endpoint": place.address,
-            "computing": round(place.computing.factor, 3),
-            "loading": round(place.loading.factor, 3),
+            "endpoint": costs.address,
+            "computing": round(costs.computing.factor, 3),
+            "loading": round(costs.loading.factor, 3),
         }
-        for place in model.places()
-        if place.differs
+        for costs in model.endpoints()
+        if costs.differs
     ]
     return {
         "learns": model.learns,
@@ -31,7 +31,7 @@ def state_of(model: CostModel) -> object:
             }
             for name, kind in model.kinds.items()
         },
-        "different_endpoints": different[:MOST_PLACES],
+        "different_endpoints": different[:MOST_SHOWN],
         "total_different_endpoints": len(different),
     }
 

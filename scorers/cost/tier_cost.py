@@ -11,7 +11,7 @@ from scorers.cost.constants import Constants, Lane, checked
 from scorers.cost.model import CostModel
 from scorers.cost.pricing import PRICING, Pricing
 from scorers.cost.report import state_of
-from scorers.cost.words import detail
+from scorers.cost.sentences import detail
 from scorers.parameters import check_range
 
 SCALE_S = 0.1
@@ -87,7 +87,7 @@ class TierCostProducer(Producer[TierCostParameters]):
             learns=written.learn,
             kind_label=written.kind_label,
             others_weight=written.others_weight,
-            hears=written.cpu_load_tokens_per_second is None,
+            follows_reports=written.cpu_load_tokens_per_second is None,
         )
 
     def produce(self, request: Request, candidates: Sequence[Candidate]) -> None:  # noqa: ARG002

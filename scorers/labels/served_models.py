@@ -15,7 +15,7 @@ MOST_REMEMBERED = 1024
 """Number of listed names whose endpoints are cached: engines may list thousands of adapters."""
 
 
-class Said(msgspec.Struct, frozen=True):
+class ReportedModels(msgspec.Struct, frozen=True):
     """The models that one endpoint reports to serve."""
 
     names: frozenset[str] = frozenset()
@@ -40,7 +40,7 @@ class ServedModels:
     """
 
     def __init__(self) -> None:
-        self._said: dict[Slot, Said] = {}
+        self._reported: dict[Slot, ReportedModels] = {}
         self._serving: dict[tuple[str, bool], frozenset[Slot] | None] = {}  # of names that an endpoint lists
         self._unlisted: dict[bool, frozenset[Slot] | None] = {}  # the same answer for every other name
         self._names: frozenset[str] | None = None  # all listed names; None: not computed yet
@@ -48,26 +48,26 @@ class ServedModels:
         self.scans = 0
         """Number of lookups that had to be computed from all endpoints' reports."""
 
-    def say(self, slot: Slot, said: Said) -> None:
+    def set(self, slot: Slot, models: ReportedModels) -> None:
         """Replace what the endpoint of ``slot`` has reported."""
-        if self._said.get(slot) != said:
-            self._said[slot] = said
+        if self._reported.get(slot) != models:
+            self._reported[slot] = models
             self._changed()
 
-    def said(self, slot: Slot) -> Said:
+    def of(self, slot: Slot) -> ReportedModels:
         """Return what the endpoint of ``slot`` has reported."""
-        return self._said.get(slot, NOTHING)
+        return self._reported.get(slot, NOTHING)
 
     def forget(self, slot: Slot) -> None:
         """Drop what the endpoint of ``slot`` reported, because the endpoint was removed."""
-        self._said.pop(slot, None)
+        self._reported.pop(slot, None)
         self._changed()
 
     @property
     def differ(self) -> bool:
         """Whether two endpoints report different models, so that a request's model matters."""
         if self._differ is None:
-            self._differ = len({said.names for said in self._said.values()}) > 1
+            self._differ = len({models.names for models in self._reported.values()}) > 1
         return self._differ
 
     def serving(self, model: str, *, adapters_on_demand: bool = False) -> frozenset[Slot] | None:
@@ -78,7 +78,7 @@ class ServedModels:
         if not model:
             return None
         if self._names is None:
-            self._names = frozenset[str]().union(*{said.names for said in self._said.values()})
+            self._names = frozenset[str]().union(*{models.names for models in self._reported.values()})
         if model not in self._names:
             if adapters_on_demand not in self._unlisted:
                 self._unlisted[adapters_on_demand] = self._find(model, adapters_on_demand)
@@ -100,13 +100,13 @@ class ServedModels:
 
     def _find(self, model: str, adapters_on_demand: bool) -> frozenset[Slot] | None:
         self.scans += 1
-        listing = {slot for slot, said in self._said.items() if model in said.names}
+        listing = {slot for slot, models in self._reported.items() if model in models.names}
         found = listing | {
             slot
-            for slot, said in self._said.items()
-            if not said.names or (said.adapters and adapters_on_demand) or not (listing or said.refuses_others)
+            for slot, models in self._reported.items()
+            if not models.names or (models.adapters and adapters_on_demand) or not (listing or models.refuses_others)
         }
-        return None if len(found) == len(self._said) else frozenset(found)
+        return None if len(found) == len(self._reported) else frozenset(found)
 
 
-NOTHING = Said()
+NOTHING = ReportedModels()

@@ -8,7 +8,7 @@ import msgspec
 
 from scorers.base import Candidate, Request, Scorer
 from scorers.parameters import check_range
-from scorers.prefix.cached import held_shares
+from scorers.prefix.cached import best_tier_shares
 
 PREDICTED = ("ttftWeight", "tpotWeight", "headroomSelectionStrategy", "latencyPredictionInfoProducerName")
 """Parameters that are meaningful only for predicted latencies."""
@@ -74,7 +74,7 @@ class LatencyScorer(Scorer[LatencyParameters]):
         per_free = queue / longest if longest else 0.0
         flat = kv if longest else kv + queue
         scores = [flat - kv * c.kv_usage + (longest - c.waiting) * per_free for c in candidates]
-        shares = held_shares(request, self.parameters.prefix_match_info_producer_name) if self._prefix else {}
+        shares = best_tier_shares(request, self.parameters.prefix_match_info_producer_name) if self._prefix else {}
         if shares:
             prefix, get = self._prefix, shares.get
             scores = [score + prefix * get(c.slot, 0.0) for score, c in zip(scores, candidates, strict=True)]

@@ -8,7 +8,7 @@ import msgspec
 
 from scorers.base import Candidate, Request, Scorer
 from scorers.parameters import check_range
-from scorers.prefix.cached import held_tokens
+from scorers.prefix.cached import best_tier_tokens
 
 
 class TokenLoadParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -38,7 +38,7 @@ class TokenLoadScorer(Scorer[TokenLoadParameters]):
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
         """Return one score per candidate, by tokens to compute."""
         threshold, prompt = self.parameters.queue_threshold_tokens, request.prompt_tokens
-        held = held_tokens(request)
+        held = best_tier_tokens(request)
         if held:
             get, most = held.get, max(held.values())
             if most > prompt:  # more than the estimated number of prompt tokens

@@ -26,14 +26,14 @@ class Guess(ApproxPrefixProducer):
     The configuration does not name it, so a tier of unknown capacity counts as empty without a warning.
     """
 
-    asked_for = False
+    is_configured = False
 
     def __init__(self, tier: Tier, producer: PrecisePrefixProducer) -> None:
         super().__init__(ApproxPrefixParameters(tier=tier), producer.name_of(tier))
         self._producer = producer
 
     @override
-    def better(self) -> Mapping[Slot, Mode]:
+    def better_modes(self) -> Mapping[Slot, Mode]:
         """Return the endpoints that are known precisely."""
         source = self._producer.source
         return source.modes(self.tier) if source is not None else {}

@@ -13,7 +13,7 @@ REMEMBERED = 65_536
 """Number of chunks remembered; beyond it the oldest is forgotten, as in kvengine."""
 
 
-class Offers:
+class ComputeCounts:
     """Counts of the chunks offered to one tier of one endpoint. Owner: the prefix cache."""
 
     def __init__(self, store_after: int, chunk_blocks: int, remembered: int = REMEMBERED) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from scorers.base import Candidate, Filter, Request
 from scorers.parameters import check_range
-from scorers.prefix.cached import held_shares
+from scorers.prefix.cached import best_tier_shares
 
 
 class TtftSource(Enum):
@@ -78,7 +78,7 @@ class PrefixAffinityFilter(Filter[PrefixAffinityParameters]):
         threshold, explored = written.affinity_threshold, written.exploration_probability
         if len(candidates) < 2 or not threshold or (explored and self._random.random() < explored):
             return candidates
-        shares = held_shares(request, written.prefix_match_info_producer_name)
+        shares = best_tier_shares(request, written.prefix_match_info_producer_name)
         holders = {slot for slot, share in shares.items() if share >= threshold}
         sticky = [c for c in candidates if c.slot in holders] if holders else []
         if not sticky or len(sticky) == len(candidates):

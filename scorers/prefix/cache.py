@@ -9,16 +9,16 @@ from scorers.base import CachedPrefix, Candidate, Mode, Request, Scratch, Slot, 
 from scorers.index.index import BLOCK_TOKENS, PrefixIndex
 from scorers.index.match import Match, Statistics
 from scorers.index.path import NO_GATES, Gate
-from scorers.prefix.admission import Offers
+from scorers.prefix.admission import ComputeCounts
 from scorers.prefix.cached_tokens import in_tokens, summed
 from scorers.prefix.capacity_warnings import CapacityWarnings
 from scorers.prefix.flights import Flight, Flights
 from scorers.prefix.parameters import UNLIMITED
 from scorers.prefix.producer import ApproxPrefixProducer
-from scorers.prefix.standings import Standings
 from scorers.prefix.terms import Terms
+from scorers.prefix.terms_table import TermsTable
 
-HEARD_S = 0.1
+END_DELAY_S = 0.1
 """How much later than in the engine a request may end here. A guess: the way through a proxy, or the flush of
 its log."""
 
@@ -47,7 +47,7 @@ class PrefixCache:
         self._latest_s = -inf  # the latest time seen so far
         self._gates: dict[Slot, dict[int, Gate]] = {}
         self._unsized: set[Slot] = set()  # with a tier of unknown capacity, not warned about yet
-        self._standings = Standings(len(producers), block_tokens)
+        self._terms = TermsTable(len(producers), block_tokens)
         self._warnings = CapacityWarnings()
         self._serve(producers)
 
@@ -95,7 +95,7 @@ class PrefixCache:
         tier = self._tiers[producer.name]
         matches = self._matches(request)
         limit = self._limits[producer.name]
-        chunks, modes = self._standings.chunks[tier], self._standings.modes[tier]
+        chunks, modes = self._terms.chunks[tier], self._terms.modes[tier]
         if limit >= self._limit_tokens:
             if len(matches) == 1 and not chunks:
                 return CachedPrefix(producer.tier, matches[0].total_tokens, matches[0].held[tier], modes)
@@ -132,7 +132,7 @@ class PrefixCache:
         An endpoint without a tier in horizon mode depends on picks alone, and does not change.
         """
         flight = self._flights.end(pick_id)
-        if flight is not None and flight.slot in self._standings.followed:
+        if flight is not None and flight.slot in self._terms.with_horizon:
             self._latest_s = max(self._latest_s, now)
             self._use_again(flight, now)
 
@@ -154,20 +154,20 @@ class PrefixCache:
         self._flights.forget(slot)
         self._gates.pop(slot, None)
         self._unsized.discard(slot)
-        self._standings.remove(slot)
+        self._terms.remove(slot)
 
     def engine_reported(self, candidate: Candidate) -> None:
         """Follow a change in what the engine reports; what no longer fits, or is gone, is evicted at once."""
         slot = candidate.slot
         terms = tuple([producer.terms(candidate) for producer in self.producers])
-        if terms != self._standings.of(slot):
+        if terms != self._terms.of(slot):
             self._change(candidate, terms)
-        if slot in self._standings.followed:
+        if slot in self._terms.with_horizon:
             self._follow(candidate, terms)
 
     def capacity_tokens(self, slot: Slot, producer: str) -> int:
         """Return what ``slot`` can hold in the producer's tier; 0 for an unknown slot. Units: tokens."""
-        terms = self._standings.of(slot)
+        terms = self._terms.of(slot)
         return terms[self._tiers[producer]].capacity_tokens or 0 if terms is not None else 0
 
     def used_tokens(self, slot: Slot, producer: str) -> int:
@@ -177,27 +177,27 @@ class PrefixCache:
     def mode(self, slot: Slot, producer: str) -> Mode:
         """Return how we know what ``slot`` holds in the producer's tier."""
         tier = self._tiers[producer]
-        return self.producers[tier].better().get(slot) or self._standings.modes[tier].get(slot, Mode.APPROXIMATE)
+        return self.producers[tier].better_modes().get(slot) or self._terms.modes[tier].get(slot, Mode.APPROXIMATE)
 
     def endpoints_by_mode(self, producer: str) -> dict[Mode, int]:
         """Return how many endpoints are in each mode."""
         tier = self._tiers[producer]
-        return self._standings.by_mode(tier, self.producers[tier].better())
+        return self._terms.by_mode(tier, self.producers[tier].better_modes())
 
     def doubted(self, producer: str) -> int:
         """Return how many endpoints' engines report less capacity than is configured for the producer."""
-        return self._standings.doubted(self._tiers[producer])
+        return self._terms.doubted(self._tiers[producer])
 
     def state(self, producer: ApproxPrefixProducer) -> object:
         """Return what the producer's tier can hold and holds, summed over all endpoints."""
-        tier, standings = self._tiers[producer.name], self._standings
+        tier, table = self._tiers[producer.name], self._terms
         return {
             "tier": producer.tier.value,
-            "endpoints": len(standings),
+            "endpoints": len(table),
             "endpoints_by_mode": {
                 m.value: count for m, count in self.endpoints_by_mode(producer.name).items() if count
             },
-            "capacity_tokens": standings.capacity_tokens(tier),
+            "capacity_tokens": table.capacity_tokens(tier),
             "used_tokens": self.statistics().tokens_by_tier[tier],
         }
 
@@ -210,8 +210,8 @@ class PrefixCache:
         self._unsized.discard(slot)
         if any(each.capacity_tokens is None for each in terms):
             self._unsized.add(slot)
-        before = self._standings.of(slot) or (None,) * len(terms)
-        self._standings.set(slot, terms)
+        before = self._terms.of(slot) or (None,) * len(terms)
+        self._terms.set(slot, terms)
         for tier, (was, each) in enumerate(zip(before, terms, strict=True)):
             if was is None or was.bound_tokens != each.bound_tokens:
                 self.index.set_capacity(slot, tier, each.bound_tokens)
@@ -227,7 +227,7 @@ class PrefixCache:
         if gated != [was is not None and was.gated for was in before]:
             self.index.gate(slot, [tier for tier, each in enumerate(gated) if each])
         if wanted:
-            self._gates[slot] = {tier: gates.get(tier) or Offers(*each) for tier, each in wanted.items()}
+            self._gates[slot] = {tier: gates.get(tier) or ComputeCounts(*each) for tier, each in wanted.items()}
 
     def _follow(self, candidate: Candidate, terms: Sequence[Terms]) -> None:
         """Evict what was last used before the horizons. What is in flight counts as used now."""
@@ -239,7 +239,7 @@ class PrefixCache:
                 continue
             gone_s = until_s = report.horizon_s
             if report.horizon_tokens:  # left of what was used then; ends arrive here later
-                gone_s, until_s = nextafter(gone_s, -inf), until_s + HEARD_S
+                gone_s, until_s = nextafter(gone_s, -inf), until_s + END_DELAY_S
             if not self.index.is_older(slot, tier, until_s):
                 continue
             self._latest_s = max(self._latest_s, nextafter(until_s, inf))
@@ -256,7 +256,7 @@ class PrefixCache:
 
     def _warn_of_unknown(self, slot: Slot) -> None:
         self._unsized.discard(slot)
-        for producer, terms in zip(self.producers, self._standings.of(slot) or (), strict=True):
+        for producer, terms in zip(self.producers, self._terms.of(slot) or (), strict=True):
             if terms.capacity_tokens is None:
                 self._warnings.unknown(producer)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from scorers.base import CachedPrefix, Mode, Request, Slot, Tier
 
 
-def told(request: Request, producer: str | None) -> list[CachedPrefix]:
+def results_of(request: Request, producer: str | None) -> list[CachedPrefix]:
     """Return what ``producer`` found, or what all producers found if it is None. Empty results are left out."""
     if producer is None:
         return [cached for cached in request.cached.values() if cached.weighed]
@@ -18,7 +18,7 @@ def told(request: Request, producer: str | None) -> list[CachedPrefix]:
 _RANKS = {mode: rank for rank, mode in enumerate(Mode)}  # the best mode first
 
 
-def by_tier(request: Request) -> dict[Tier, Mapping[Slot, int]]:
+def tokens_by_tier(request: Request) -> dict[Tier, Mapping[Slot, int]]:
     """Return tokens by tier and endpoint, according to all producers together.
 
     If two producers cover a tier, the better mode wins per endpoint; ties go to the larger count.
@@ -29,11 +29,11 @@ def by_tier(request: Request) -> dict[Tier, Mapping[Slot, int]]:
         if known is None:
             found[cached.tier] = cached
         elif known.tokens is not cached.tokens:
-            found[cached.tier] = _better_known(known, cached)
+            found[cached.tier] = _merged(known, cached)
     return {tier: cached.tokens for tier, cached in found.items()}
 
 
-def _better_known(one: CachedPrefix, other: CachedPrefix) -> CachedPrefix:
+def _merged(one: CachedPrefix, other: CachedPrefix) -> CachedPrefix:
     if one.modes == other.modes:
         every = {**one.tokens, **other.tokens}
         tokens = {slot: max(one.tokens.get(slot, 0), other.tokens.get(slot, 0)) for slot in every}
@@ -50,9 +50,9 @@ def _better_known(one: CachedPrefix, other: CachedPrefix) -> CachedPrefix:
     return CachedPrefix(one.tier, one.total_tokens, tokens, modes)
 
 
-def held_tokens(request: Request) -> Mapping[Slot, int]:
+def best_tier_tokens(request: Request) -> Mapping[Slot, int]:
     """Return the prompt tokens that each endpoint need not compute: the most that any tier holds. Zeros are absent."""
-    found = list(by_tier(request).values())
+    found = list(tokens_by_tier(request).values())
     if not found:
         return {}
     if len(found) == 1 or all(tokens is found[0] for tokens in found):
@@ -65,10 +65,10 @@ def held_tokens(request: Request) -> Mapping[Slot, int]:
     return most
 
 
-def held_shares(request: Request, producer: str | None) -> dict[Slot, float]:
+def best_tier_shares(request: Request, producer: str | None) -> dict[Slot, float]:
     """Return the share of the prompts, 0 to 1, that each endpoint holds in its best tier. Zeros are absent."""
     shares: dict[Slot, float] = {}
-    for cached in told(request, producer):
+    for cached in results_of(request, producer):
         total = cached.total_tokens
         if total:
             for slot, tokens in cached.weighed.items():

@@ -15,17 +15,17 @@ class CapacityWarnings:
     """Remembers which warnings were logged. Owner: the prefix cache."""
 
     def __init__(self) -> None:
-        self._untold: set[ApproxPrefixProducer] = set()
+        self._unwarned: set[ApproxPrefixProducer] = set()
         self._doubts: set[tuple[str, int]] = set()
 
     def serve(self, producers: Iterable[ApproxPrefixProducer]) -> None:
         """Set the producers that may be warned about."""
-        self._untold = {producer for producer in producers if producer.asked_for}
+        self._unwarned = {producer for producer in producers if producer.is_configured}
 
     def unknown(self, producer: ApproxPrefixProducer) -> None:
         """Warn, once per producer, that the capacity of its tier is unknown."""
-        if producer in self._untold:
-            self._untold.discard(producer)
+        if producer in self._unwarned:
+            self._unwarned.discard(producer)
             log.warning(
                 "%s: nothing says how much the %s tier holds, so it counts as empty; write lruCapacityPerServer",
                 producer.name,
@@ -50,5 +50,5 @@ class CapacityWarnings:
             f"{tokens:,}",
             producer.tier.value,
             candidate.address,
-            f"{producer.told_tokens(candidate) or 0:,}",
+            f"{producer.reported_tokens(candidate) or 0:,}",
         )

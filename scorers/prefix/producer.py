@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol
 
 from scorers.base import CachedPrefix, Candidate, Mode, Producer, Request, Slot, Tier
 from scorers.prefix.parameters import DEFAULT_CAPACITY_BLOCKS, ApproxPrefixParameters, tier_in
-from scorers.prefix.terms import Terms, terms, told_tokens
+from scorers.prefix.terms import Terms, reported_tokens, terms
 
 
 class PrefixSource(Protocol):
@@ -36,7 +36,7 @@ class ApproxPrefixProducer(Producer[ApproxPrefixParameters]):
 
     type_name = "approx-prefix-cache-producer"
     Parameters = ApproxPrefixParameters
-    asked_for: ClassVar[bool] = True
+    is_configured: ClassVar[bool] = True
     """Whether the configuration names this producer."""
 
     def __init__(self, parameters: ApproxPrefixParameters | None = None, name: str = "") -> None:
@@ -60,12 +60,12 @@ class ApproxPrefixProducer(Producer[ApproxPrefixParameters]):
         """Return what the tier holds, summed over all endpoints."""
         return self.source.state(self) if self.source is not None else None
 
-    def better(self) -> Mapping[Slot, Mode]:
+    def better_modes(self) -> Mapping[Slot, Mode]:
         """Return the endpoints that a better source covers, and its mode; there this producer is only a fallback."""
         return {}
 
     @property
-    def asks_engine(self) -> bool:
+    def uses_engine_capacity(self) -> bool:
         """Whether the engine's capacity is used once the engine reports it."""
         parameters = self.parameters
         return parameters.auto_tune and (self.tier is Tier.GPU or parameters.lru_capacity_per_server is None)
@@ -73,16 +73,16 @@ class ApproxPrefixProducer(Producer[ApproxPrefixParameters]):
     def terms(self, candidate: Candidate) -> Terms:
         """Return the terms for this tier of ``candidate``."""
         parameters, gpu = self.parameters, self.tier is Tier.GPU
-        typed = self._typed_tokens
+        configured = self._configured_tokens
         if gpu and parameters.auto_tune and candidate.gpu_blocks and not candidate.block_tokens:
-            typed = candidate.gpu_blocks * parameters.block_tokens
+            configured = candidate.gpu_blocks * parameters.block_tokens
         found = terms(
             candidate,
             self.tier,
-            typed,
+            configured,
             auto=parameters.auto_tune,
             follow=parameters.follow_horizon,
-            wins=not gpu,
+            configured_first=not gpu,
         )
         if gpu and found.capacity_tokens is None:
             tokens = DEFAULT_CAPACITY_BLOCKS * parameters.block_tokens
@@ -93,12 +93,12 @@ class ApproxPrefixProducer(Producer[ApproxPrefixParameters]):
         """Return what ``candidate`` can hold in this tier; 0 if unknown. Units: tokens."""
         return self.terms(candidate).capacity_tokens or 0
 
-    def told_tokens(self, candidate: Candidate) -> int | None:
+    def reported_tokens(self, candidate: Candidate) -> int | None:
         """Return what the engine reports that ``candidate`` can hold in this tier. Units: tokens."""
-        return told_tokens(candidate, self.tier)
+        return reported_tokens(candidate, self.tier)
 
     @property
-    def _typed_tokens(self) -> int | None:
+    def _configured_tokens(self) -> int | None:
         blocks = self.parameters.lru_capacity_per_server
         return None if blocks is None else blocks * self.parameters.block_tokens
 

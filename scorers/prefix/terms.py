@@ -33,23 +33,26 @@ class Terms(NamedTuple):
 NO_REPORT = TierReport()
 
 
-def terms(candidate: Candidate, tier: Tier, typed_tokens: int | None, *, auto: bool, follow: bool, wins: bool) -> Terms:
+def terms(
+    candidate: Candidate, tier: Tier, configured_tokens: int | None, *, auto: bool, follow: bool, configured_first: bool
+) -> Terms:
     """Return the terms for ``tier`` of ``candidate``.
 
-    ``typed_tokens`` is the configured capacity, if there is one. With ``auto``, the engine's reported capacity is used;
-    ``wins`` says that a configured capacity takes precedence over it. With ``follow``, the engine's eviction horizon is
-    used.
+    ``configured_tokens`` is the configured capacity, if there is one. With ``auto``, the engine's reported capacity is
+    used; with ``configured_first``, a configured capacity takes precedence over it. With ``follow``, the engine's
+    eviction horizon is used.
     """
     report = candidate.tiers.get(tier, NO_REPORT)
-    told = told_tokens(candidate, tier)
-    doubted = typed_tokens if typed_tokens is not None and told is not None and typed_tokens > told else None
-    capacity = typed_tokens
-    if auto and told is not None and (typed_tokens is None or not wins):
-        capacity = told
+    reported = reported_tokens(candidate, tier)
+    excessive = configured_tokens is not None and reported is not None and configured_tokens > reported
+    doubted = configured_tokens if excessive else None
+    capacity = configured_tokens
+    if auto and reported is not None and (configured_tokens is None or not configured_first):
+        capacity = reported
         doubted = None
     followed = follow and candidate.fresh and report.horizon_s is not None
     bound = capacity or 0
-    if followed and capacity == told:
+    if followed and capacity == reported:
         bound *= HEADROOM
     return Terms(
         Mode.HORIZON if followed else Mode.APPROXIMATE,
@@ -62,7 +65,7 @@ def terms(candidate: Candidate, tier: Tier, typed_tokens: int | None, *, auto: b
     )
 
 
-def told_tokens(candidate: Candidate, tier: Tier) -> int | None:
+def reported_tokens(candidate: Candidate, tier: Tier) -> int | None:
     """Return what the engine of ``candidate`` reports that ``tier`` can hold; None if it does not report it."""
     report = candidate.tiers.get(tier, NO_REPORT)
     if report.store_after == 0:

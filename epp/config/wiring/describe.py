@@ -43,7 +43,7 @@ def _following(producer: Producer[Any]) -> str:
 def _capacity(producer: ApproxPrefixProducer) -> str:
     tier = f"tier {producer.tier.value}"
     tokens = producer.terms(_SILENT).capacity_tokens
-    if producer.asks_engine:
+    if producer.uses_engine_capacity:
         until = "unknown" if tokens is None else f"{tokens:,} tokens"
         return f"{tier}, capacity from the engine, {until} until it reports"
     return f"{tier}, of unknown capacity" if tokens is None else f"{tier}, {tokens:,} tokens an endpoint"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from scorers.base import CachedPrefix, Candidate, Held, Mode, Observation, Prediction, Request, Slot, Tier, TierReport
 from scorers.cost.constants import Constants, Lane
+from scorers.cost.endpoint_costs import DISPLACED, HELD_UP
 from scorers.cost.model import OPEN, CostModel
-from scorers.cost.place import DISPLACED, HELD_UP
 from scorers.cost.pricing import Pricing
 
 KNOWN = Constants(fixed_s=0.0, token_s=1e-4, pair_s=0.0, decode_s=0.0, cpu=Lane(0.0, 1e-5), stay_s=10.0)
@@ -197,7 +197,7 @@ def test_what_an_engine_says_of_its_loads_is_where_learning_begins() -> None:
     assert price(model, endpoint(1), warm) == pytest.approx(0.01009)
     assert price(model, saying, warm) == pytest.approx(999 * 4e-5 + 1e-4)
     assert price(model, endpoint(1), warm) == price(model, saying, warm), "they are of a kind"
-    for deaf in (selfish(hears=False), selfish(learns=False)):
+    for deaf in (selfish(follows_reports=False), selfish(learns=False)):
         assert price(deaf, saying, warm) == pytest.approx(0.01009)
 
 
@@ -290,10 +290,10 @@ def test_a_late_end_at_an_endpoint_that_is_gone_is_not_taken_for_its_slots_next_
     send(model, gone)
     other = Candidate(slot=Slot(0), address="10.9.9.9:8000")
     send(model, other)
-    place = model.current(other)
+    costs = model.current(other)
     model.observed(observation(gone, 3.0))
-    assert model.current(other) is place
-    assert place.kind.learner.used == 0
+    assert model.current(other) is costs
+    assert costs.kind.learner.used == 0
 
 
 def test_a_clock_that_jumps_makes_nobody_wait_for_ever() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scorers.base import Prompt, Slot
 from scorers.index.index import PrefixIndex
 from scorers.index.tree import Node
-from scorers.prefix.admission import Offers
+from scorers.prefix.admission import ComputeCounts
 from tests.scorers.index.naive_index import Key, NaiveIndex, NaiveTier
 
 ONE, OTHER = Slot(0), Slot(1)
@@ -39,7 +39,7 @@ class Pair:
                 self.set_capacity(slot, tier)
         self.index.gate(ONE, [CPU])
         store_after, chunk_blocks = random.randint(1, 3), random.randint(1, 4)
-        self.gate, self.naive_gate = Offers(store_after, chunk_blocks), Offers(store_after, chunk_blocks)
+        self.gate, self.naive_gate = ComputeCounts(store_after, chunk_blocks), ComputeCounts(store_after, chunk_blocks)
 
     def step(self) -> None:
         self.now += 1.0
@@ -114,7 +114,7 @@ def test_what_was_just_sent_is_known_where_a_tier_admits_late_and_the_run_was_ev
     index = PrefixIndex(2, 1, b"x" * 32)
     index.set_capacity(ONE, GPU, 11)
     index.gate(ONE, [CPU])
-    gates = {CPU: Offers(3, 4)}
+    gates = {CPU: ComputeCounts(3, 4)}
     for at, blocks in enumerate(("bbabaaa", "bbabab", "aaabbbb", "bbaba")):
         index.record(index.match(prompt_of(blocks)), ONE, "", float(at), gates)
         index.check_integrity()

@@ -7,24 +7,24 @@ from hypothesis import strategies as st
 
 from scorers.base import Candidate, Request, Slot
 from scorers.labels.served_model_filter import ServedModelFilter, ServedModelParameters
-from scorers.labels.served_models import MOST_REMEMBERED, Said, ServedModels
+from scorers.labels.served_models import MOST_REMEMBERED, ReportedModels, ServedModels
 
 NAMES = ("a", "b", "c")
 
 
-def models(*said: Said) -> ServedModels:
+def models(*said: ReportedModels) -> ServedModels:
     made = ServedModels()
     for slot, each in enumerate(said):
-        made.say(Slot(slot), each)
+        made.set(Slot(slot), each)
     return made
 
 
-def lists(*names: str, adapters: bool = False) -> Said:
-    return Said(frozenset(names), complete=True, adapters=adapters)
+def lists(*names: str, adapters: bool = False) -> ReportedModels:
+    return ReportedModels(frozenset(names), complete=True, adapters=adapters)
 
 
-def names_only(*names: str) -> Said:
-    return Said(frozenset(names))
+def names_only(*names: str) -> ReportedModels:
+    return ReportedModels(frozenset(names))
 
 
 def test_a_model_goes_to_endpoints_that_list_it() -> None:
@@ -40,7 +40,7 @@ def test_a_request_without_a_model_may_go_anywhere() -> None:
 
 
 def test_an_endpoint_that_has_said_nothing_is_tried_for_every_model() -> None:
-    served = models(lists("a"), Said(), lists("b"))
+    served = models(lists("a"), ReportedModels(), lists("b"))
     assert served.serving("a") == {0, 1}
     assert served.serving("unknown") == {1}
 
@@ -66,7 +66,7 @@ def test_an_engine_with_places_for_adapters_is_tried_for_a_name_that_nobody_list
 def test_what_is_said_later_counts_and_an_endpoint_that_is_gone_does_not() -> None:
     served = models(lists("a"), lists("b"))
     assert served.serving("b") == {1}
-    served.say(Slot(0), lists("b"))
+    served.set(Slot(0), lists("b"))
     assert served.serving("b") is None
     served.forget(Slot(1))
     assert served.serving("a") == frozenset()
@@ -77,7 +77,7 @@ def test_a_question_that_was_asked_before_looks_at_no_endpoint() -> None:
     for _ in range(100):
         assert served.serving("a") is None
     assert served.scans == 1
-    served.say(Slot(3), lists("a"))  # nothing new
+    served.set(Slot(3), lists("a"))  # nothing new
     assert served.serving("a") is None
     assert served.scans == 1
 
@@ -124,14 +124,14 @@ def test_a_filter_that_is_switched_off_keeps_everybody() -> None:
     assert narrower.keep(Request("r", "z", "z"), candidates) is candidates
 
 
-said = st.builds(Said, st.frozensets(st.sampled_from(NAMES)), st.booleans(), st.booleans())
+said = st.builds(ReportedModels, st.frozensets(st.sampled_from(NAMES)), st.booleans(), st.booleans())
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.none() | said), max_size=20), st.sampled_from([*NAMES, "d"]))
 def test_answers_are_those_of_a_naive_search_whatever_was_asked_before(
-    changes: list[tuple[int, Said | None]], model: str
+    changes: list[tuple[int, ReportedModels | None]], model: str
 ) -> None:
-    served, known = ServedModels(), dict[Slot, Said]()
+    served, known = ServedModels(), dict[Slot, ReportedModels]()
     for number, each in changes:
         slot = Slot(number)
         if each is None:
@@ -139,7 +139,7 @@ def test_answers_are_those_of_a_naive_search_whatever_was_asked_before(
             served.forget(slot)
         else:
             known[slot] = each
-            served.say(slot, each)
+            served.set(slot, each)
         served.serving(model)
     listing = {slot for slot, each in known.items() if model in each.names}
     wanted = listing | {slot for slot, each in known.items() if not each.names}

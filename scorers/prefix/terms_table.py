@@ -9,7 +9,7 @@ from scorers.base import Mode, Slot
 from scorers.prefix.terms import Terms
 
 
-class Standings:
+class TermsTable:
     """The terms of all endpoints. Requests share the tables of modes, so these are replaced, never changed."""
 
     def __init__(self, tiers: int, block_tokens: int) -> None:
@@ -17,7 +17,7 @@ class Standings:
         """By tier, the modes of the endpoints that are not approximate."""
         self.chunks: list[dict[Slot, int]] = [{} for _ in range(tiers)]
         """By tier, the tokens that a cache hit is a multiple of, if they are more than a block of the index."""
-        self.followed: set[Slot] = set()
+        self.with_horizon: set[Slot] = set()
         """The endpoints with a tier in horizon mode."""
         self._block_tokens = block_tokens
         self._terms: dict[Slot, tuple[Terms, ...]] = {}
@@ -32,19 +32,19 @@ class Standings:
     def set(self, slot: Slot, terms: Sequence[Terms]) -> None:
         """Set the terms of an endpoint."""
         self._terms[slot] = tuple(terms)
-        self.followed.discard(slot)
+        self.with_horizon.discard(slot)
         for tier, each in enumerate(terms):
             self._set_mode(slot, tier, each.mode)
             self.chunks[tier].pop(slot, None)
             if each.chunk_tokens > self._block_tokens:
                 self.chunks[tier][slot] = each.chunk_tokens
             if each.mode is Mode.HORIZON:
-                self.followed.add(slot)
+                self.with_horizon.add(slot)
 
     def remove(self, slot: Slot) -> None:
         """Remove an endpoint; does nothing for an unknown one."""
         terms = self._terms.pop(slot, ())
-        self.followed.discard(slot)
+        self.with_horizon.discard(slot)
         for tier in range(len(terms)):
             self.chunks[tier].pop(slot, None)
             self._set_mode(slot, tier, Mode.APPROXIMATE)

@@ -10,7 +10,7 @@ from scorers.base import Candidate, Tier
 from scorers.cost.constants import MOST_REQUESTS, Constants, Lane
 from scorers.cost.estimate import ALONE, Crowd
 from scorers.cost.learning import Deviation, Learner
-from scorers.cost.standing import MOST_AHEAD_S, Queues, Room, room
+from scorers.cost.queues import MOST_AHEAD_S, Queues, Room, room
 
 HELD_UP = 0.5
 """The share of a second without tokens that a running request is charged for: its end is delayed, but no
@@ -34,36 +34,36 @@ tried again. Otherwise a slower endpoint would get little to do, and would be co
 class Kind:
     """Endpoints that are assumed to be alike, until one turns out to differ. Owner: one model."""
 
-    __slots__ = ("constants", "has_heard", "learner")
+    __slots__ = ("constants", "has_load_time", "learner")
 
     def __init__(self, start: Constants) -> None:
         self.learner = Learner(start)
         self.constants = start
         """The constants in use."""
-        self.has_heard = False
+        self.has_load_time = False
         """Whether an engine of this kind has reported its load times."""
 
     def publish(self) -> None:
         """Put the learned constants into use."""
         self.constants = self.learner.constants
 
-    def hear(self, candidate: Candidate) -> bool:
+    def start_from_report(self, candidate: Candidate) -> bool:
         """Start from the load time that an engine reports, and return whether no further report is needed."""
         report = candidate.tiers.get(Tier.CPU)
         if report is None or report.load_token_s is None:
             return False
-        self.has_heard = self.learner.load_begins_with(report.load_token_s)
+        self.has_load_time = self.learner.load_begins_with(report.load_token_s)
         self.publish()
-        return self.has_heard
+        return self.has_load_time
 
 
-class Place:
+class EndpointCosts:
     """One endpoint, and what was computed for the candidate that it is now. Owner: one model."""
 
     __slots__ = (
-        "address", "awaits", "candidate", "chunk_tokens", "computing", "constants", "crowd", "in_use", "kind",
-        "loading", "memory_token_s", "most_s", "plain_s", "queues", "room", "room_tokens", "seen", "seen_at",
-        "silent_tokens", "strangers_s", "version", "weight",
+        "address", "awaits_response", "candidate", "chunk_tokens", "computing", "constants", "crowd", "foreign_s",
+        "in_use", "kind", "loading", "memory_token_s", "most_s", "observed_count", "observed_s", "plain_s", "queues",
+        "room", "room_tokens", "unstreamed_tokens", "version", "weight",
     )  # fmt: skip
 
     def __init__(self, address: str, kind: Kind) -> None:
@@ -72,10 +72,10 @@ class Place:
         self.computing = Deviation()
         self.loading = Deviation()
         self.queues = Queues()
-        self.seen_at = 0.0
-        self.seen = 0
+        self.observed_s = 0.0
+        self.observed_count = 0
         """When the endpoint was last observed with a usable result: the time, and the count of all observations."""
-        self.silent_tokens = 0
+        self.unstreamed_tokens = 0
         """Upper bound of the uncached tokens of requests under way without a streamed response: the end of their
         prefill cannot be seen."""
         self.candidate: Candidate | None = None
@@ -87,9 +87,9 @@ class Place:
         """The part of the price that is the same for every request."""
         self.most_s = 0.0
         """The most that the prompts in flight can take."""
-        self.awaits = False
+        self.awaits_response = False
         """Whether any prompt is under way whose response should be seen to begin."""
-        self.strangers_s = 0.0
+        self.foreign_s = 0.0
         """The time for waiting requests that this picker did not send."""
         self.chunk_tokens = 1
         """The size of the pieces in which CPU memory is loaded; 1 if the engine does not report it."""
@@ -107,10 +107,10 @@ class Place:
         """Whether the endpoint is slower or faster than its kind."""
         return self.computing.factor != 1.0 or self.loading.factor != 1.0
 
-    def look_again(self, now: float, observations: int, places: int) -> None:
+    def retry(self, now: float, observations: int, endpoints: int) -> None:
         """Doubt the endpoint's factors, if it was not observed for long."""
-        if abs(now - self.seen_at) > UNSEEN_S and observations - self.seen > UNSEEN * places:
-            self.seen_at, self.seen = now, observations
+        if abs(now - self.observed_s) > UNSEEN_S and observations - self.observed_count > UNSEEN * endpoints:
+            self.observed_s, self.observed_count = now, observations
             self.computing.doubt()
             self.loading.doubt()
             self.version = -1
@@ -128,10 +128,10 @@ class Place:
         self.candidate = candidate
         self.plain_s = constants.fixed_s + running * constants.decode_s
         self.most_s = in_flight_tokens * self.queues.dearest_s
-        self.silent_tokens = min(self.silent_tokens, in_flight_tokens)
-        self.awaits = in_flight_tokens > self.silent_tokens
+        self.unstreamed_tokens = min(self.unstreamed_tokens, in_flight_tokens)
+        self.awaits_response = in_flight_tokens > self.unstreamed_tokens
         foreign = waiting + running - candidate.in_flight if waiting else 0
-        self.strangers_s = min(min(waiting, foreign) * mean_prefill_s, MOST_AHEAD_S) if foreign > 0 else 0.0
+        self.foreign_s = min(min(waiting, foreign) * mean_prefill_s, MOST_AHEAD_S) if foreign > 0 else 0.0
         report = candidate.tiers.get(Tier.CPU) if candidate.tiers else None
         self.chunk_tokens = (report.block_tokens if report is not None else None) or 1
         self.room = room(candidate, constants.stay_s)
