@@ -46,6 +46,13 @@ DONE: tuple[str, ...] = (
     "epp/explain",
     "scorers/affinity",
     "epp/standalone",
+    "tests/scorers",
+    "tests/scorers/affinity",
+    "tests/scorers/cost",
+    "tests/scorers/labels",
+    "tests/scorers/load",
+    "tests/scorers/precise",
+    "tests/scorers/prefix",
 )
 """The rooms whose docstrings have been rewritten. The others follow, until this is the list of all rooms."""
 

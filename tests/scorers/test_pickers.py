@@ -35,7 +35,7 @@ def test_equal_fallbacks_are_ordered_by_what_is_in_flight() -> None:
     assert picker.pick(in_flight(2, 0, 1), [1.0, 1.0, 2.0]) == [2, 1, 0]
 
 
-def test_the_random_picker_ignores_scores_and_repeats_nobody() -> None:
+def test_the_random_picker_ignores_scores_and_repeats_no_candidate() -> None:
     picker = RandomPicker(PickerParameters(max_num_of_endpoints=2), random=Random(1))
     picks = [picker.pick(in_flight(0, 0, 0), [1.0, 0.0, 0.0]) for _ in range(300)]
     assert {first for first, _ in picks} == {0, 1, 2}
@@ -64,7 +64,7 @@ def test_weighted_fallbacks_are_distinct_and_scoreless_endpoints_come_last() -> 
     assert 210 < firsts[3] < 270
 
 
-def test_where_nobody_scores_everybody_is_equally_likely() -> None:
+def test_without_scores_all_candidates_are_equally_likely() -> None:
     picker = WeightedRandomPicker(random=Random(1))
     picks = Counter(picker.pick(in_flight(0, 0, 0), [0.0, -2.0, 0.0])[0] for _ in range(600))
     assert all(150 < picks[i] < 250 for i in range(3))

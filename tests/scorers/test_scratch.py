@@ -1,4 +1,4 @@
-"""A plugin keeps working data in a request, and reaches its own alone."""
+"""A plugin keeps working data in a request, and can reach only its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions: who carries them, who remembers them, for how long and how many."""
+"""Sessions that clients carry, and sessions that are remembered here: for how long, and how many."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def remembering(ttl_s: float = 300.0, *sources: str) -> SessionAffinityParameter
 
 
 @pytest.mark.parametrize("endpoint", POOL)
-def test_a_client_that_sends_back_what_it_was_told_stays_where_it_was(endpoint: Candidate) -> None:
+def test_a_client_that_sends_its_token_back_stays_at_its_endpoint(endpoint: Candidate) -> None:
     scorer = SessionAffinityScorer()
-    told = scorer.response_headers(request(), endpoint)
-    assert told == {"x-session-token": token(endpoint.name or endpoint.address)}
-    again = Request(id="r", model="m", target_model="m", headers=told)
+    headers = scorer.response_headers(request(), endpoint)
+    assert headers == {"x-session-token": token(endpoint.name or endpoint.address)}
+    again = Request(id="r", model="m", target_model="m", headers=headers)
     assert scorer.score(again, POOL) == [float(c is endpoint) for c in POOL]
     assert SessionAffinityFilter().keep(again, POOL) == [endpoint]
 
@@ -71,7 +71,7 @@ def test_the_header_may_have_another_name() -> None:
 @pytest.mark.parametrize(
     "value", ["", "???", "=", token("ns/gone"), token("x" * 2000), b64encode(b"\xff\xfe").decode(), "ünïcode"]
 )
-def test_a_token_that_leads_nowhere_is_no_session(value: str) -> None:
+def test_an_invalid_token_is_no_session(value: str) -> None:
     lost = request(x_session_token=value)
     assert SessionAffinityScorer().score(lost, POOL) == [0.0, 0.0, 0.0]
     assert SessionAffinityFilter().keep(lost, POOL) is POOL

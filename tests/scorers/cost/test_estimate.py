@@ -1,4 +1,4 @@
-"""The formula and its cut, against trying every cut."""
+"""The formula and its cut, compared with trying every cut."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QWEN = Constants(fixed_s=0.0, token_s=1 / 20_480, pair_s=0.0, decode_s=0.0, cpu=
 
 
 def by_trying(known: Constants, tokens: int, holding: Holding, ahead: Ahead, chunk: int) -> float:
-    """The least of all cuts, each computed as the page says."""
+    """Return the least of all cuts, each computed by the documented formula."""
     gpu = min(holding.gpu, tokens - 1)
     cpu = max(gpu, min(holding.cpu, tokens - 1) // chunk * chunk)
     storage = max(cpu, min(holding.storage, tokens - 1) // chunk * chunk)
@@ -123,7 +123,7 @@ def test_long_prompts_cost_more_than_in_proportion() -> None:
     assert estimate(known, 60_000).total_s > 2.2 * estimate(known, 30_000).total_s
 
 
-def test_who_is_held_up_is_in_the_price_and_not_in_the_time() -> None:
+def test_the_delay_of_others_is_in_the_price_and_not_in_the_time() -> None:
     alone = estimate(QWEN, 2_048)
     crowded = estimate(QWEN, 2_048, crowd=Crowd(held_up=3))
     assert crowded.total_s == alone.total_s

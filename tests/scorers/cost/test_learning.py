@@ -22,7 +22,7 @@ OFTEN = 600
 
 
 def samples(truth: Constants, random: Random, wrong: float = 0.2, noise: float = 0.1) -> Sample:
-    """One request at an engine with those constants; of ``wrong`` of them the time is any time."""
+    """Return one request at an engine with these constants; a share ``wrong`` of requests takes a random time."""
     tokens = random.choice([300, 1000, 5000, 16_000, 30_000])
     gpu = int(tokens * random.choice([0, 0, 0.3, 0.9]))
     cpu = max(0, int(tokens * random.choice([0, 0, 0.9, 0.99])) - gpu)
@@ -134,8 +134,8 @@ counts = st.integers(-5, 10**7)
 def test_no_observation_makes_a_constant_one_that_no_engine_has(garbage: list[Sample]) -> None:
     learner = Learner(Constants())
     for sample in garbage:
-        said = learner.observe(sample)
-        assert said is None or isfinite(said[0])
+        comparison = learner.observe(sample)
+        assert comparison is None or isfinite(comparison[0])
         assert checked(learner.constants)
     learner = taught(TRUTHS["twice as fast"], 1, learner)
     assert off(learner, TRUTHS["twice as fast"], 16_000) == pytest.approx(1.0, abs=0.3), "it recovers"

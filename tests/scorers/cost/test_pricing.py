@@ -1,4 +1,4 @@
-"""What is under way at endpoints, and what a request is priced by it."""
+"""The work under way at endpoints, and the price of a request that follows from it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def price(model: CostModel, candidate: Candidate, request: Request | None = None
 
 
 def send(model: CostModel, candidate: Candidate, request: Request | None = None) -> Candidate:
-    """Pick it; returns what the pool then knows of it."""
+    """Pick ``candidate``, and return it as the pool then has it."""
     request = request or asked()
     pricing = Pricing(model, request)
     computed = pricing.estimate(candidate).computed_tokens
@@ -65,7 +65,7 @@ def test_prefill_that_was_sent_there_is_waited_for_until_it_is_computed() -> Non
     assert price(model, busy, asked(at=9.0)) == pytest.approx(0.1)
 
 
-def test_what_the_ledger_knows_to_be_computed_is_not_waited_for() -> None:
+def test_a_prompt_that_the_ledger_counts_as_computed_is_not_waited_for() -> None:
     model = selfish()
     send(model, endpoint())
     assert price(model, endpoint(in_flight=1, in_flight_tokens=0)) == pytest.approx(0.1)
@@ -100,7 +100,7 @@ def test_an_endpoint_that_has_stopped_answering_looks_the_worse_the_longer_it_do
 
 
 def answered(model: CostModel, until: int = 50) -> None:
-    """So many streamed requests, whose answers were seen to begin in time."""
+    """Send ``until`` streamed requests, whose responses begin in time."""
     for n in range(until):
         one = endpoint(1)
         send(model, one, asked(at=float(n)))
@@ -115,7 +115,7 @@ def test_an_answer_that_comes_as_a_whole_is_not_late_while_it_is_written() -> No
     assert Pricing(model, asked(at=80.0)).seconds([writing]) == [price(model, writing, asked(at=80.0))]
     both = send(model, writing, asked(at=80.0))
     assert price(model, both, asked(at=90.0)) > 9.0, "the streamed one is"
-    model.observed(observation(endpoint(), 31.0, streaming=False))  # somebody else's
+    model.observed(observation(endpoint(), 31.0, streaming=False))  # of another request
     assert price(model, both, asked(at=90.0)) > 9.0
 
 
@@ -161,12 +161,12 @@ def test_a_prompt_that_does_not_fit_into_memory_waits_for_requests_to_end() -> N
     assert price(model, endpoint(running=5, kv_usage=0.5, block_tokens=16, gpu_blocks=625)) == pytest.approx(0.1)
 
 
-def test_memory_that_is_scarce_is_left_to_those_who_need_less_of_it() -> None:
+def test_scarce_memory_is_left_to_requests_that_need_less_of_it() -> None:
     model = CostModel(KNOWN)
     pricing = Pricing(model, asked(gpu={0: 900}, cpu={1: 900}))
 
     def memory_s(slot: int, usage: float) -> float:
-        """What is paid for memory by a request that finds its prefix on the GPU (0) or in CPU memory (1)."""
+        """Return the price of memory for a request whose prefix is on the GPU (0) or in CPU memory (1)."""
         one = endpoint(slot, running=4, block_tokens=16, gpu_blocks=6250, kv_usage=usage)
         priced = pricing.estimate(one)
         return priced.others_s - priced.prefill_s * (DISPLACED + 4 * HELD_UP)
@@ -190,33 +190,33 @@ def test_hits_count_in_the_engines_chunks() -> None:
     assert Pricing(model, asked(cpu={0: 900})).estimate(chunked).cpu_tokens == 768
 
 
-def test_what_an_engine_says_of_its_loads_is_where_learning_begins() -> None:
-    saying = endpoint(tiers={Tier.CPU: TierReport(load_token_s=4e-5)})
+def test_learning_begins_with_the_load_time_that_an_engine_reports() -> None:
+    reporting = endpoint(tiers={Tier.CPU: TierReport(load_token_s=4e-5)})
     warm = asked(cpu={0: 999, 1: 999})
     model = selfish()
     assert price(model, endpoint(1), warm) == pytest.approx(0.01009)
-    assert price(model, saying, warm) == pytest.approx(999 * 4e-5 + 1e-4)
-    assert price(model, endpoint(1), warm) == price(model, saying, warm), "they are of a kind"
-    for deaf in (selfish(follows_reports=False), selfish(learns=False)):
-        assert price(deaf, saying, warm) == pytest.approx(0.01009)
+    assert price(model, reporting, warm) == pytest.approx(999 * 4e-5 + 1e-4)
+    assert price(model, endpoint(1), warm) == price(model, reporting, warm), "they are of a kind"
+    for fixed in (selfish(follows_reports=False), selfish(learns=False)):
+        assert price(fixed, reporting, warm) == pytest.approx(0.01009)
 
 
 @pytest.mark.parametrize("absurd", [0.0, -1.0, 5.0, inf, nan])
-def test_an_engine_that_says_what_no_load_takes_is_not_the_one_that_is_heard(absurd: float) -> None:
+def test_a_reported_load_time_that_is_impossible_is_ignored(absurd: float) -> None:
     model, warm = selfish(), asked(cpu={0: 999})
-    lying, saying = (endpoint(tiers={Tier.CPU: TierReport(load_token_s=s)}) for s in (absurd, 4e-5))
-    assert price(model, lying, warm) == pytest.approx(0.01009)
-    assert price(model, saying, warm) == pytest.approx(999 * 4e-5 + 1e-4)
+    impossible, reporting = (endpoint(tiers={Tier.CPU: TierReport(load_token_s=s)}) for s in (absurd, 4e-5))
+    assert price(model, impossible, warm) == pytest.approx(0.01009)
+    assert price(model, reporting, warm) == pytest.approx(999 * 4e-5 + 1e-4)
 
 
-def test_prefill_costs_those_who_run_wait_and_have_cached_something() -> None:
+def test_prefill_costs_requests_that_run_requests_that_wait_and_cached_prefixes() -> None:
     model = CostModel(KNOWN)
     for running, waiting, times in ((0, 0, 1), (4, 0, 3), (4, 6, 9)):
         one = endpoint(running=running, waiting=waiting, in_flight=running + waiting)
         assert Pricing(model, asked()).estimate(one).others_s == pytest.approx(0.1 * times)
 
 
-def test_of_two_producers_that_speak_of_one_tier_the_larger_number_counts() -> None:
+def test_if_two_producers_cover_a_tier_the_larger_number_counts() -> None:
     request = asked()
     request.cached = {
         "a": CachedPrefix(Tier.GPU, 1000, {Slot(0): 100, Slot(1): 300}),
@@ -296,7 +296,7 @@ def test_a_late_end_at_an_endpoint_that_is_gone_is_not_taken_for_its_slots_next_
     assert costs.kind.learner.used == 0
 
 
-def test_a_clock_that_jumps_makes_nobody_wait_for_ever() -> None:
+def test_a_clock_that_jumps_makes_no_request_wait_forever() -> None:
     model = selfish()
     later = send(model, endpoint(), asked(at=1e9))
     assert price(model, later, asked(at=5.0)) <= 600.2
@@ -315,7 +315,7 @@ def test_observations_are_followed_and_what_was_computed_of_a_candidate_before_i
     assert Pricing(model, asked(10_000)).estimate(idle).prefill_s == pytest.approx(2.0, rel=0.05)
 
 
-def test_one_slow_endpoint_is_told_from_its_kind() -> None:
+def test_one_slow_endpoint_is_distinguished_from_its_kind() -> None:
     model = CostModel(KNOWN, others_weight=0.0)
     fleet: list[Candidate] = []
     for n in range(1200):
@@ -355,7 +355,7 @@ def test_a_slow_endpoint_is_tried_again_after_a_while_and_forgiven_if_it_has_rec
         serve(endpoint(n % 2), n * 1.0, 4.0 if n % 2 else 1.0)
     assert choose(800.0) == 0
     chosen = []
-    for n in range(800, 3000):  # it is well again, and requests go to the faster one
+    for n in range(800, 3000):  # it has recovered, and requests go to the faster one
         slot = choose(n * 1.0)
         serve(endpoint(slot), n * 1.0, 1.0)
         chosen.append(slot)
@@ -363,8 +363,8 @@ def test_a_slow_endpoint_is_tried_again_after_a_while_and_forgiven_if_it_has_rec
     assert model.current(endpoint(1)).computing.factor == 1.0
 
 
-def test_a_kind_of_which_nothing_was_seen_begins_as_the_others_are() -> None:
-    """Where the start is ten times slower than the truth, nobody would ever send anything to a new kind."""
+def test_a_kind_without_observations_begins_like_the_others() -> None:
+    """If the start were ten times slower than the truth, a new kind would never get a request."""
     model = CostModel(KNOWN, kind_label="gpu", others_weight=0.0)
     known, new = ({"labels": {"gpu": gpu}} for gpu in ("h100", "h200"))
     for n in range(200):
@@ -376,7 +376,7 @@ def test_a_kind_of_which_nothing_was_seen_begins_as_the_others_are() -> None:
     assert seconds[0] == seconds[1] == pytest.approx(0.1, rel=0.2)
 
 
-def test_kinds_of_hardware_are_told_apart_by_their_label() -> None:
+def test_kinds_of_hardware_are_distinguished_by_their_label() -> None:
     model = CostModel(KNOWN, kind_label="gpu")
     for n in range(200):
         for slot, gpu, token_s in ((0, "h100", 5e-5), (1, "l4", 4e-4)):
@@ -402,7 +402,7 @@ def test_kinds_of_hardware_are_told_apart_by_their_label() -> None:
     ],
     ids=str,
 )
-def test_times_that_say_nothing_of_a_prompt_change_nothing(seen: dict[str, Any]) -> None:
+def test_times_that_show_nothing_about_a_prompt_change_nothing(seen: dict[str, Any]) -> None:
     model = CostModel(KNOWN)
     for n in range(64):
         one = endpoint()
@@ -420,19 +420,19 @@ def test_waits_for_memory_teach_nothing_about_prefill() -> None:
     assert Pricing(model, asked()).estimate(endpoint()).total_s == pytest.approx(0.1)
 
 
-def test_what_the_engine_says_that_it_loaded_wins_over_what_was_believed() -> None:
-    believed, said = CostModel(KNOWN), CostModel(KNOWN)
+def test_a_reported_load_takes_precedence_over_the_expected_one() -> None:
+    expected, reported = CostModel(KNOWN), CostModel(KNOWN)
     for n in range(200):
         one = endpoint()
         request = asked(10_000, at=100.0 * n, cpu={0: 9_000})
-        for model, seen in ((believed, {}), (said, {"prompt_tokens": 10_000, "cached_tokens": 0})):
+        for model, seen in ((expected, {}), (reported, {"prompt_tokens": 10_000, "cached_tokens": 0})):
             send(model, one, request)
-            model.observed(observation(one, 1.0, 10_000, **seen))  # it had lost them, and computed all
-    assert Pricing(said, asked(1000)).estimate(endpoint()).prefill_s == pytest.approx(0.1, rel=0.05)
-    assert Pricing(believed, asked(10_000, cpu={0: 9_000})).estimate(endpoint()).total_s > 0.5
+            model.observed(observation(one, 1.0, 10_000, **seen))  # the engine had lost the prefix, and computed it all
+    assert Pricing(reported, asked(1000)).estimate(endpoint()).prefill_s == pytest.approx(0.1, rel=0.05)
+    assert Pricing(expected, asked(10_000, cpu={0: 9_000})).estimate(endpoint()).total_s > 0.5
 
 
-def test_picks_that_are_never_observed_are_not_kept_for_ever() -> None:
+def test_picks_that_are_never_observed_are_not_kept_forever() -> None:
     model = CostModel(KNOWN)
     for n in range(OPEN + 100):
         send(model, endpoint(n % 7), asked(at=float(n)))
@@ -465,7 +465,7 @@ numbers = st.integers(0, 10**6)
     st.dictionaries(st.integers(0, 9), st.integers(0, 10**6), max_size=5),
 )
 @settings(deadline=None)
-def test_a_price_is_a_number_whatever_endpoints_say(
+def test_a_price_is_a_number_whatever_endpoints_report(
     fleet: list[Candidate], tokens: int, times: list[float], held: dict[int, int]
 ) -> None:
     model = CostModel(KNOWN)

@@ -124,7 +124,7 @@ def test_what_is_written_is_where_it_starts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "message"),
     [
         ({"model": "Qwen/Qwen3-32B"}, "model and gpu go together"),
         ({"prefillTokensPerSecond": 0}, "prefillTokensPerSecond is 0"),
@@ -132,8 +132,8 @@ def test_what_is_written_is_where_it_starts() -> None:
         ({"gpusPerEndpoint": 0}, "gpusPerEndpoint is 0"),
     ],
 )
-def test_what_cannot_be_is_refused_by_its_key(written: dict[str, Any], said: str) -> None:
-    with pytest.raises(msgspec.ValidationError, match=said):
+def test_impossible_parameters_are_refused_by_their_key(written: dict[str, Any], message: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=message):
         msgspec.convert(written, TierCostParameters)
 
 
@@ -141,24 +141,24 @@ def test_a_sentence_has_the_tokens_and_the_seconds_of_each_part() -> None:
     producer = TierCostProducer(
         TierCostParameters(prefill_tokens_per_second=20_000, cpu_load_tokens_per_second=150_000)
     )
-    (said,) = producer.details(priced(asked(cpu={0: 29_952}), producer), fleet(1))
-    assert said.text == (
+    (detail,) = producer.details(priced(asked(cpu={0: 29_952}), producer), fleet(1))
+    assert detail.text == (
         "10.0.0.0:8000: holds 29,952 of 30,256 tokens in CPU memory; first token in 0.255 s: 0.202 s load + 0.034 s "
         "prefill + 0.020 s fixed; delays others by 0.034 s"
     )
-    assert said.numbers["cpu_tokens"] == 29_952
-    assert said.numbers["total_s"] == pytest.approx(0.255, abs=0.001)
+    assert detail.numbers["cpu_tokens"] == 29_952
+    assert detail.numbers["total_s"] == pytest.approx(0.255, abs=0.001)
 
 
 def test_a_sentence_for_a_busy_endpoint_that_holds_nothing() -> None:
     producer = TierCostProducer()
     producer.picked(priced(asked(8_000), producer), fleet(1)[0])
     busy = Candidate(slot=Slot(0), address="10.0.0.0:8000", in_flight=1, in_flight_tokens=8_000, running=2)
-    (said,) = producer.details(priced(asked(4_000), producer), [busy])
-    assert said.text.startswith(
+    (detail,) = producer.details(priced(asked(4_000), producer), [busy])
+    assert detail.text.startswith(
         "10.0.0.0:8000: holds none of 4,000 tokens; first token in 0.702 s: 0.464 s queue + 0.216 s prefill"
     )
-    assert said.text.endswith("; delays others by 0.432 s")
+    assert detail.text.endswith("; delays others by 0.432 s")
 
 
 def test_its_state_has_the_constants_and_nothing_of_any_request() -> None:
@@ -231,6 +231,6 @@ def test_slots_need_not_be_positions() -> None:
 
 def test_of_many_holders_a_few_are_looked_at() -> None:
     endpoints = fleet(1000)
-    everybody = asked(gpu=dict.fromkeys(range(1000), 30_000))
-    picks = Counter(picker(seed).pick_for(priced(everybody), endpoints, [0.0] * 1000)[0] for seed in range(50))
+    all_hold = asked(gpu=dict.fromkeys(range(1000), 30_000))
+    picks = Counter(picker(seed).pick_for(priced(all_hold), endpoints, [0.0] * 1000)[0] for seed in range(50))
     assert len(picks) > 40

@@ -1,4 +1,4 @@
-"""Ranges of prompt lengths, as labels say them."""
+"""Ranges of prompt lengths, as labels define them."""
 
 from __future__ import annotations
 

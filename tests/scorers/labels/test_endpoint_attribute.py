@@ -1,4 +1,4 @@
-"""Scores and filters by what endpoints report of themselves."""
+"""Scores and filters by the attributes that endpoints report."""
 
 from __future__ import annotations
 

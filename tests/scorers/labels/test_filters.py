@@ -1,4 +1,4 @@
-"""Filters by cached prefix, by utilisation, by place, and for tests."""
+"""Filters by cached prefix, by utilization, by topology, and for tests."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_those_that_hold_the_threshold_are_kept() -> None:
     assert kept(affinity(affinityThreshold=1.0), request(gpu={0: 79, 1: 80, 2: 100}), THREE) == [2]
 
 
-def test_where_nobody_holds_enough_everybody_is_kept() -> None:
+def test_all_candidates_are_kept_if_none_holds_enough() -> None:
     assert kept(affinity(), request(gpu={0: 79}), THREE) == [0, 1, 2]
     assert kept(affinity(), request(), THREE) == [0, 1, 2]
     assert kept(affinity(affinityThreshold=0), request(gpu={0: 100}), THREE) == [0, 1, 2]

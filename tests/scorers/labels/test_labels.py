@@ -1,4 +1,4 @@
-"""Filters by label: selectors, the deprecated form, roles; and the scorer by a header's label."""
+"""Filters by label (selectors, the deprecated form, roles), and the scorer by a header's label."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_role_filter_keeps_the_endpoints_that_have_the_role(narrower: Filter[A
     assert {c.labels.get(LABEL) for c in narrower.keep(REQUEST, pool)} == roles
 
 
-def test_the_header_says_which_label_is_at_home() -> None:
+def test_the_header_names_the_preferred_label() -> None:
     scorer = HeaderLabelAffinityScorer(HeaderLabelParameters("X-Zone", "zone"))
     assert scorer.score(REQUEST, POOL) == [1.0, 0.0, 0.0, 0.0]
     assert scorer.score(Request(id="r", model="m", target_model="m"), POOL) == [0.0] * 4

@@ -13,7 +13,7 @@ from scorers.load.token_load import TokenLoadParameters, TokenLoadScorer
 
 
 def request(prompt_tokens: int = 1, **held: dict[int, int]) -> Request:
-    """``held`` are tokens by slot, by the producer's name; prompts have 100 tokens in full blocks."""
+    """Return a request whose prompts have 100 tokens in full blocks; ``held`` has tokens by producer name and slot."""
     cached = {
         name: CachedPrefix(Tier.GPU, 100, {Slot(slot): tokens for slot, tokens in by_slot.items()})
         for name, by_slot in held.items()

@@ -1,4 +1,4 @@
-"""An engine that is nothing but two strict LRU tiers, block by block, with the real times of use."""
+"""An engine with two strict LRU tiers, block by block, which records when each block was really used."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ def blocks_of(prompt: str) -> list[Block]:
 
 @dataclass
 class LruTier:
-    """Least recently used first; blocks in use are not evicted."""
+    """A tier with its least recently used block first; blocks in use are not evicted."""
 
     capacity: int
     horizon_s: float = -inf
     used_s: OrderedDict[Block, float] = field(default_factory=OrderedDict)
     last_s: dict[Block, float] = field(default_factory=dict)
-    """Also of what is gone."""
+    """The last use of each block, including blocks that are gone."""
     users: dict[Block, int] = field(default_factory=dict)
 
     def can_hold(self, blocks: list[Block]) -> bool:
         return len(self.users.keys() | set(blocks)) <= self.capacity
 
     def take(self, blocks: list[Block]) -> None:
-        """Use ``blocks`` until ``give``."""
+        """Start to use ``blocks``, which stay in use until ``give``."""
         for block in blocks:
             self.users[block] = self.users.get(block, 0) + 1
             self.used_s.setdefault(block, -inf)
@@ -38,7 +38,7 @@ class LruTier:
             self.horizon_s = max(self.horizon_s, self.used_s.pop(block))
 
     def give(self, blocks: list[Block], now: float) -> None:
-        """End their use, the last block first."""
+        """End the use of ``blocks``, the last block first."""
         for block in reversed(blocks):
             self.users[block] -= 1
             if not self.users[block]:
@@ -52,12 +52,12 @@ class LruTier:
         return sum(used_s == self.horizon_s and block not in self.users for block, used_s in self.used_s.items())
 
     def holds(self, prompt: str) -> int:
-        """Blocks from the start."""
+        """Return how many blocks the tier holds from the prompt's start."""
         return next((n for n, block in enumerate(blocks_of(prompt)) if block not in self.used_s), len(prompt))
 
 
 class LruEngine:
-    """Its CPU tier gets a prompt when that is computed, and has it in use, as far as it keeps it, until the end."""
+    """Stores a prompt in the CPU tier when it is computed; what is kept of it there counts as used until the end."""
 
     def __init__(self, gpu: int, cpu: int) -> None:
         self.gpu, self.cpu = LruTier(gpu), LruTier(cpu)

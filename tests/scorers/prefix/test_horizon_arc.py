@@ -1,4 +1,4 @@
-"""What horizon mode believes of a tier that kvengine evicts by ARC: bounds, since its order is not that of last use."""
+"""How well horizon mode estimates a tier that kvengine evicts by ARC, whose order is not that of last use."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ PROMPTS = st.lists(st.sampled_from("abc"), min_size=1, max_size=5).map("".join)
 
 
 class ArcEngine:
-    """A CPU tier of chunks of one block, and the picker that sends everything there."""
+    """A CPU tier of chunks of one block, and the picker that sends all requests there."""
 
-    def __init__(self, slots: int, *, tells_rest: bool) -> None:
+    def __init__(self, slots: int, *, reports_rest: bool) -> None:
         self.now = 0.0
         self.index = ChunkIndex(slots, Arc(), clock=lambda: self.now)
         self.picker = Picker(candidate=reporting(gpu=report(), cpu=report()))
-        self.tells_rest = tells_rest
+        self.reports_rest = reports_rest
         self.sent: set[str] = set()
 
     def serve(self, prompt: str) -> None:
         self.now += 1.0
         keys = self.keys(prompt)
-        for key in keys:  # what is there stays while it is in use, also behind a gap
+        for key in keys:  # a stored chunk stays while it is in use, even behind a gap
             if key in self.index:
                 self.index.pin([key])
             else:
@@ -43,8 +43,8 @@ class ArcEngine:
         self.report()
 
     def report(self) -> None:
-        left = self.index.at_horizon if self.tells_rest else None
-        self.picker.hear(reporting(gpu=report(), cpu=report(self.index.horizon_s or -inf, left=left)))
+        left = self.index.at_horizon if self.reports_rest else None
+        self.picker.report(reporting(gpu=report(), cpu=report(self.index.horizon_s or -inf, left=left)))
 
     def held(self, prompt: str) -> int:
         return self.index.match(self.keys(prompt))
@@ -53,17 +53,17 @@ class ArcEngine:
         return [ChunkKey(block.encode()) for block in blocks_of(prompt)]
 
 
-@pytest.mark.parametrize("tells_rest", [False, True])
+@pytest.mark.parametrize("reports_rest", [False, True])
 @settings(max_examples=400, deadline=None)
 @given(slots=st.integers(5, 12), prompts=st.lists(PROMPTS, max_size=40))
-def test_of_a_tier_that_is_evicted_by_arc_never_too_much_is_believed_and_too_little_within_the_bound(
-    slots: int, tells_rest: bool, prompts: list[str]
+def test_an_arc_tier_is_never_overestimated_and_underestimated_within_the_bound(
+    slots: int, reports_rest: bool, prompts: list[str]
 ) -> None:
-    engine = ArcEngine(slots, tells_rest=tells_rest)
+    engine = ArcEngine(slots, reports_rest=reports_rest)
     for prompt in prompts:
         engine.serve(prompt)
         unknown = engine.index.resident - engine.picker.cache.used_tokens(Slot(0), "cpu") // BLOCK
         for sent in engine.sent:
-            believed, held = engine.picker.held(sent, "cpu"), engine.held(sent)
-            assert believed <= held, sent
-            assert held - believed <= unknown, sent
+            estimated, held = engine.picker.held(sent, "cpu"), engine.held(sent)
+            assert estimated <= held, sent
+            assert held - estimated <= unknown, sent

@@ -19,7 +19,7 @@ def serve(scorer: NoHitLruScorer, request: Request, candidate: Candidate) -> Non
     scorer.picked(request, candidate)
 
 
-def test_a_request_that_somebody_has_cached_gets_no_opinion() -> None:
+def test_a_request_with_a_cache_hit_gets_equal_scores() -> None:
     assert NoHitLruScorer().score(warm(on=B), [A, B, C]) == [0.5, 0.5, 0.5]
 
 
@@ -50,7 +50,7 @@ def test_a_single_candidate_scores_1() -> None:
     assert NoHitLruScorer().score(cold(), [A]) == [1.0]
 
 
-def test_only_the_named_producer_is_asked() -> None:
+def test_only_the_named_producer_counts() -> None:
     scorer = NoHitLruScorer(NoHitLruParameters(prefix_match_info_producer_name="cpu"))
     assert scorer.score(warm(on=A, producer="gpu"), [A, B]) == [1.0, 0.0]
     assert scorer.score(warm(on=A, producer="cpu"), [A, B]) == [0.5, 0.5]

@@ -116,7 +116,7 @@ def test_a_number_out_of_range_is_refused_with_the_range(
         msgspec.convert(parameters, kind)
 
 
-def test_a_producer_without_a_cache_says_what_to_do() -> None:
+def test_a_producer_without_a_cache_is_refused_with_a_remedy() -> None:
     with pytest.raises(RuntimeError, match="no prefix cache serves it; make a PrefixCache of all producers"):
         producer().produce(request({}, 0), [])
 
@@ -129,7 +129,7 @@ def test_a_prompt_without_a_full_block_scores_0_everywhere() -> None:
     assert scorer().score(request({}, 0), candidates(2)) == [0.0, 0.0]
 
 
-def test_a_producer_that_said_nothing_scores_0_everywhere() -> None:
+def test_a_producer_without_results_scores_0_everywhere() -> None:
     assert scorer(prefixMatchInfoProducerName="other").score(request({0: 64}, 64), candidates(2)) == [0.0, 0.0]
 
 
@@ -138,7 +138,7 @@ def test_a_producer_that_said_nothing_scores_0_everywhere() -> None:
     weight=st.floats(0, 1),
     scale=st.integers(1, 300),
 )
-def test_the_length_of_a_match_counts_as_much_as_its_weight_says(tokens: list[int], weight: float, scale: int) -> None:
+def test_the_length_of_a_match_counts_by_its_weight(tokens: list[int], weight: float, scale: int) -> None:
     scores = scorer(matchLengthWeight=weight, matchLengthScaleTokens=scale).score(
         request(dict(enumerate(tokens)), 200), candidates(len(tokens))
     )
@@ -147,7 +147,7 @@ def test_the_length_of_a_match_counts_as_much_as_its_weight_says(tokens: list[in
     assert all(0 <= score <= 1.0000001 for score in scores)
 
 
-def test_a_scorer_of_the_older_form_has_a_producer_of_its_own() -> None:
+def test_a_scorer_of_the_older_form_has_its_own_producer() -> None:
     older = scorer("cpu-prefix-cache-scorer", autoTune=False, lruCapacityPerServer=41_000)
     own = older.legacy_producer()
     assert own is not None
@@ -156,7 +156,7 @@ def test_a_scorer_of_the_older_form_has_a_producer_of_its_own() -> None:
     assert older.producer_name == own.name
 
 
-def test_a_name_that_says_a_tier_is_enough_for_one_of_its_own() -> None:
+def test_a_scorer_whose_name_contains_a_tier_has_its_own_producer() -> None:
     older = scorer("gpu-prefix-cache-scorer")
     own = older.legacy_producer()
     assert own is not None

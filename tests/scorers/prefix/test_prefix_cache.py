@@ -1,4 +1,4 @@
-"""One index behind several producers: what a decision sees, what a pick leaves."""
+"""One index behind several producers: what a decision reads from it, and what a pick adds."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def producer(name: str, **parameters: object) -> ApproxPrefixProducer:
 
 
 def request(*prompts: str, identity: bytes = b"m") -> Request:
-    """One letter is one block."""
+    """Return a request for ``texts``, in which one letter is one block."""
     made = tuple(Prompt(identity, "".join(c * BLOCK * 4 for c in blocks).encode()) for blocks in prompts)
     return Request(id="r", model="m", target_model="m", prompts=made)
 
 
 class CountingIndex(PrefixIndex):
-    """Counts the hash passes."""
+    """A hasher that counts its passes over data."""
 
     passes = 0
 
@@ -45,7 +45,7 @@ class CountingIndex(PrefixIndex):
 
 
 class Picker:
-    """A cache, its producers and some endpoints."""
+    """A prefix cache, its producers and some endpoints."""
 
     def __init__(self, *producers: ApproxPrefixProducer, endpoints: int = 3) -> None:
         self.producers = producers or (producer("gpu"), producer("cpu", lruCapacityPerServer=1000))
@@ -70,7 +70,7 @@ class Picker:
         return dict(self.look(request(*prompts)).cached[name].tokens)
 
 
-def test_each_producer_says_what_its_tier_holds_under_its_own_name() -> None:
+def test_each_producer_writes_what_its_tier_holds_under_its_own_name() -> None:
     picker = Picker(producer("gpu", lruCapacityPerServer=1), producer("cpu", lruCapacityPerServer=2))
     picker.send(request("abcdefghij"), 0)
     cached = picker.look(request("abcdefghij")).cached
@@ -146,7 +146,7 @@ def test_a_request_without_prompts_has_nothing_cached() -> None:
     assert picker.look(request("")).cached["gpu"].total_tokens == 0
 
 
-def test_a_producer_with_a_smaller_limit_says_no_more_than_that() -> None:
+def test_a_producer_with_a_smaller_limit_writes_no_more_than_that() -> None:
     picker = Picker(producer("gpu", maxPrefixTokensToMatch=9), producer("all", maxPrefixTokensToMatch=100))
     asked = picker.look(picker.send(request("abcdef", "xy"), 0))
     assert (asked.cached["gpu"].total_tokens, asked.cached["all"].total_tokens) == (4 * BLOCK, 8 * BLOCK)
@@ -190,14 +190,14 @@ def test_an_endpoint_goes_with_all_that_it_held() -> None:
     assert picker.held("abc") == {}
 
 
-def test_a_slot_given_to_another_endpoint_begins_empty_even_if_nobody_said_that_the_first_was_removed() -> None:
+def test_a_slot_given_to_another_endpoint_begins_empty_even_if_the_removal_of_the_first_was_missed() -> None:
     picker = Picker()
     picker.send(request("abc"), 0)
     picker.cache.endpoint_added(candidate(0))
     assert picker.held("abc") == {}
 
 
-def test_an_endpoint_that_nobody_announced_is_learned_with_its_first_pick() -> None:
+def test_an_unknown_endpoint_is_added_with_its_first_pick() -> None:
     picker = Picker(endpoints=0)
     picker.endpoints = [candidate(0)]
     picker.send(request("abc"), 0)
@@ -214,7 +214,7 @@ def test_an_endpoint_removed_between_the_decision_and_the_pick_breaks_nothing() 
     assert picker.held("abcd") == {0: 16}
 
 
-def test_a_tier_of_unknown_capacity_holds_nothing_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tier_of_unknown_capacity_holds_nothing_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         picker = Picker(producer("gpu"), producer("my-cpu-producer"))
         for _ in range(3):
@@ -225,7 +225,7 @@ def test_a_tier_of_unknown_capacity_holds_nothing_and_says_so_once(caplog: pytes
     ]
 
 
-def test_what_is_held_is_told_for_each_tier() -> None:
+def test_the_state_has_what_is_held_in_each_tier() -> None:
     picker = Picker(producer("gpu", lruCapacityPerServer=1), producer("cpu", lruCapacityPerServer=2))
     for slot in (0, 0, 1):
         picker.send(request("abcdefghij"), slot)
@@ -240,11 +240,11 @@ def test_two_producers_of_one_name_are_refused() -> None:
         PrefixCache([])
 
 
-def test_what_is_held_is_told_in_the_prompts_own_tokens_where_they_are_known() -> None:
+def test_what_is_held_is_in_the_prompts_own_tokens_if_they_are_known() -> None:
     picker = Picker(endpoints=2)
     picker.send(request("ab"), 0)
     asked = request("abc")
-    asked.tokens = (Prompt(b"t", bytes(4 * 6)),)  # half of what four bytes to a token give
+    asked.tokens = (Prompt(b"t", bytes(4 * 6)),)  # half as many as with four bytes to a token
     picker.look(asked)
     assert (asked.cached["gpu"].tokens, asked.cached["gpu"].total_tokens) == ({Slot(0): 4}, 6)
     sent = request("abc")
