@@ -55,7 +55,7 @@ def test_explaining_teaches_and_counts_nothing() -> None:
     core, _ = explained("- {type: tier-cost-scorer}\n")
     producer = core.plan.profile.producers[-1]
     before = repr(producer.state())
-    queues = [(costs.address, costs.queues.gpu_until) for costs in producer.model.costs()]  # type: ignore[attr-defined]
+    queues = [(costs.address, costs.queues.gpu_until) for costs in producer.model.endpoints()]  # type: ignore[attr-defined]
     Explainer(core.director, core.pool, lambda: core.plan).explain(PATH, BODY)
     assert repr(producer.state()) == before
-    assert [(p.address, p.queues.gpu_until) for p in producer.model.costs()] == queues  # type: ignore[attr-defined]
+    assert [(p.address, p.queues.gpu_until) for p in producer.model.endpoints()] == queues  # type: ignore[attr-defined]
