@@ -28,8 +28,10 @@ from epp.decision import Cause, Outcome, RequestHead, Usage
 from epp.discovery.listing import read_listing
 from epp.errors import ConfigError
 from epp.runtime.followed_files import FollowedFiles
-from epp.server.app import App, Settings
+from epp.server.app import App
 from epp.server.flags import SERVE
+from epp.server.reload import PlanSource
+from epp.server.settings import Settings, SnapshotOptions
 from epp.standalone.flags import STANDALONE
 from epp.units import Quantity
 from scorers.base import Candidate, Prompt, Request, Slot
@@ -357,10 +359,8 @@ async def metrics_page(folder: Path) -> str:
     """What a picker exposes that has seen a request, an answer and a refusal."""
     listing = folder / "endpoints.yaml"
     listing.write_text("endpoints: [{name: vllm-0, address: 127.0.0.1, port: '9'}]")
-    settings = Settings(
-        endpoints_file=listing, config_file=FollowedFiles(listing), reread=lambda before: before, stream_metrics=True,
-        index_snapshot=folder / "index",
-    )  # fmt: skip
+    settings = Settings(endpoints_file=listing, stream_metrics=True, snapshot=SnapshotOptions(file=folder / "index"))
+    source = PlanSource(FollowedFiles(listing), lambda before: before)
     limits = FlowControl(max_requests=Quantity(9), max_bytes=Quantity(10**6), enable_eviction=True)
     precise, tokens = PluginSpec(type="precise-prefix-cache-producer"), PluginSpec(type=TOKENS, parameters={"vllm": {}})
     prices = PluginSpec(type="tier-cost-scorer")
@@ -371,7 +371,7 @@ async def metrics_page(folder: Path) -> str:
         default_config(), feature_gates=("flowControl",), flow_control=limits, plugins=plugins,
         scheduling_profiles=(profile,),
     )  # fmt: skip
-    app = App(build(config), settings)
+    app = App(build(config), settings, source=source)
     await app.start()
     try:
         arrival = app.director.read(RequestHead({":path": "/v1/completions"}), b'{"model": "m", "prompt": [1, 2]}')

@@ -31,9 +31,8 @@ from benchmarks.rig.load import drive, http_request
 from epp.ports.claim import claim
 from epp.standalone.binary import find_envoy
 from epp.standalone.endpoints import write_endpoints
-from epp.standalone.options import ResponseMode
 from epp.standalone.proxy import Proxy
-from epp.standalone.settings import ProxySettings, RequestMode
+from epp.standalone.settings import ProxySettings, RequestMode, ResponseMode
 
 LOOPBACK = "127.0.0.1"
 FEW, MANY = 4, 100

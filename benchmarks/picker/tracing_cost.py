@@ -22,7 +22,8 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from epp.config.wiring.build import build
 from epp.decision import Cause, Outcome
-from epp.extproc.exchange import Exchange, ExchangeSettings
+from epp.extproc.exchange import Exchange
+from epp.extproc.options import ExchangeSettings
 from epp.metrics.telemetry import Telemetry
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.pb.processing_mode_pb2 import ProcessingMode

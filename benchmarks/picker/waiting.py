@@ -21,7 +21,8 @@ from multiprocessing import get_context
 from benchmarks.index.prefix_memory import resident_bytes
 from epp.decision import RequestHead, RequestLabels
 from epp.errors import EppError
-from epp.extproc.exchange import Exchange, ExchangeSettings
+from epp.extproc.exchange import Exchange
+from epp.extproc.options import ExchangeSettings
 from epp.flowcontrol.admission import Arrival
 from epp.flowcontrol.controller import FlowController
 from epp.flowcontrol.counts import FlowCounts

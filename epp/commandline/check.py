@@ -14,14 +14,14 @@ DOUBTFUL = 1
 
 def run_check(options: CheckOptions) -> int:
     """Run the command and return its exit status. Raises: ConfigError for a configuration that is refused."""
-    if options.config_file is None and options.config_text is None:
+    if options.config.file is None and options.config.inline is None:
         raise ConfigError(
             "nothing says what to check: pass --config-file FILE or --config-text YAML; "
             "tierwise print default prints a configuration to begin with"
         )
-    plan = plan_from(options.config_file, options.config_text)
+    plan = plan_from(options.config.file, options.config.inline)
     show(console_for(), (Prose(line, hang=4) for line in plan.describe()))
     show(console_for(stderr=True), (Prose(f"warning: {warning}", hang=4) for warning in plan.warnings))
-    what = options.config_file or "--config-text"
+    what = options.config.file or "--config-text"
     show(console_for(), [Prose(f"{what}: good, {counted(len(plan.warnings), 'warning')}")])
     return DOUBTFUL if plan.warnings and options.strict else 0

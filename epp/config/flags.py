@@ -14,10 +14,10 @@ from epp.flags.flag import Flag, grouped
 _YES = values.boolean
 CONFIG = (
     Flag(
-        "config-file", values.path, "config_file", "EndpointPickerConfig to read; none uses the default profile", "FILE"
+        "config-file", values.path, "config.file", "EndpointPickerConfig to read; none uses the default profile", "FILE"
     ),
-    Flag("config-text", values.text, "config_text", "the same, written out; not together with --config-file", "YAML"),
-    Flag("watch-config", _YES, "watch_config", "take changes of --config-file without a restart (default true)"),
+    Flag("config-text", values.text, "config.inline", "the same, written out; not together with --config-file", "YAML"),
+    Flag("watch-config", _YES, "config.watch", "take changes of --config-file without a restart (default true)"),
 )
 
 

@@ -1,4 +1,4 @@
-"""The options of ``tierwise check``."""
+"""The options of a configuration, and of ``tierwise check``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckOptions:
-    """``tierwise check``: reads a configuration, and serves nothing."""
+class ConfigOptions:
+    """The source of the configuration: a file, a text, or the default profile if both are None."""
 
-    config_file: Path | None = None
-    config_text: str | None = None
+    file: Path | None = None
+    inline: str | None = None
+    """The configuration itself (``--config-text``). It may contain secrets, so no page shows it."""
+    watch: bool = True
+    """Whether changes of ``file`` take effect without a restart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """The options of ``tierwise check``, which reads a configuration and serves nothing."""
+
+    config: ConfigOptions = ConfigOptions()
     strict: bool = False
     """Whether warnings are a failure."""

@@ -15,7 +15,7 @@ from scorers.base import Filter, Picker, Plugin, Producer, Scorer
 
 SECRET = re.compile(r"(token|secret|password|api_?key|credential)s?$", re.IGNORECASE)
 """Names of text parameters whose values are not shown."""
-WRITTEN_OUT = frozenset({"config_text"})
+WRITTEN_OUT = frozenset({"inline"})
 """Texts that may contain secrets anywhere, comments included."""
 KINDS: tuple[tuple[type[Plugin[Any]], str], ...] = (
     (Producer, "producer"),

@@ -30,7 +30,8 @@ from epp.client import Client, client_of
 from epp.decision import Decision, RequestHead
 from epp.errors import ClientGone, EppError
 from epp.extproc import messages
-from epp.extproc.pending_answer import Asked, ExchangeSettings, ProtocolViolation, Side
+from epp.extproc.options import ExchangeSettings
+from epp.extproc.pending_answer import Asked, ProtocolViolation, Side
 from epp.extproc.refusal import written
 from epp.extproc.request_body import RequestBody
 from epp.extproc.response import Response
@@ -41,7 +42,7 @@ from epp.picking.director import Director
 from epp.picking.request import MODEL_REWRITE, first
 from epp.served.listing import ModelAnswer
 
-__all__ = ["Exchange", "ExchangeSettings", "ProtocolViolation"]
+__all__ = ["Exchange", "ProtocolViolation"]
 
 
 def unheard(error: EppError | None) -> None:

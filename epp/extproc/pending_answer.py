@@ -9,7 +9,7 @@ from msgspec import structs
 
 from epp.decision import Decision
 from epp.extproc import messages
-from epp.extproc.options import ErrorFormat
+from epp.extproc.options import ExchangeSettings
 from epp.extproc.tier_question import with_question
 
 
@@ -26,28 +26,6 @@ class Side(Enum):
     TRAILERS = "trailers"
     """The body is complete or unwanted; trailers may follow."""
     ENDED = "ended"
-
-
-@dataclass(frozen=True, slots=True)
-class ExchangeSettings:
-    """What holds for every exchange of a process."""
-
-    access_log: bool = False
-    """Completions arrive by access log when a stream does not see the response's body."""
-    max_request_bytes: int = 64 * 1024 * 1024
-    error_format: ErrorFormat = ErrorFormat.TEXT
-    any_subset: bool = True
-    """Whether the proxy may narrow the choice to some endpoints."""
-    emit_endpoint_scores: bool = False
-    tell_decisions: bool = False
-    """Whether a client that asks why its request went where it did is told."""
-    may_ask: bool = False
-    """The proxy sends more of a response than it would when an answer overrides its mode; only ever set for one that
-    does (``allow_mode_override``)."""
-    ask_kvengine: bool = False
-    """Ask engines that run it which tier cached tokens came from, where the answer is seen."""
-    clear_route_cache: bool = True
-    """Let the proxy choose the route again, with the destination header set. Off where a route is drawn by lot."""
 
 
 @dataclass(slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from epp.decision import Cause, Decision, Outcome
 from epp.extproc import messages
 from epp.extproc.observer import Observer
-from epp.extproc.pending_answer import ExchangeSettings, ProtocolViolation, Side
+from epp.extproc.options import ExchangeSettings
+from epp.extproc.pending_answer import ProtocolViolation, Side
 from epp.extproc.response_changes import Mode, Reply, reply_to
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.pb.processing_mode_pb2 import ProcessingMode

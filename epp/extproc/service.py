@@ -10,7 +10,8 @@ from google.protobuf.message import DecodeError
 
 from epp.decision import RequestLabels
 from epp.errors import EppError
-from epp.extproc.exchange import Exchange, ExchangeSettings, ProtocolViolation
+from epp.extproc.exchange import Exchange, ProtocolViolation
+from epp.extproc.options import ExchangeSettings
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.picking.director import Director
 from epp.wire.service import Call, Methods, Status

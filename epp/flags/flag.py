@@ -18,7 +18,7 @@ class Flag:
     read: Callable[[str], object]
     """Raises ValueError that says what is allowed."""
     field: str
-    """The option's name, ``log.verbosity`` for one inside another; empty for a flag that is refused."""
+    """The path of the option that the flag sets, such as ``log.verbosity``; empty if it sets none by itself."""
     help: str
     metavar: str = ""
     group: str = ""

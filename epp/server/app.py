@@ -41,17 +41,15 @@ from epp.served.lister import Lister
 from epp.server.admin import Admin
 from epp.server.core import Core
 from epp.server.health import Health
-from epp.server.options import Transport
 from epp.server.quiet import until_nobody_comes
 from epp.server.readiness import readiness
-from epp.server.reload import ConfigReload
-from epp.server.settings import Settings
+from epp.server.reload import ConfigReload, PlanSource
+from epp.server.settings import Settings, Transport
 from epp.server.stream_counts import StreamCounts
 from epp.server.transport import Tls, open_server
 from epp.tokens.opened import OpenedSource
+from epp.wire.http2.limits import Limits
 from epp.wire.readings import wire_readings
-
-__all__ = ["App", "Settings"]
 
 log = logging.getLogger(__name__)
 
@@ -61,13 +59,28 @@ EXPIRE_EVERY_S = 1.0
 class App:
     """A running picker. Owner: the event loop; ``start`` and ``stop`` are called once."""
 
-    def __init__(self, plan: Plan, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """``clock`` is what picks, their leases and scrapes are timed by; it need not go on evenly."""
+    def __init__(
+        self,
+        plan: Plan,
+        settings: Settings,
+        *,
+        source: PlanSource | None = None,
+        options: object = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Make a picker that follows changes of ``source`` and shows ``options`` on its debug port.
+
+        ``clock`` times picks, their leases and scrapes; it may jump.
+        """
         self.core = core = Core(plan, settings, clock)
         self.pool, self.ledger, self.director, self.telemetry = core.pool, core.ledger, core.director, core.telemetry
         self.health = Health(self._listed)
         self.grpc_port = self.health_port = self.metrics_port = self.debug_port = 0
         self._settings = settings
+        self._limits = Limits(
+            max_receive_message_bytes=settings.max_message_bytes, max_buffered_bytes=settings.max_held_bytes
+        )
+        self._source, self._options = source, options
         self._discovery: FileDiscovery | None = None
         self._scraper: Scraper | None = None
         self._certificates: list[Certificate] = []
@@ -130,8 +143,8 @@ class App:
         self.expose(uncaught.readings)
         if self.core.traces is not None:
             stack.push_async_callback(asyncio.to_thread, self.core.traces.stop)
-        if self._settings.index_snapshot is not None:
-            self._remember(stack, self._settings.index_snapshot)
+        if self._settings.snapshot.file is not None:
+            self._remember(stack, self._settings.snapshot.file)
         await self._list_endpoints(stack)
         self._follow_kv_events(stack)
         if self.core.plan.scrape is not None:
@@ -159,14 +172,14 @@ class App:
             self._show(stack, tls.certificate, reload=settings.tls.reload)
         methods = {**of_requests, **self.core.access_log.methods(), **self.health.methods()}
         report = self._failed.at(Port.EXT_PROC, encrypted=tls is not None)
-        self._server = open_server(settings.transport, methods, settings.limits, tls, report)
+        self._server = open_server(settings.transport, methods, self._limits, tls, report)
         self.expose(wire_readings(self._server.statistics))
         self.expose(self._failed.readings)
         stack.push_async_callback(self._server.stop)
         self.grpc_port = await listening(self._server.start, settings.host, settings.grpc_port, "--grpc-port")
         if settings.health_port is not None:
             report = self._failed.at(Port.HEALTH, encrypted=False)
-            beside = open_server(settings.transport, self.health.methods(), settings.limits, None, report)
+            beside = open_server(settings.transport, self.health.methods(), self._limits, None, report)
             stack.push_async_callback(beside.stop)
             self.health_port = await listening(beside.start, settings.host, settings.health_port, "--grpc-health-port")
 
@@ -191,12 +204,14 @@ class App:
             certificate = metrics_certificate(settings.metrics_tls)
             admin.encrypt(metrics_context(settings.metrics_tls, certificate))
             self._show(stack, certificate, reload=settings.metrics_tls.tls.reload)
-        self.metrics_port = await listening(admin.start, settings.metrics_host, settings.metrics_port, "--metrics-port")
+        self.metrics_port = await listening(
+            admin.start, settings.metrics_host or settings.host, settings.metrics_port, "--metrics-port"
+        )
 
     async def _debug(self, stack: AsyncExitStack, debug: DebugOptions) -> None:
         server = DebugServer(
             Explainer(self.director, self.pool, lambda: self.core.plan), self.pool, self.ledger, lambda: self.core.plan,
-            options=self._settings.options, scrapes=self._scraper.states if self._scraper is not None else None,
+            options=self._options, scrapes=self._scraper.states if self._scraper is not None else None,
             max_request_bytes=self._settings.exchange.max_request_bytes,
         )  # fmt: skip
         stack.push_async_callback(server.stop)
@@ -212,7 +227,7 @@ class App:
         if (why := index_file.impossible(file)) is not None:
             raise ConfigError(f"--index-snapshot={file}: {why}")
         in_use, clock = (lambda: self.core.plan.prefix_cache), self.core.clock
-        every_s = self._settings.index_snapshot_interval_s
+        every_s = self._settings.snapshot.interval_s
         self._keeping = keeping = Keeping(file, self.pool, in_use, clock=clock, every_s=every_s)
         keeping.load()
         self.pool.listeners.append(keeping)
@@ -250,10 +265,11 @@ class App:
         return self._discovery is None or self._discovery.loaded
 
     async def _follow_config(self, stack: AsyncExitStack) -> None:
-        file, reread = self._settings.config_file, self._settings.reread
-        if file is None or reread is None:
+        if (source := self._source) is None or source.file is None:
             return
-        reload = ConfigReload(file, lambda: reread(before=self.core.plan), self._use, told=self.core.plan.lines)
+        reload = ConfigReload(
+            source.file, lambda: source.read(before=self.core.plan), self._use, told=self.core.plan.lines
+        )
         reload.start()
         stack.push_async_callback(reload.stop)
         self.expose(reload.readings)

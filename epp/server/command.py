@@ -6,16 +6,14 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import uvloop
 
+from epp.config.options import ConfigOptions
 from epp.config.plan import Plan
 from epp.config.wiring.build import plan_from
 from epp.errors import ConfigError
-from epp.extproc.exchange import ExchangeSettings
 from epp.metrics.gauges import Source
 from epp.runtime import logs
 from epp.runtime.background import Chore
@@ -23,10 +21,10 @@ from epp.runtime.followed_files import FollowedFiles
 from epp.runtime.logs import counted
 from epp.runtime.memory import collect_rarely, give_back_unused, keep_freed_memory
 from epp.runtime.signals import Stop, until_signalled
-from epp.scrape.pace import Pace
-from epp.server.app import App, Settings
+from epp.server.app import App
 from epp.server.options import ServeOptions
-from epp.wire.http2.limits import Limits
+from epp.server.reload import PlanSource
+from epp.server.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -60,14 +58,14 @@ async def _beside_chores(work: Callable[[], Awaitable[None]]) -> None:
 
 async def serve(options: ServeOptions, *sources: Source) -> None:
     """Serve until a signal, then drain; ``sources`` are shown among the metrics. Raises: ConfigError."""
-    watched = followed(options.config_file if options.watch_config else None)
-
-    read = partial(plan_from, options.config_file, options.config_text, metrics_source=options.metrics_source)
+    config, picker = options.config, options.picker
+    read = partial(plan_from, config.file, config.inline, metrics_source=options.metrics_source)
+    source = PlanSource(followed(config), read)
     plan = read()
-    announce(plan, options.notices, options.endpoints, options.remarks)
-    if not options.endpoints and plan.discovery is None:
-        raise ConfigError(nowhere(options.pool_name))
-    app = App(plan, replace(settings(options), config_file=watched, reread=read))
+    announce(plan, options.notices, picker.endpoints, options.remarks)
+    if not picker.endpoints and plan.discovery is None:
+        raise ConfigError(nowhere(picker.pool_name))
+    app = App(plan, picker, source=source, options=options)
 
     async def work(stop: Stop) -> None:
         loop = asyncio.get_running_loop()
@@ -75,7 +73,7 @@ async def serve(options: ServeOptions, *sources: Source) -> None:
         for source in sources:
             app.expose(source)
         collect_rarely()
-        log.info("%s", encryption(options))
+        log.info("%s", encryption(picker))
         log.info(
             "serving ext-proc on port %d, health on %d, metrics on %d; %s",
             app.grpc_port, app.health_port, app.metrics_port, counted(len(app.pool), "endpoint"),
@@ -91,21 +89,21 @@ async def serve(options: ServeOptions, *sources: Source) -> None:
     await until_signalled(work)
 
 
-def encryption(options: ServeOptions) -> str:
+def encryption(picker: Settings) -> str:
     """What each port speaks, in words for the log."""
     ext_proc = metrics = "plaintext"
-    if options.tls is not None:
-        folder = options.tls.cert_path
+    if picker.tls is not None:
+        folder = picker.tls.cert_path
         ext_proc = f"TLS with {'a self-signed certificate' if folder is None else f'the certificate in {folder}'}"
-    if options.metrics_tls is not None:
-        metrics = f"TLS with the certificate in {options.metrics_tls.cert_dir}"
+    if picker.metrics_tls is not None:
+        metrics = f"TLS with the certificate in {picker.metrics_tls.cert_dir}"
     return f"ext-proc speaks {ext_proc}, health plaintext, metrics {metrics}"
 
 
 def nowhere(pool_name: str) -> str:
     """What to say to somebody who gave no endpoints, and perhaps a pool of Kubernetes."""
     pool = ""
-    if pool_name != ServeOptions().pool_name:
+    if pool_name != ServeOptions().picker.pool_name:
         pool = f" (--pool-name={pool_name} is a name in metrics only: InferencePools are not read)"
     return (
         f"nothing says where the endpoints are{pool}: pass --endpoint HOST:PORT, or name a file-discovery plugin in "
@@ -113,45 +111,11 @@ def nowhere(pool_name: str) -> str:
     )
 
 
-def settings(options: ServeOptions) -> Settings:
-    """What the flags say of the picker."""
-    return Settings(
-        pool_name=options.pool_name,
-        host=options.host,
-        grpc_port=options.grpc_port,
-        health_port=options.grpc_health_port,
-        metrics_host=options.host,
-        metrics_port=options.metrics_port,
-        transport=options.transport,
-        tls=options.tls,
-        metrics_tls=options.metrics_tls,
-        debug=options.debug,
-        options=options,
-        exchange=ExchangeSettings(
-            max_request_bytes=options.max_request_bytes,
-            error_format=options.error_format,
-            any_subset=not options.disable_endpoint_subset_filter,
-            emit_endpoint_scores=options.emit_endpoint_scores,
-            tell_decisions=options.tell_decisions,
-            ask_kvengine=options.ask_kvengine,
-        ),
-        max_held_bytes=options.max_held_bytes,
-        limits=Limits(max_receive_message_bytes=options.grpc_max_recv_bytes, max_buffered_bytes=options.max_held_bytes),
-        pace=Pace(busy_s=options.refresh_metrics_interval_s, staleness_s=options.metrics_staleness_threshold_s),
-        endpoints=options.endpoints,
-        index_snapshot=options.index_snapshot,
-        index_snapshot_interval_s=options.index_snapshot_interval_s,
-        tracing=options.tracing,
-        deprecated_metrics=options.emit_deprecated_metrics,
-        stream_metrics=options.enable_grpc_stream_metrics,
-    )
-
-
-def followed(path: Path | None) -> FollowedFiles | None:
-    """``path``, as it is before it is read."""
-    if path is None:
+def followed(config: ConfigOptions) -> FollowedFiles | None:
+    """Return the file of ``config`` as it is before it is read; None if changes of it are not followed."""
+    if config.file is None or not config.watch:
         return None
-    file = FollowedFiles(path)
+    file = FollowedFiles(config.file)
     file.seen()
     return file
 

@@ -14,33 +14,15 @@ from epp.config.flags import CONFIG, one_config
 from epp.errors import ConfigError
 from epp.flags import values
 from epp.flags.arguments import Given, with_fields
-from epp.flags.common import ENDPOINTS, VERBOSITY, endpoints_of
+from epp.flags.common import ENDPOINTS, VERBOSITY
 from epp.flags.flag import Flag, grouped
 from epp.ports.options import MetricsTlsOptions, TlsOptions
 from epp.ports.own_ports import refuse_shared
 from epp.runtime.options import LogFormat
 from epp.scrape.reading.specs import VLLM, parse_spec
+from epp.server import shared_flags as shared
 from epp.server.options import ServeOptions
-from epp.server.shared_flags import (
-    ASK,
-    DEBUG,
-    DRAIN,
-    EMIT_SCORES,
-    ERRORS,
-    MAX_HELD,
-    MAX_REQUEST,
-    SCRAPING,
-    SNAPSHOT,
-    SNAPSHOT_INTERVAL,
-    TELL,
-    TRACING,
-    TRANSPORT,
-    ZAP_ENCODER,
-    clamp_refresh,
-    debug_port_of,
-    interval_of_nothing,
-    max_held_bytes,
-)
+from epp.server.settings import Settings
 from epp.tracing.settings import trace_settings
 
 _YES = values.boolean
@@ -82,59 +64,60 @@ SERVE: tuple[Flag, ...] = (
     *grouped(
         "The pool",
         ENDPOINTS,
-        Flag("pool-name", values.text, "pool_name", "name of the pool in metrics (default epp)", "NAME"),
+        shared.POOL_NAME,
         Flag("pool-namespace", values.text, "pool_namespace", "its namespace (default: $NAMESPACE)", "NAME"),
         Flag("pool-group", values.text, "pool_group", "its API group", "GROUP"),
     ),
     *grouped(
         "Listening",
-        Flag("host", values.text, "host", "address to listen on (default 0.0.0.0)", "ADDRESS"),
-        Flag("grpc-port", values.port, "grpc_port", "ext-proc (default 9002)", "PORT"),
-        Flag("grpc-health-port", values.port, "grpc_health_port", "gRPC health, plaintext (default 9003)", "PORT"),
-        Flag("metrics-port", values.port, "metrics_port", "/metrics over HTTP (default 9090)", "PORT"),
-        *DEBUG,
-        TRANSPORT,
-        Flag("grpc-max-recv-msg-size", values.unless_empty(values.size(1024, 1 << 30)), "grpc_max_recv_bytes",
+        Flag("host", values.text, "picker.host", "address to listen on (default 0.0.0.0)", "ADDRESS"),
+        Flag("grpc-port", values.port, "picker.grpc_port", "ext-proc (default 9002)", "PORT"),
+        Flag("grpc-health-port", values.port, "picker.health_port", "gRPC health, plaintext (default 9003)", "PORT"),
+        Flag("metrics-port", values.port, "picker.metrics_port", "/metrics over HTTP (default 9090)", "PORT"),
+        *shared.DEBUG,
+        shared.TRANSPORT,
+        Flag("grpc-max-recv-msg-size", values.unless_empty(values.size(1024, 1 << 30)), "picker.max_message_bytes",
              "largest gRPC message taken (default 4MiB)", "SIZE"),
         Flag("grpc-max-send-msg-size", values.unless_empty(values.size(1 << 16, 1 << 31)), "",
              "largest gRPC message sent; bodies go in pieces of 62,000 bytes, so smaller limits are refused", "SIZE"),
-        MAX_REQUEST,
-        MAX_HELD,
-        DRAIN,
-        replace(ERRORS, help=f"{ERRORS.help} (default text)"),
+        shared.MAX_REQUEST,
+        shared.MAX_HELD,
+        shared.DRAIN,
+        replace(shared.ERRORS, help=f"{shared.ERRORS.help} (default text)"),
         Flag("health-checking", _YES, "", "gRPC health on the ext-proc port too; here it always is"),
     ),
     *grouped(
         "Encryption",
-        Flag("secure-serving", _YES, "secure_serving", "TLS on the ext-proc port (default true)"),
-        Flag("cert-path", values.path, "tls.cert_path", "folder with tls.crt and tls.key; none makes a self-signed one",
-             "FOLDER"),
-        Flag("tls-min-version", values.word("", "VersionTLS12", "VersionTLS13"), "tls.min_version",
+        Flag("secure-serving", _YES, "", "TLS on the ext-proc port (default true)"),
+        Flag("cert-path", values.path, "picker.tls.cert_path",
+             "folder with tls.crt and tls.key; none makes a self-signed one", "FOLDER"),
+        Flag("tls-min-version", values.word("", "VersionTLS12", "VersionTLS13"), "picker.tls.min_version",
              "lowest TLS version (default VersionTLS12)", "VERSION"),
-        Flag("tls-cipher-suites", values.words, "tls.cipher_suites", "TLS 1.2 suites by their IANA names", "LIST"),
-        Flag("enable-cert-reload", _YES, "tls.reload", "follow the files of --cert-path and --metrics-cert-dir"),
-        Flag("metrics-cert-dir", values.path, "metrics_tls.cert_dir",
+        Flag("tls-cipher-suites", values.words, "picker.tls.cipher_suites", "TLS 1.2 suites by their IANA names",
+             "LIST"),
+        Flag("enable-cert-reload", _YES, "picker.tls.reload", "follow the files of --cert-path and --metrics-cert-dir"),
+        Flag("metrics-cert-dir", values.path, "picker.metrics_tls.cert_dir",
              "folder with tls.crt and tls.key: TLS on the metrics port (default: none, plain HTTP)", "FOLDER"),
-        Flag("metrics-client-ca-file", values.path, "metrics_tls.client_ca_file",
+        Flag("metrics-client-ca-file", values.path, "picker.metrics_tls.client_ca_file",
              "on the metrics port let in only clients with a certificate of these authorities", "FILE"),
     ),
     *grouped(
         "Picking",
-        EMIT_SCORES, TELL,
-        SNAPSHOT,
-        SNAPSHOT_INTERVAL,
-        Flag("disable-endpoint-subset-filter", _YES, "disable_endpoint_subset_filter",
+        shared.EMIT_SCORES, shared.TELL,
+        shared.SNAPSHOT,
+        shared.SNAPSHOT_INTERVAL,
+        Flag("disable-endpoint-subset-filter", _YES, "",
              "ignore the proxy's hint which endpoints it allows"),
         Flag("allow-experimental-plugins", _YES, "", "accepted; no plugin here is experimental"),
     ),
-    *SCRAPING,
+    *shared.SCRAPING,
     *grouped(
         "Metrics and traces",
-        TRACING,
-        ASK,
-        Flag("enable-grpc-stream-metrics", _YES, "enable_grpc_stream_metrics",
+        shared.TRACING,
+        shared.ASK,
+        Flag("enable-grpc-stream-metrics", _YES, "picker.stream_metrics",
              "count ext-proc streams, how long they last and how they end (default false)"),
-        Flag("emit-deprecated-metrics", _YES, "emit_deprecated_metrics",
+        Flag("emit-deprecated-metrics", _YES, "picker.deprecated_metrics",
              "expose the older names of metrics, too (default false)"),
     ),
     *grouped(
@@ -153,7 +136,7 @@ SERVE: tuple[Flag, ...] = (
     *grouped(
         "Logging",
         VERBOSITY,
-        ZAP_ENCODER,
+        shared.ZAP_ENCODER,
         Flag("zap-devel", _YES, "zap_devel", "true for text, false for JSON; --zap-encoder wins"),
         Flag("zap-log-level", values.log_level, "zap_log_level", "as --v, and wins over it", "LEVEL"),
     ),
@@ -177,27 +160,27 @@ def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
     _refuse(given)
     tracing = trace_settings(given.get("tracing"), environment)
     remarks = _off(given if tracing is None else {**given, "tracing": True})
-    notices = _without_effect(given) + interval_of_nothing(given)
+    notices = _without_effect(given) + shared.interval_of_nothing(given)
     given = {name: value for name, value in given.items() if name != "tracing"}
     tls, metrics_tls = _encryption(given, notices)
     _log_flags(given)
     one_config(given)
-    clamp_refresh(given, notices)
+    shared.clamp_refresh(given, notices)
     _metric_names(given, notices)
     given.setdefault("pool-namespace", environment.get("NAMESPACE") or "default")
     for name in [name for name in ("pool-name", "pool-namespace", "pool-group") if given.get(name) == ""]:
         del given[name]
     if given.get("model-server-metrics-port") == 0:
         del given["model-server-metrics-port"]
-    options = ServeOptions(
-        notices=tuple(notices), remarks=remarks, endpoints=endpoints_of(given), tls=tls, metrics_tls=metrics_tls
+    options = with_fields(ServeOptions(notices=tuple(notices), remarks=remarks), given, SERVE)
+    picker = replace(
+        shared.completed(options.picker, given, tracing),
+        tls=tls,
+        metrics_tls=metrics_tls,
+        exchange=replace(options.picker.exchange, any_subset=not given.get("disable-endpoint-subset-filter", False)),
     )
-    options = _distinct_ports(with_fields(options, given, SERVE))
-    return replace(
-        options,
-        tracing=tracing,
-        max_held_bytes=max_held_bytes(given, options.max_held_bytes, options.max_request_bytes),
-    )
+    _refuse_shared_ports(picker)
+    return replace(options, picker=picker)
 
 
 def _off(given: Given) -> tuple[str, ...]:
@@ -272,14 +255,13 @@ def _metric_names(given: dict[str, Any], notices: list[str]) -> None:
         notices.append(f"{some} deprecated; write engineConfigs of a core-metrics-extractor into the configuration")
 
 
-def _distinct_ports(options: ServeOptions) -> ServeOptions:
-    """``options``. Raises: ConfigError for two ports alike."""
+def _refuse_shared_ports(picker: Settings) -> None:
+    """Check the ports. Raises: ConfigError for two alike."""
     refuse_shared(
         {
-            "--grpc-port": (options.host, options.grpc_port),
-            "--grpc-health-port": (options.host, options.grpc_health_port),
-            "--metrics-port": (options.host, options.metrics_port),
-            **debug_port_of(options.debug),
+            "--grpc-port": (picker.host, picker.grpc_port),
+            "--grpc-health-port": (picker.host, picker.health_port or 0),
+            "--metrics-port": (picker.host, picker.metrics_port),
+            **shared.debug_port_of(picker.debug),
         }
     )
-    return options

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from epp.config.plan import Plan
 from epp.errors import ConfigError
@@ -15,6 +16,16 @@ from epp.runtime.followed_files import FollowedFiles
 from epp.runtime.slices import sliced
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSource:
+    """The source of the plan in use, from which it can be read again."""
+
+    file: FollowedFiles | None
+    """It was ``seen`` before the plan was read; None if changes are not followed."""
+    read: Callable[..., Plan]
+    """Returns the plan of the file as it is now; takes the one in use as ``before``. Raises: ConfigError."""
 
 
 class ConfigReload:

@@ -1,60 +1,74 @@
-"""What a picker is told besides its plan."""
+"""The settings of a picker beside its plan: values that the flags of a command set, and nothing that is open."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
-from epp.config.plan import Plan
 from epp.explain.options import DebugOptions
-from epp.extproc.exchange import ExchangeSettings
-from epp.picking.body_budget import MAX_HELD_BYTES
+from epp.extproc.options import ExchangeSettings
 from epp.ports.options import MetricsTlsOptions, TlsOptions
-from epp.runtime.followed_files import FollowedFiles
 from epp.scrape.pace import Pace
-from epp.server.options import Transport
 from epp.tracing.settings import TraceSettings
-from epp.wire.http2.limits import Limits
+
+
+class Transport(Enum):
+    """The implementation of HTTP/2 and gRPC that serves the proxy."""
+
+    WIRE = "wire"
+    """``epp.wire.server``, our own."""
+    GRPCIO = "grpcio"
+    """``epp.wire.aio``, grpcio's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotOptions:
+    """The file that keeps the prefix index from one run to the next."""
+
+    file: Path | None = None
+    """None keeps the index nowhere."""
+    interval_s: float = 60.0
+    """How often the file is written while requests are served; 0 writes it only at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Ports: 0 takes a free one, None opens none."""
+    """The settings of one picker. Ports: 0 takes a free one, None opens none."""
 
     pool_name: str = "epp"
+    endpoints: tuple[str, ...] = ()
+    """``host:port``; if empty, ``endpoints_file`` or the plan's discovery lists the endpoints."""
+    endpoints_file: Path | None = None
+    """In the format of ``file-discovery``, watched."""
+
     host: str = "127.0.0.1"
     grpc_port: int = 0
     health_port: int | None = None
-    metrics_host: str = "127.0.0.1"
+    metrics_host: str | None = None
+    """None for ``host``."""
     metrics_port: int = 0
+    debug: DebugOptions | None = None
     transport: Transport = Transport.WIRE
     tls: TlsOptions | None = None
+    """None serves ext-proc in plaintext."""
     metrics_tls: MetricsTlsOptions | None = None
-    debug: DebugOptions | None = None
-    options: object = None
-    """The command's, to be shown on the debug port."""
-    exchange: ExchangeSettings = field(default_factory=ExchangeSettings)
-    max_held_bytes: int = MAX_HELD_BYTES
-    """Of request bodies that are incomplete or wait, all together."""
-    limits: Limits = field(default_factory=Limits)
-    pace: Pace = field(default_factory=Pace)
-    endpoints: tuple[str, ...] = ()
-    """``host:port``; empty leaves them to the plan's discovery, or to ``endpoints_file``."""
-    endpoints_file: Path | None = None
+    """None serves /metrics in plaintext."""
+
+    exchange: ExchangeSettings = ExchangeSettings()  # frozen, as are the defaults below, so one value may be shared
+    max_message_bytes: int = 4 << 20
+    """Of one gRPC message."""
+    max_held_bytes: int = 1 << 30
+    """Of all request bodies that are incomplete or wait; above it, requests are answered with 503."""
+    snapshot: SnapshotOptions = SnapshotOptions()
+
+    pace: Pace = Pace()
+    """How often the endpoints' metrics are read."""
     sample_ratio: float = 1.0
-    """Share of responses that the picker sees in full."""
-    config_file: FollowedFiles | None = None
-    """Read again with ``reread`` when it changes; it was ``seen`` before the plan was read."""
-    reread: Callable[..., Plan] | None = None
-    """The plan of the file as it is now; takes the one in use as ``before``. Raises: ConfigError."""
-    index_snapshot: Path | None = None
-    """Where what the endpoints hold is kept from one run to the next."""
-    index_snapshot_interval_s: float = 0.0
-    """How often it is written while requests are served; 0 is at the end only."""
+    """The share of responses that the picker sees in full."""
     deprecated_metrics: bool = False
-    """Expose the older names of metrics, too."""
-    tracing: TraceSettings | None = None
-    """Whether and where traces are written."""
+    """Whether the older names of metrics are exposed, too."""
     stream_metrics: bool = False
-    """Count the ext-proc port's streams, their ends and how long they lasted."""
+    """Whether ext-proc streams, their ends and their durations are counted."""
+    tracing: TraceSettings | None = None
+    """None writes no traces."""

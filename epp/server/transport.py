@@ -8,7 +8,7 @@ from epp.ports.certificates import Certificate
 from epp.ports.door import Report, nobody
 from epp.ports.options import TlsOptions
 from epp.ports.tls import refuse_for_grpcio, server_context
-from epp.server.options import Transport
+from epp.server.settings import Transport
 from epp.wire.http2.counters import Statistics
 from epp.wire.http2.limits import Limits
 from epp.wire.server import WireServer

@@ -19,8 +19,7 @@ from envoy_data_plane.envoy.type.v3 import HttpStatus, StatusCode
 from epp.extproc.access_log import NAMESPACE
 from epp.flowcontrol.admission import MOST_PATIENCE_S
 from epp.standalone.clusters import DESTINATION_NAMESPACE, PICKER
-from epp.standalone.options import ResponseMode
-from epp.standalone.settings import ProxySettings, RequestMode
+from epp.standalone.settings import ProxySettings, RequestMode, ResponseMode
 
 EXT_PROC = "envoy.filters.http.ext_proc"
 SUBSET_NAMESPACE = "envoy.lb.subset_hint"

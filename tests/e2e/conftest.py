@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from epp.server.options import Transport
+from epp.server.settings import Transport
 from tests.e2e.site.background import Background, background
 from tests.e2e.site.engine import Engine
 from tests.e2e.site.router import Router, router

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from epp.lab.engine.cli import bind, endpoints
 from epp.lab.engine.preset import Preset
 from epp.metrics.gauges import Reading
-from epp.standalone.options import ResponseMode
+from epp.standalone.settings import ResponseMode
 from tests.e2e.site.background import Background
 from tests.e2e.site.router import LOOPBACK, Router, router
 from tests.epp.lab.engine.bench import tiny
@@ -151,7 +151,7 @@ def test_a_cache_that_is_lost_behind_the_pickers_back_shows(loop: Background) ->
 @pytest.mark.parametrize("interval_s", [0.0, 60.0])
 def test_a_restarted_picker_sends_prompts_where_they_were(loop: Background, tmp_path: Path, interval_s: float) -> None:
     file = tmp_path / "index"
-    options: dict[str, Any] = {"config_text": CONFIG, "index_snapshot": file, "index_snapshot_interval_s": interval_s}
+    options: dict[str, Any] = {"config_text": CONFIG, "index_snapshot": file, "index_snapshot_interval": interval_s}
     with simulated(loop, 4, PRESET) as engines:
         with router(loop, engines, **options) as running:
             assert [ask(running, prompt) for prompt in PROMPTS] == [0] * len(PROMPTS)

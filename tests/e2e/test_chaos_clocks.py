@@ -17,13 +17,13 @@ from epp.decision import Cause
 from epp.ports.claim import claim
 from epp.server.app import App
 from epp.standalone.binary import find_envoy
-from epp.standalone.command import ENDPOINTS_NAMED, settings
+from epp.standalone.command import ENDPOINTS_NAMED
 from epp.standalone.endpoints import write_endpoints
-from epp.standalone.options import StandaloneOptions
 from epp.standalone.proxy import Proxy
 from epp.standalone.settings import ProxySettings
 from tests.e2e.site.chaos import LOOPBACK, ROOT
 from tests.e2e.site.fragile import FragileEngine, Mood
+from tests.e2e.site.options import options_of
 from tests.e2e.site.storm import Fate, Storm, until
 
 pytestmark = pytest.mark.e2e
@@ -68,8 +68,8 @@ async def timed_by(clock: SuspectClock, folder: Path) -> AsyncIterator[tuple[App
     engines = [FragileEngine(), FragileEngine()]
     for engine in engines:
         await engine.start()
-    options = StandaloneOptions(endpoints=tuple(engine.address for engine in engines), host=LOOPBACK, metrics_port=0)
-    app = App(plan_from(None, None, picks=ENDPOINTS_NAMED), settings(options), clock=clock)
+    options = options_of([engine.address for engine in engines], host=LOOPBACK, metrics_port=0)
+    app = App(plan_from(None, None, picks=ENDPOINTS_NAMED), options.picker, clock=clock)
     await app.start()
     proxy = Proxy(
         find_envoy(None),
@@ -79,7 +79,7 @@ async def timed_by(clock: SuspectClock, folder: Path) -> AsyncIterator[tuple[App
         ),
         folder,
     )  # fmt: skip
-    write_endpoints(proxy.settings.endpoints_file, options.endpoints)
+    write_endpoints(proxy.settings.endpoints_file, options.picker.endpoints)
     await proxy.start()
     try:
         yield app, engines, Storm(proxy.settings.port)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from epp.server.options import Transport
+from epp.server.settings import Transport
 from tests.e2e.site.chaos import Mode, Site, eventually, site
 from tests.e2e.site.storm import Fate, executed
 

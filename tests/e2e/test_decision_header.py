@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epp.picking.decision_header import HEADER
-from epp.standalone.options import ResponseMode
+from epp.standalone.settings import ResponseMode
 from tests.e2e.site.background import Background
 from tests.e2e.site.engine import Engine
 from tests.e2e.site.router import behind_gateway, router

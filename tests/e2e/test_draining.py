@@ -20,7 +20,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from epp.extproc.service import PROCESS
 from epp.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
-from epp.server.options import Transport
+from epp.server.settings import Transport
 from tests.e2e.site.background import PATIENCE_S
 from tests.e2e.site.router import LOOPBACK, accepts
 from tests.e2e.test_command import Running

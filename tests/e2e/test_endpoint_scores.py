@@ -20,11 +20,11 @@ from epp.server.app import App
 from epp.standalone.binary import find_envoy
 from epp.standalone.bootstrap import bootstrap
 from epp.standalone.endpoints import write_endpoints
-from epp.standalone.options import ResponseMode, StandaloneOptions
 from epp.standalone.proxy import Proxy
-from epp.standalone.settings import ProxySettings, RequestMode
+from epp.standalone.settings import ProxySettings, RequestMode, ResponseMode
 from tests.e2e.site.background import Background
 from tests.e2e.site.engine import Engine
+from tests.e2e.site.options import options_of
 from tests.e2e.site.picker import starts
 from tests.e2e.site.router import LOOPBACK
 
@@ -36,8 +36,8 @@ SCORES = "%DYNAMIC_METADATA(envoy.lb:x-gateway-destination-endpoint-scores)%\n"
 @pytest.fixture
 def picker(loop: Background, engines: list[Engine]) -> Iterator[App]:
     made: list[App] = []
-    options = StandaloneOptions(
-        endpoints=tuple(engine.address for engine in engines),
+    options = options_of(
+        [engine.address for engine in engines],
         response_mode=ResponseMode.FULL,
         metrics_port=0,
         emit_endpoint_scores=True,

@@ -14,7 +14,7 @@ import pytest
 
 from epp.flowcontrol.queue import QueueOutcome
 from epp.ports.claim import claim
-from epp.server.options import Transport
+from epp.server.settings import Transport
 from epp.standalone.settings import RequestMode
 from tests.e2e.site.background import Background
 from tests.e2e.site.engine import Engine

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from epp.standalone.options import ResponseMode
+from epp.standalone.settings import ResponseMode
 from tests.e2e.site.background import Background
 from tests.e2e.site.engine import PIECES, Engine
 from tests.e2e.site.gateway import TOLD

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from epp.server.options import Transport
+from epp.server.settings import Transport
 from epp.tracing.context import TraceContext, parent_of
 from epp.tracing.sampler import Sampler
 from epp.tracing.settings import Exporter, TraceSettings

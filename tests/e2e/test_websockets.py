@@ -15,7 +15,7 @@ import h2.settings
 import pytest
 
 from epp.decision import Cause
-from epp.standalone.options import ResponseMode
+from epp.standalone.settings import ResponseMode
 from tests.e2e.site.background import PATIENCE_S, Background
 from tests.e2e.site.engine import Engine
 from tests.e2e.site.router import LOOPBACK, Router, behind_gateway, router

@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from epp.ports.claim import claim
-from epp.server.options import Transport
+from epp.server.settings import Transport
 from epp.standalone.binary import find_envoy
 from epp.standalone.endpoints import write_endpoints
-from epp.standalone.options import ResponseMode
 from epp.standalone.proxy import Proxy
-from epp.standalone.settings import ProxySettings, RequestMode
+from epp.standalone.settings import ProxySettings, RequestMode, ResponseMode
 from tests.e2e.site.fragile import FragileEngine
 from tests.e2e.site.storm import PATIENCE_S, Storm, until
 
@@ -224,7 +223,7 @@ async def site(
             stack.callback(engine.die)
         picker = Picker(
             {
-                "endpoints": [engine.address for engine in made],
+                "endpoint": [engine.address for engine in made],
                 "grpc_port": claim(LOOPBACK, 0, "--grpc-port"),
                 "metrics_port": claim(LOOPBACK, 0, "--metrics-port"),
                 "host": LOOPBACK,

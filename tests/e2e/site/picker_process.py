@@ -1,6 +1,6 @@
 """The command's own picker without its Envoy, in a process of its own, so that it can be killed alone.
 
-Run: ``python -m tests.e2e.site.picker_process '{"grpc_port": ..., "metrics_port": ..., ...}'``: options of the command.
+Run: ``python -m tests.e2e.site.picker_process '{"grpc_port": ..., "metrics_port": ..., ...}'``: flags of the command.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from pathlib import Path
 from epp.runtime.memory import collect_rarely
 from epp.runtime.signals import until_signalled
 from epp.server.command import run
-from epp.server.options import Transport
+from epp.server.settings import Transport
 from epp.standalone.command import start_picker
-from epp.standalone.options import ResponseMode, StandaloneOptions
+from epp.standalone.settings import ResponseMode
+from tests.e2e.site.options import options_of
 
 
 def main() -> int:
     given = json.loads(sys.argv[1])
-    options = StandaloneOptions(
+    options = options_of(
         **given
         | {
-            "endpoints": tuple(given["endpoints"]),
             "response_mode": ResponseMode(given["response_mode"]),
             "transport": Transport(given["transport"]),
             "config_file": Path(given["config_file"]) if given["config_file"] is not None else None,

@@ -19,12 +19,12 @@ from epp.runtime.signals import Stop
 from epp.server.app import App
 from epp.standalone.binary import find_envoy
 from epp.standalone.endpoints import write_endpoints
-from epp.standalone.options import ResponseMode, StandaloneOptions
 from epp.standalone.proxy import Proxy
 from epp.standalone.run import standalone
-from epp.standalone.settings import ProxySettings, RequestMode
+from epp.standalone.settings import ProxySettings, RequestMode, ResponseMode
 from tests.e2e.site.background import PATIENCE_S, Background
 from tests.e2e.site.gateway import gateway
+from tests.e2e.site.options import options_of
 from tests.e2e.site.picker import starts
 
 LOOPBACK = "127.0.0.1"
@@ -62,11 +62,11 @@ class Router:
 
 @contextmanager
 def router(loop: Background, engines: Sequence[Addressed], **options: Any) -> Iterator[Router]:
-    """A router before ``engines``; ``options`` are those of the command."""
+    """Run a router before ``engines``; ``options`` are flags of the command."""
     port = claim(LOOPBACK, 0, "--port")
-    chosen = StandaloneOptions(
-        endpoints=tuple(engine.address for engine in engines),
-        **({"host": LOOPBACK, "port": port, "admin_port": 0, "metrics_port": 0, "drain_timeout_s": 5.0} | options),
+    chosen = options_of(
+        [engine.address for engine in engines],
+        **({"host": LOOPBACK, "port": port, "admin_port": 0, "metrics_port": 0, "drain_timeout": 5.0} | options),
     )
     made: list[App] = []
     stop = loop.call(Stop)
@@ -98,8 +98,8 @@ def behind_gateway(
     """A picker as a gateway uses it: full duplex unless told otherwise, with subset hints and no access log."""
     port = claim(LOOPBACK, 0, "--port")
     made: list[App] = []
-    options = StandaloneOptions(
-        endpoints=tuple(engine.address for engine in engines),
+    options = options_of(
+        [engine.address for engine in engines],
         response_mode=ResponseMode.FULL,
         metrics_port=0,
         **({"error_format": ErrorFormat.TEXT} | more),
@@ -114,9 +114,9 @@ def behind_gateway(
         request_mode=request_mode,
         picker_timeout_s=picker_timeout_s,
         response_mode=response_mode,
-        error_format=options.error_format,
+        error_format=options.proxy.error_format,
     )
-    write_endpoints(settings.endpoints_file, options.endpoints)
+    write_endpoints(settings.endpoints_file, options.picker.endpoints)
     proxy = Proxy(find_envoy(None), settings, folder, configure=gateway)
     loop.run(proxy.start())
     try:

@@ -44,7 +44,7 @@ def test_the_seeds_values_file_runs_unchanged(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "epp.server.command", program)
     assert cli.main(arguments(tmp_path)) == 0
     options = got[0]
-    plan = plan_from(options.config_file, options.config_text, metrics_source=options.metrics_source)
+    plan = plan_from(options.config.file, options.config.inline, metrics_source=options.metrics_source)
     assert [(scorer.name, weight) for scorer, weight in plan.profile.scorers] == [
         ("queue-scorer", 2.0),
         ("kv-cache-utilization-scorer", 2.0),

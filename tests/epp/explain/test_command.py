@@ -22,7 +22,8 @@ from epp.config.wiring.build import build
 from epp.decision import RequestHead
 from epp.explain.options import DebugOptions
 from epp.served.card import read_cards
-from epp.server.app import App, Settings
+from epp.server.app import App
+from epp.server.settings import Settings
 from tests.epp.explain.test_server import CONFIG, ENDPOINTS, LOOPBACK, body, running
 
 

@@ -14,16 +14,18 @@ import aiohttp
 import pytest
 
 from epp.config.load import load_text
+from epp.config.options import ConfigOptions
 from epp.config.wiring.build import build
 from epp.decision import RequestHead
 from epp.errors import ConfigError
 from epp.explain.effective import plain
 from epp.explain.options import DEBUG_PORT, DebugOptions
 from epp.explain.server import is_address
-from epp.extproc.exchange import ExchangeSettings
+from epp.extproc.options import ExchangeSettings
 from epp.pool.pool import EngineMetrics
-from epp.server.app import App, Settings
+from epp.server.app import App
 from epp.server.options import ServeOptions
+from epp.server.settings import Settings
 from epp.tracing.settings import Exporter, TraceSettings
 from scorers.base import Silence, Slot
 
@@ -56,9 +58,11 @@ PROMPT = "sphinx of black quartz " * 100
 
 
 @asynccontextmanager
-async def running(config: str = CONFIG, **settings: Any) -> AsyncIterator[tuple[App, aiohttp.ClientSession]]:
-    chosen: dict[str, Any] = {"endpoints": ENDPOINTS, "debug": DebugOptions(port=0), "options": ServeOptions()}
-    app = App(build(load_text(config)), Settings(**(chosen | settings)))
+async def running(
+    config: str = CONFIG, options: object = ServeOptions(), **settings: Any
+) -> AsyncIterator[tuple[App, aiohttp.ClientSession]]:
+    chosen: dict[str, Any] = {"endpoints": ENDPOINTS, "debug": DebugOptions(port=0)}
+    app = App(build(load_text(config)), Settings(**(chosen | settings)), options=options)
     await app.start()
     try:
         async with aiohttp.ClientSession(f"http://{LOOPBACK}:{app.debug_port}") as http:
@@ -203,7 +207,7 @@ def test_the_configuration_is_the_one_in_effect() -> None:
     async def work(app: App, http: aiohttp.ClientSession) -> None:
         async with http.get("/debug/config") as response:
             said = await response.json()
-        assert said["options"]["grpc_port"] == 9002
+        assert said["options"]["picker"]["grpc_port"] == 9002
         assert {s["name"]: s["weight"] for s in said["profile"]["scorers"]} == {
             "queue-scorer": 2.0, "gpu-prefix": 1.0, "cpu-prefix": 0.5,
         }  # fmt: skip
@@ -296,21 +300,21 @@ def test_without_it_nothing_listens(debug: DebugOptions | None) -> None:
 def test_neither_a_written_out_configuration_nor_the_password_in_an_address_is_shown() -> None:
     written = f"# canary-comment\n{CONFIG}\n# token: canary-token\n"
     tracing = TraceSettings(Exporter.OTLP, "https://canary-user:canary-password@collector:4317/v1?x=a@b", 1.0, "s")
-    options = ServeOptions(config_text=written, tracing=tracing)
+    options = ServeOptions(config=ConfigOptions(inline=written), picker=Settings(tracing=tracing))
 
     async def work(app: App, http: aiohttp.ClientSession) -> None:
         async with http.get("/debug/config") as response:
             text = await response.text()
         said = json.loads(text)["options"]
         assert "canary" not in text
-        assert said["config_text"] == "(set)"
-        assert said["tracing"]["endpoint"] == "https://collector:4317/v1?x=a@b"
+        assert said["config"]["inline"] == "(set)"
+        assert said["picker"]["tracing"]["endpoint"] == "https://collector:4317/v1?x=a@b"
 
     scenario(work, options=options)
 
 
 def test_a_configuration_that_nobody_wrote_out_is_shown_as_none() -> None:
-    assert plain(ServeOptions())["config_text"] is None
+    assert plain(ServeOptions())["config"]["inline"] is None
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from epp.config.defaults import default_config
 from epp.config.wiring.build import build
-from epp.extproc.exchange import Exchange, ExchangeSettings
+from epp.extproc.exchange import Exchange
+from epp.extproc.options import ExchangeSettings
 from epp.parsers import PARSERS, ByPath
 from epp.parsers.grpc_body import frame
 from epp.pb.ext_proc_pb2 import ProcessingResponse

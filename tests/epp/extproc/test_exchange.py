@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from epp.decision import Cause, Usage
-from epp.extproc.exchange import Exchange, ExchangeSettings, ProtocolViolation
+from epp.extproc.exchange import Exchange, ProtocolViolation
+from epp.extproc.options import ExchangeSettings
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.pool.ledger import REPORT_S
 from tests.epp.doubles import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.extproc.exchange import Exchange, ExchangeSettings, ProtocolViolation
+from epp.extproc.exchange import Exchange, ProtocolViolation
+from epp.extproc.options import ExchangeSettings
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from tests.epp.doubles import (
     BUFFERED,

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from epp.decision import Cause
 from epp.errors import EppError, Evicted, NoEndpoints, Saturated
-from epp.extproc.exchange import Exchange, ExchangeSettings, ProtocolViolation
+from epp.extproc.exchange import Exchange, ProtocolViolation
+from epp.extproc.options import ExchangeSettings
 from epp.extproc.service import PROCESS, methods
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.wire.service import Handler, Status

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from epp.extproc.exchange import Exchange, ExchangeSettings
+from epp.extproc.exchange import Exchange
+from epp.extproc.options import ExchangeSettings
 from epp.pb.ext_proc_pb2 import ProcessingResponse
 from epp.pb.processing_mode_pb2 import ProcessingMode
 from epp.picking.profile import Profile

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from epp.decision import Cause, RequestHead
 from epp.errors import Evicted
-from epp.extproc.exchange import ExchangeSettings
+from epp.extproc.options import ExchangeSettings
 from epp.extproc.service import PROCESS, methods
 from epp.flowcontrol.admission import Arrival
 from epp.pb.ext_proc_pb2 import ProcessingRequest

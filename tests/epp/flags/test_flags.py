@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,8 +15,9 @@ from typing import Any
 import pytest
 
 from epp.commandline import cli
-from epp.config.options import CheckOptions
+from epp.config.options import CheckOptions, ConfigOptions
 from epp.explain.options import DebugOptions, ExplainOptions
+from epp.extproc.options import ErrorFormat
 from epp.flags import arguments
 from epp.flags.flag import Flag
 from epp.lab.demo.options import DemoOptions
@@ -24,8 +27,10 @@ from epp.ports.options import MetricsTlsOptions, TlsOptions
 from epp.runtime.options import LogFormat, LogOptions
 from epp.scrape.parameters import EngineMetricNames, MetricsSourceOptions
 from epp.server.flags import SERVE
-from epp.server.options import ServeOptions, Transport
-from epp.standalone.options import ResponseMode, StandaloneOptions
+from epp.server.options import ServeOptions
+from epp.server.settings import Transport
+from epp.standalone.options import StandaloneOptions
+from epp.standalone.settings import ProxySettings, ResponseMode
 from epp.tracing.settings import Exporter, TraceSettings
 
 ROOT = Path(__file__).parents[3]
@@ -74,9 +79,9 @@ def refused(run: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> Call
 def test_serve_without_flags_has_the_go_pickers_defaults(run: Callable[..., ServeOptions]) -> None:
     options = run("serve")
     assert options == ServeOptions(remarks=OFF)
-    assert (options.grpc_port, options.grpc_health_port, options.metrics_port) == (9002, 9003, 9090)
-    assert options.tls == TlsOptions()
-    assert (options.refresh_metrics_interval_s, options.metrics_staleness_threshold_s) == (0.05, 2.0)
+    assert (options.picker.grpc_port, options.picker.health_port, options.picker.metrics_port) == (9002, 9003, 9090)
+    assert options.picker.tls == TlsOptions()
+    assert (options.picker.pace.busy_s, options.picker.pace.staleness_s) == (0.05, 2.0)
 
 
 def test_the_arguments_of_the_no_kubernetes_guide_are_understood(run: Callable[..., ServeOptions]) -> None:
@@ -85,7 +90,9 @@ def test_the_arguments_of_the_no_kubernetes_guide_are_understood(run: Callable[.
         "--grpc-port=9002", "--grpc-health-port=9003", "--metrics-port=9090", "--secure-serving=false", "--v=2",
     )  # fmt: skip
     assert options == ServeOptions(
-        config_file=Path("/config/epp.yaml"), pool_name="file-discovery", tls=None, remarks=OFF
+        config=ConfigOptions(file=Path("/config/epp.yaml")),
+        picker=replace(ServeOptions().picker, pool_name="file-discovery", tls=None),
+        remarks=OFF,
     )
 
 
@@ -96,7 +103,7 @@ def test_the_arguments_of_the_v04_guide_are_understood(run: Callable[..., ServeO
         "--config-file", "/config/tiered-prefix-cache-plugins.yaml",
         "--kv-cache-usage-percentage-metric", "vllm:kv_cache_usage_perc", "--tracing=false",
     )  # fmt: skip
-    assert (options.pool_name, options.pool_namespace) == ("llm-d-infpool", "llm-d-pfc-cpu")
+    assert (options.picker.pool_name, options.pool_namespace) == ("llm-d-infpool", "llm-d-pfc-cpu")
     assert options.metrics_source == MetricsSourceOptions(), "it names what is read anyway"
 
 
@@ -133,7 +140,7 @@ def test_a_metric_name_that_is_none_is_refused_by_its_flag(refused: Callable[...
     ],
 )
 def test_booleans_are_written_as_in_go(run: Callable[..., ServeOptions], words: list[str]) -> None:
-    assert run("serve", *words).emit_endpoint_scores is True
+    assert run("serve", *words).picker.exchange.emit_endpoint_scores is True
 
 
 @pytest.mark.parametrize("words", [["-v=4"], ["-v", "4"], ["--v=4"], ["--v", "4"], ["--zap-log-level=debug", "--v=1"]])
@@ -153,37 +160,37 @@ def test_a_boolean_does_not_swallow_the_next_word(refused: Callable[..., str]) -
 @pytest.mark.parametrize(
     ("words", "field", "value"),
     [
-        (["--refresh-metrics-interval=1m30s"], "refresh_metrics_interval_s", 90.0),
-        (["--refresh-metrics-interval", "250ms"], "refresh_metrics_interval_s", 0.25),
-        (["--metrics-staleness-threshold=1.5s"], "metrics_staleness_threshold_s", 1.5),
+        (["--refresh-metrics-interval=1m30s"], "picker.pace.busy_s", 90.0),
+        (["--refresh-metrics-interval", "250ms"], "picker.pace.busy_s", 0.25),
+        (["--metrics-staleness-threshold=1.5s"], "picker.pace.staleness_s", 1.5),
         (["--drain-timeout=0"], "drain_timeout_s", 0.0),
-        (["--grpc-max-recv-msg-size=10MiB"], "grpc_max_recv_bytes", 10 << 20),
-        (["--max-request-bytes=4096"], "max_request_bytes", 4096),
-        (["--max-held-bytes=2GiB"], "max_held_bytes", 2 << 30),
-        (["--max-request-bytes=1GiB"], "max_held_bytes", 2 << 30),
-        (["--max-request-bytes=2KiB", "--max-held-bytes=4KiB"], "max_held_bytes", 4096),
-        (["--transport=grpcio"], "transport", Transport.GRPCIO),
-        (["--endpoint=10.0.0.7:8000", "--endpoint", "[fd00::7]:80,vllm-0.vllm:81"], "endpoints",
+        (["--grpc-max-recv-msg-size=10MiB"], "picker.max_message_bytes", 10 << 20),
+        (["--max-request-bytes=4096"], "picker.exchange.max_request_bytes", 4096),
+        (["--max-held-bytes=2GiB"], "picker.max_held_bytes", 2 << 30),
+        (["--max-request-bytes=1GiB"], "picker.max_held_bytes", 2 << 30),
+        (["--max-request-bytes=2KiB", "--max-held-bytes=4KiB"], "picker.max_held_bytes", 4096),
+        (["--transport=grpcio"], "picker.transport", Transport.GRPCIO),
+        (["--endpoint=10.0.0.7:8000", "--endpoint", "[fd00::7]:80,vllm-0.vllm:81"], "picker.endpoints",
          ("10.0.0.7:8000", "[fd00::7]:80", "vllm-0.vllm:81")),
-        (["--cert-path=/certs", "--tls-min-version=VersionTLS13", "--tls-cipher-suites=A,B"], "tls",
+        (["--cert-path=/certs", "--tls-min-version=VersionTLS13", "--tls-cipher-suites=A,B"], "picker.tls",
          TlsOptions(cert_path=Path("/certs"), min_version="VersionTLS13", cipher_suites=("A", "B"))),
         (["--secure-serving=false", "--metrics-cert-dir=/m", "--metrics-client-ca-file=/ca", "--enable-cert-reload",
-          "--tls-min-version=VersionTLS13"], "metrics_tls",
+          "--tls-min-version=VersionTLS13"], "picker.metrics_tls",
          MetricsTlsOptions(cert_dir=Path("/m"), client_ca_file=Path("/ca"),
                            tls=TlsOptions(min_version="VersionTLS13", reload=True))),
-        (["--metrics-cert-dir=/m", "--metrics-cert-dir="], "metrics_tls", None),
+        (["--metrics-cert-dir=/m", "--metrics-cert-dir="], "picker.metrics_tls", None),
         (["--zap-encoder=json"], "log", LogOptions(format=LogFormat.JSON)),
         (["--zap-devel=false"], "log", LogOptions(format=LogFormat.JSON)),
         (["--model-server-metrics-scheme=https", "--model-server-metrics-port=0"], "metrics_source",
          MetricsSourceOptions(scheme="https")),
-        (["--config-text=a: b"], "config_text", "a: b"),
-        (["--config-file=", "--config-text="], "config_text", None),
+        (["--config-text=a: b"], "config.inline", "a: b"),
+        (["--config-file=", "--config-text="], "config.inline", None),
     ],
 )  # fmt: skip
 def test_a_value_arrives_as_a_typed_option(
     run: Callable[..., ServeOptions], words: list[str], field: str, value: object
 ) -> None:
-    assert getattr(run("serve", *words), field) == value
+    assert attrgetter(field)(run("serve", *words)) == value
 
 
 def test_the_namespace_comes_from_the_environment_unless_a_flag_says_it(
@@ -196,7 +203,7 @@ def test_the_namespace_comes_from_the_environment_unless_a_flag_says_it(
 
 def test_a_refresh_interval_below_50ms_is_raised_and_noticed(run: Callable[..., ServeOptions]) -> None:
     options = run("serve", "--refresh-metrics-interval=1ms")
-    assert options.refresh_metrics_interval_s == 0.05
+    assert options.picker.pace.busy_s == 0.05
     assert "--refresh-metrics-interval=1ms is raised to the least, 50ms" in options.notices
 
 
@@ -320,12 +327,12 @@ def test_what_affects_no_request_is_accepted_with_one_warning(
 def test_traces_are_off_unless_a_flag_or_a_variable_asks_for_them(
     run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    assert run(command).tracing is None
-    assert run(command, "--tracing").tracing == TraceSettings(demanded=True)
+    assert run(command).picker.tracing is None
+    assert run(command, "--tracing").picker.tracing == TraceSettings(demanded=True)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317")
-    assert run(command).tracing == TraceSettings(Exporter.OTLP, "http://collector:4317")
+    assert run(command).picker.tracing == TraceSettings(Exporter.OTLP, "http://collector:4317")
     assert not any("tracing" in line for line in (*run(command).notices, *getattr(run(command), "remarks", ())))
-    assert run(command, "--tracing=false").tracing is None
+    assert run(command, "--tracing=false").picker.tracing is None
 
 
 @pytest.mark.parametrize("command", ["serve", "standalone"])
@@ -382,9 +389,9 @@ def test_free_ports_other_addresses_and_ports_that_nobody_opens_do_not_meet(
 def test_the_debug_port_that_nobody_asked_for_leaves_its_number_to_the_proxy(
     run: Callable[..., StandaloneOptions],
 ) -> None:
-    assert run("standalone", "--port=9091").debug.port == 0
-    assert run("standalone", "--admin-port=9091").debug.port == 0
-    assert run("standalone").debug.port is None
+    assert run("standalone", "--port=9091").picker.debug.port == 0
+    assert run("standalone", "--admin-port=9091").picker.debug.port == 0
+    assert run("standalone").picker.debug.port is None
 
 
 @pytest.mark.parametrize("program", cli.PROGRAMS, ids=lambda program: program.name)
@@ -398,9 +405,34 @@ def test_standalone_takes_endpoints_and_the_proxys_settings(run: Callable[..., S
         "standalone", "--endpoint", "localhost:8000", "--port=0", "--fail-closed", "--response-mode=full",
         "--sample-rate=.5", "--envoy=/usr/bin/envoy", "--v=0",
     )  # fmt: skip
-    assert options == StandaloneOptions(
-        endpoints=("localhost:8000",), port=0, fail_open=False, response_mode=ResponseMode.FULL, sample_rate=0.5,
-        envoy=Path("/usr/bin/envoy"), log=LogOptions(verbosity=0),
+    assert options.proxy == ProxySettings(
+        port=0, fail_open=False, response_mode=ResponseMode.FULL, sample_rate=0.5, max_request_bytes=32 << 20
+    )
+    assert options.picker.endpoints == ("localhost:8000",)
+    assert (options.envoy, options.log) == (Path("/usr/bin/envoy"), LogOptions(verbosity=0))
+
+
+@pytest.mark.parametrize(
+    ("words", "sees_all", "share"),
+    [([], False, 0.01), (["--sample-rate=1"], False, 1.0), (["--response-mode=full"], True, 1.0)],
+)
+def test_the_picker_beside_a_lean_proxy_expects_a_sample_of_the_responses_and_an_access_log(
+    run: Callable[..., StandaloneOptions], words: list[str], sees_all: bool, share: float
+) -> None:
+    picker = run("standalone", *words).picker
+    assert picker.sample_ratio == share
+    assert picker.exchange.access_log is picker.exchange.may_ask is not sees_all
+
+
+def test_limits_and_the_form_of_errors_hold_for_the_proxy_and_the_picker(
+    run: Callable[..., StandaloneOptions],
+) -> None:
+    options = run("standalone", "--max-request-bytes=1MiB", "--error-format=text", "--host=127.0.0.2")
+    for side in (options.proxy, options.picker.exchange):
+        assert (side.max_request_bytes, side.error_format) == (1 << 20, ErrorFormat.TEXT)
+    assert options.picker.max_message_bytes > 1 << 20
+    assert (options.proxy.host, options.picker.metrics_host, options.picker.host) == (
+        "127.0.0.2", "127.0.0.2", "127.0.0.1",
     )  # fmt: skip
 
 
@@ -418,7 +450,7 @@ def test_standalone_takes_endpoints_and_the_proxys_settings(run: Callable[..., S
 def test_fail_open_and_fail_closed_are_two_names_of_one_choice(
     run: Callable[..., StandaloneOptions], words: list[str], fail_open: bool
 ) -> None:
-    assert run("standalone", *words).fail_open is fail_open
+    assert run("standalone", *words).proxy.fail_open is fail_open
 
 
 @pytest.mark.parametrize(
@@ -445,7 +477,9 @@ def test_contradictions_and_slips_are_one_sentence(
 
 
 def test_check_sim_and_demo_take_their_flags(run: Callable[..., Any]) -> None:
-    assert run("check", "--config-file=c.yaml", "--strict") == CheckOptions(config_file=Path("c.yaml"), strict=True)
+    assert run("check", "--config-file=c.yaml", "--strict") == CheckOptions(
+        config=ConfigOptions(file=Path("c.yaml")), strict=True
+    )
     assert run("sim", "--endpoints", "8", "--port=9000", "--preset", "h100") == SimOptions(
         endpoints=8, port=9000, preset="h100"
     )
@@ -467,10 +501,10 @@ def test_explain_takes_a_body_or_a_prompt(run: Callable[..., Any], refused: Call
 
 @pytest.mark.parametrize("command", ["serve", "standalone"])
 def test_the_debug_port_is_on_loopback_unless_told_otherwise(run: Callable[..., Any], command: str) -> None:
-    assert run(command).debug == DebugOptions(enabled=True, host="127.0.0.1", port=None)
-    asked = run(command, "--debug-host=0.0.0.0", "--debug-port=7000").debug
+    assert run(command).picker.debug == DebugOptions(enabled=True, host="127.0.0.1", port=None)
+    asked = run(command, "--debug-host=0.0.0.0", "--debug-port=7000").picker.debug
     assert asked == DebugOptions(host="0.0.0.0", port=7000)
-    assert not run(command, "--debug=false").debug.enabled
+    assert not run(command, "--debug=false").picker.debug.enabled
 
 
 def test_what_follows_two_dashes_is_no_flag() -> None:

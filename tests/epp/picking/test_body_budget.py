@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epp.errors import EppError, Saturated
-from epp.extproc.exchange import Exchange, ExchangeSettings, ProtocolViolation
+from epp.extproc.exchange import Exchange, ProtocolViolation
+from epp.extproc.options import ExchangeSettings
 from epp.extproc.service import PROCESS, methods
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.picking.body_budget import PIECE_BYTES, HeldBytes

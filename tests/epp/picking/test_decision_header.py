@@ -14,7 +14,8 @@ from epp.config.load import load_text
 from epp.config.wiring.build import build
 from epp.config.wiring.kinds import known_kinds
 from epp.decision import Decision, RequestHead
-from epp.extproc.exchange import Exchange, ExchangeSettings
+from epp.extproc.exchange import Exchange
+from epp.extproc.options import ExchangeSettings
 from epp.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
 from epp.picking.decision_header import HEADER, MOST_CHARACTERS
 from epp.pool.pool import Endpoint

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from epp.decision import Cause, Outcome, RequestHead, Usage
-from epp.extproc.exchange import Exchange, ExchangeSettings
+from epp.extproc.exchange import Exchange
+from epp.extproc.options import ExchangeSettings
 from epp.picking.profile import Profile
 from scorers.base import (
     CachedPrefix,

@@ -7,7 +7,8 @@ import pytest
 from epp.config.defaults import default_config
 from epp.config.wiring.build import build
 from epp.decision import Cause, Outcome, RequestHead
-from epp.extproc.exchange import Exchange, ExchangeSettings
+from epp.extproc.exchange import Exchange
+from epp.extproc.options import ExchangeSettings
 from epp.pool.pool import Endpoint
 from epp.server.core import Core
 from epp.server.settings import Settings

@@ -12,7 +12,8 @@ from epp.config.plan import Plan
 from epp.config.wiring.build import build
 from epp.decision import Usage
 from epp.errors import ConfigError
-from epp.extproc.exchange import Exchange, ExchangeSettings
+from epp.extproc.exchange import Exchange
+from epp.extproc.options import ExchangeSettings
 from epp.picking.usage_reporter import Report
 from tests.epp.doubles import (
     BUFFERED,

@@ -26,8 +26,8 @@ from epp.errors import ConfigError
 from epp.ports.certificates import Certificate
 from epp.ports.options import MetricsTlsOptions, TlsOptions
 from epp.ports.tls import metrics_certificate, metrics_context, write_self_signed
-from epp.server.app import App, Settings
-from epp.server.options import Transport
+from epp.server.app import App
+from epp.server.settings import Settings, Transport
 
 LOOPBACK = "127.0.0.1"
 PATIENCE_S = 20.0

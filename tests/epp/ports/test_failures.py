@@ -21,7 +21,8 @@ from epp.ports.door import Failed, Failure
 from epp.ports.failures import ANOTHER_EVERY_S, FailedConnections, Port, sentence
 from epp.ports.options import MetricsTlsOptions, TlsOptions
 from epp.ports.tls import write_self_signed
-from epp.server.app import App, Settings
+from epp.server.app import App
+from epp.server.settings import Settings
 
 LOOPBACK = "127.0.0.1"
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"

@@ -12,8 +12,8 @@ from epp.config.wiring.build import build
 from epp.decision import Cause, Decision, Outcome, RequestHead
 from epp.errors import ModelNotFound, NoEndpoints
 from epp.explain.explainer import Explainer
-from epp.extproc.exchange import Exchange, ExchangeSettings
-from epp.extproc.options import ErrorFormat
+from epp.extproc.exchange import Exchange
+from epp.extproc.options import ErrorFormat, ExchangeSettings
 from epp.pool.pool import Endpoint, EngineMetrics
 from epp.served.card import read_cards
 from epp.served.listing import ModelAnswer

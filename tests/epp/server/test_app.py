@@ -16,9 +16,10 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from epp.config.load import load_text
 from epp.config.wiring.build import build
 from epp.errors import ConfigError
-from epp.extproc.exchange import ExchangeSettings
+from epp.extproc.options import ExchangeSettings
 from epp.pb.ext_proc_pb2 import ProcessingRequest
-from epp.server.app import App, Settings
+from epp.server.app import App
+from epp.server.settings import Settings, SnapshotOptions
 
 LOOPBACK = "127.0.0.1"
 SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
@@ -126,7 +127,7 @@ def test_the_last_line_says_how_many_streams_were_cut(
 def test_a_place_where_no_index_snapshot_can_be_is_refused_at_the_start(tmp_path: Path) -> None:
     async def scenario() -> None:
         file = tmp_path / "no" / "index"
-        app = App(build(), Settings(endpoints=("127.0.0.1:9",), index_snapshot=file))
+        app = App(build(), Settings(endpoints=("127.0.0.1:9",), snapshot=SnapshotOptions(file=file)))
         with pytest.raises(ConfigError, match=f"--index-snapshot={file}: there is no folder {file.parent}; make it"):
             await app.start()
 

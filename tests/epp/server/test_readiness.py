@@ -11,7 +11,8 @@ import aiohttp
 from epp.config.load import load_text
 from epp.config.wiring.build import build
 from epp.pool.pool import Endpoint
-from epp.server.app import App, Settings
+from epp.server.app import App
+from epp.server.settings import Settings
 from tests.epp.scrape.engines import mute
 
 PATIENCE_S = 20.0

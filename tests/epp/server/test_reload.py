@@ -18,7 +18,9 @@ from epp.config.wiring.build import plan_from
 from epp.decision import RequestHead
 from epp.errors import ConfigError, EppError, ShuttingDown
 from epp.runtime.followed_files import FollowedFiles
-from epp.server.app import App, Settings
+from epp.server.app import App
+from epp.server.reload import PlanSource
+from epp.server.settings import Settings
 from scorers.affinity.topology_affinity import TopologyAffinityScorer
 from scorers.base import Candidate, Plugin, Request, Slot, Tier
 from tests.epp.doubles import completion
@@ -81,7 +83,7 @@ async def following(path: Path) -> AsyncIterator[Stage]:
     file = FollowedFiles(path, look_every_s=0.05)
     file.seen()
     read = partial(plan_from, path, None)
-    app = App(read(), Settings(endpoints=("127.0.0.1:9",), config_file=file, reread=read))
+    app = App(read(), Settings(endpoints=("127.0.0.1:9",)), source=PlanSource(file, read))
     await app.start()
     try:
         yield Stage(app)

@@ -17,14 +17,13 @@ from grpc import aio
 from epp.config.load import load_text
 from epp.config.wiring.build import build
 from epp.explain.options import DebugOptions
-from epp.extproc.exchange import ExchangeSettings
-from epp.extproc.options import ErrorFormat
+from epp.extproc.options import ErrorFormat, ExchangeSettings
 from epp.extproc.service import PROCESS
 from epp.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
 from epp.runtime.logs import set_up
 from epp.runtime.options import LogFormat, LogOptions
-from epp.server.app import App, Settings
-from epp.server.options import Transport
+from epp.server.app import App
+from epp.server.settings import Settings, Transport
 from tests.epp.doubles import request_body, request_headers, response_body, response_headers
 from tests.epp.runtime.test_logs import loggers_as_before
 

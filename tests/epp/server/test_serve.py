@@ -21,4 +21,4 @@ def test_with_a_pools_name_alone_it_says_that_pools_are_not_read() -> None:
     with pytest.raises(
         ConfigError, match=r"\(--pool-name=mine is a name in metrics only: InferencePools are not read\)"
     ):
-        asyncio.run(serve(replace(ServeOptions(), pool_name="mine")))
+        asyncio.run(serve(replace(ServeOptions(), picker=replace(ServeOptions().picker, pool_name="mine"))))

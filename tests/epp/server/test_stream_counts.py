@@ -9,7 +9,7 @@ import pytest
 from grpc import StatusCode, aio
 
 from epp.metrics.gauges import Histograms
-from epp.server.options import Transport
+from epp.server.settings import Transport
 from epp.server.stream_counts import StreamCounts, code_name
 from epp.server.transport import open_server
 from epp.wire.http2.limits import Limits

@@ -13,9 +13,8 @@ from epp.extproc.options import ErrorFormat
 from epp.standalone.binary import find_envoy
 from epp.standalone.bootstrap import bootstrap, written
 from epp.standalone.endpoints import write_endpoints
-from epp.standalone.options import ResponseMode
 from epp.standalone.routes import routes
-from epp.standalone.settings import MIB, ProxySettings, RequestMode
+from epp.standalone.settings import MIB, ProxySettings, RequestMode, ResponseMode
 
 
 def settings(folder: Path = Path("/folder"), **chosen: Any) -> ProxySettings:

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from epp.standalone.command import start_picker
-from epp.standalone.options import ResponseMode, StandaloneOptions
+from epp.standalone.settings import ResponseMode
+from tests.e2e.site.options import options_of
 
 PRICED = """
 apiVersion: llm-d.ai/v1alpha1
@@ -23,10 +24,10 @@ def told(config: str, *, sample_rate: float = 0.01, mode: ResponseMode = Respons
     """The warnings and the other lines of a start that speak of what is learned."""
 
     async def scene() -> tuple[list[str], ...]:
-        options = StandaloneOptions(
+        options = options_of(
             host="127.0.0.1",
             metrics_port=0,
-            endpoints=("127.0.0.1:9",),
+            endpoint=("127.0.0.1:9",),
             config_text=config,
             sample_rate=sample_rate,
             response_mode=mode,

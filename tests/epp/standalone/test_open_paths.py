@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from epp.standalone.endpoints import write_endpoints
-from epp.standalone.options import ResponseMode
+from epp.standalone.settings import ResponseMode
 from tests.e2e.site.background import Background
 from tests.epp.standalone.raw import raw, status_of
 from tests.epp.standalone.stage import Stage, stage

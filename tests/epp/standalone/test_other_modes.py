@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epp.pb.processing_mode_pb2 import ProcessingMode
-from epp.standalone.options import ResponseMode
+from epp.standalone.settings import ResponseMode
 from tests.e2e.site.background import Background
 from tests.epp.standalone.fixed_picker import kinds
 from tests.epp.standalone.stage import stage

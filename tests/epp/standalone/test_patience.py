@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from epp.standalone.command import start_picker
-from epp.standalone.options import StandaloneOptions
+from tests.e2e.site.options import options_of
 
 CONFIG = """
 apiVersion: llm-d.ai/v1alpha1
@@ -32,10 +32,10 @@ TOO_LONG = " is longer than Envoy waits; requests are refused after 3599 s"
 )
 def test_a_wait_that_is_longer_than_the_proxys_patience_is_warned_of(limits: str, warned: list[str]) -> None:
     async def scene() -> tuple[str, ...]:
-        options = StandaloneOptions(
+        options = options_of(
             host="127.0.0.1",
             metrics_port=0,
-            endpoints=("127.0.0.1:9",),
+            endpoint=("127.0.0.1:9",),
             config_text=CONFIG.replace("@limits", limits),
         )
         picker = await start_picker(options)

@@ -29,6 +29,7 @@ from epp.standalone.proxy import Proxy, restart_delay_s
 from epp.standalone.run import standalone
 from epp.standalone.settings import ProxySettings
 from tests.e2e.site.background import Background, until
+from tests.e2e.site.options import options_of
 from tests.epp.standalone.fixed_picker import FixedPicker
 from tests.epp.standalone.stage import stage
 
@@ -248,7 +249,7 @@ class Picker(FixedPicker):
 
 def starts(picker: Picker) -> Callable[[StandaloneOptions], Awaitable[Picker]]:
     async def start(options: StandaloneOptions) -> Picker:
-        picker.pool.replace([Endpoint(address) for address in await resolve(options.endpoints)])
+        picker.pool.replace([Endpoint(address) for address in await resolve(options.picker.endpoints)])
         await picker.start()
         return picker
 
@@ -258,7 +259,7 @@ def starts(picker: Picker) -> Callable[[StandaloneOptions], Awaitable[Picker]]:
 @pytest.mark.e2e
 def test_one_command_starts_both_and_a_signal_stops_both(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    options = StandaloneOptions(endpoints=("localhost:9",), host=LOOPBACK, port=0, admin_port=0, drain_timeout_s=5.0)
+    options = options_of(endpoint=("localhost:9",), host=LOOPBACK, port=0, admin_port=0, drain_timeout=5.0)
     picker = Picker()
 
     async def scenario() -> None:
@@ -295,7 +296,7 @@ def test_that_nothing_says_what_to_route_to_comes_before_a_port_that_is_taken() 
 def test_what_cannot_start_leaves_nothing_running() -> None:
     picker = Picker()
     with socket.create_server((LOOPBACK, 0)) as taken:
-        options = StandaloneOptions(host=LOOPBACK, port=taken.getsockname()[1], admin_port=0)
+        options = options_of(host=LOOPBACK, port=taken.getsockname()[1], admin_port=0)
         with pytest.raises(ConfigError, match="--port"):
             asyncio.run(standalone(options, starts(picker), Stop()))
     assert picker.port == 0, "the picker was not even started"

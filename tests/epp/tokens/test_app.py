@@ -15,8 +15,8 @@ import pytest
 from epp.config.load import load_text
 from epp.config.wiring.build import build
 from epp.explain.options import DebugOptions
-from epp.server.app import App, Settings
-from epp.server.options import Transport
+from epp.server.app import App
+from epp.server.settings import Settings, Transport
 from epp.tokens.counts import GONE, SENT, TOKENIZED
 from epp.tokens.model.answer import Untold
 from tests.epp.doubles import kinds, request_body, request_headers

@@ -200,7 +200,8 @@ def test_asked_for_by_flag_a_missing_library_is_a_sentence_that_says_what_to_ins
 
 def test_a_picker_without_traces_never_imports_the_library() -> None:
     code = (
-        "from epp.server.app import App, Settings\n"
+        "from epp.server.app import App\n"
+        "from epp.server.settings import Settings\n"
         "from epp.config.wiring.build import build\n"
         "App(build(None), Settings())\n"
         "print('fine')"

@@ -12,7 +12,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from epp.decision import Cause, Outcome, RequestHead, Usage
 from epp.errors import BadRequest, NoEndpoints, Saturated
-from epp.extproc.exchange import Exchange, ExchangeSettings
+from epp.extproc.exchange import Exchange
+from epp.extproc.options import ExchangeSettings
 from epp.metrics.gauges import Reading
 from epp.parsers import OpenAIParser
 from epp.picking.director import Director
