@@ -28,7 +28,7 @@ from epp.lab.engine.decoding import Decoding
 from epp.lab.engine.gpu import GpuBlocks
 from epp.lab.engine.job import Finished, Hits, Job, Load, RefusedError, Sequence, Started
 from epp.lab.engine.preset import Preset
-from epp.lab.engine.steps import Steps
+from epp.lab.engine.steps import PromptTokens, Steps
 from epp.lab.engine.tally import Tally
 from epp.lab.engine.transfers import Transfers
 
@@ -66,12 +66,9 @@ class Engine:
 
     def adapters(self) -> tuple[set[str], set[str]]:
         """Return the LoRA adapters of admitted sequences, and those that only queued sequences use."""
-        by_admission: tuple[set[str], set[str]] = set(), set()
-        for sequence in self._sequences.values():
-            if sequence.job.adapter:
-                by_admission[sequence.admitted_at is None].add(sequence.job.adapter)
-        admitted, queued = by_admission
-        return admitted, queued - admitted
+        with_adapter = [sequence for sequence in self._sequences.values() if sequence.job.adapter]
+        admitted = {sequence.job.adapter for sequence in with_adapter if sequence.admitted_at is not None}
+        return admitted, {sequence.job.adapter for sequence in with_adapter} - admitted
 
     def submit(self, job: Job, now: float) -> None:
         """Queue ``job`` at ``now``. Raises: RefusedError when it can never be served."""
@@ -122,10 +119,9 @@ class Engine:
 
     def advance(self, now: float) -> list[Started | Finished]:
         """Process everything up to ``now`` and return what started and finished, in order."""
-        transfers = self._transfers
         while (at := self.next_at()) is not None and at <= now:
-            if transfers.is_due(at):
-                for load in transfers.complete(at):
+            if self._transfers.is_due(at):
+                for load in self._transfers.complete(at):
                     self._interrupt(at)
                     self._loaded(load)
             if self._steps is not None and self._steps.ends_at <= at:
@@ -145,23 +141,18 @@ class Engine:
             return
         preempted = self._grow_decoding(now)
         decodes = len(self._decoding)
-        budget = self.preset.max_batched_tokens - decodes
-        batch: list[tuple[Sequence, int]] = []
+        prompts = PromptTokens(self.preset.max_batched_tokens - decodes)
         for sequence in self._prefilling:
-            if budget <= 0:
+            if prompts.left <= 0:
                 break
-            n = min(budget, sequence.target - sequence.computed)
-            batch.append((sequence, n))
-            budget -= n
-        while budget > 0 and self._waiting and not preempted and self._admit(self._waiting[0], now):
+            prompts.compute(sequence)
+        while prompts.left > 0 and self._waiting and not preempted and self._admit(self._waiting[0], now):
             sequence = self._waiting.popleft()
             if sequence in self._prefilling:
-                n = min(budget, sequence.target - sequence.computed)
-                batch.append((sequence, n))
-                budget -= n
-        if batch or decodes:
-            count = 1 if batch or preempted else self._decoding.quiet_steps()
-            self._steps = Steps(self.preset.timing, now, batch, decodes, self._decoding.context, count)
+                prompts.compute(sequence)
+        if prompts.chunks or decodes:
+            count = 1 if prompts.chunks or preempted else self._decoding.quiet_steps()
+            self._steps = Steps(self.preset.timing, now, prompts.chunks, decodes, self._decoding.context, count)
 
     def _account(self, now: float) -> None:
         """Account for the steps that have ended by ``now``, except the last one, which is left to ``advance``."""

@@ -1,12 +1,27 @@
-"""Consecutive steps of one batch, and when each of them ends."""
+"""What one step computes of prompts; and consecutive steps of one batch, and when each of them ends."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
+from dataclasses import dataclass, field
 from math import sqrt
 
 from epp.lab.engine.job import Sequence
 from epp.lab.engine.preset import Chunk, Timing
+
+
+@dataclass(slots=True)
+class PromptTokens:
+    """The prompt tokens that one step computes; ``left`` is what remains of its token budget."""
+
+    left: int
+    chunks: list[tuple[Sequence, int]] = field(default_factory=list)
+
+    def compute(self, sequence: Sequence) -> None:
+        """Compute as much of the prompt of ``sequence`` in this step as the budget allows."""
+        tokens = min(self.left, sequence.target - sequence.computed)
+        self.chunks.append((sequence, tokens))
+        self.left -= tokens
 
 
 class Steps:
