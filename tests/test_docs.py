@@ -266,7 +266,6 @@ def test_the_picture_of_the_floors_is_the_order_that_imports_are_held_to() -> No
 LONGEST_LINE, LONGEST_CELL = 120, 90
 PARAGRAPHS_IN_TABLES = frozenset(
     {
-        "docs/cost-model.md",
         "docs/explain.md",
         "docs/flow-control.md",
         "docs/horizon.md",
