@@ -267,9 +267,6 @@ LONGEST_LINE, LONGEST_CELL = 120, 90
 PARAGRAPHS_IN_TABLES = frozenset(
     {
         "docs/explain.md",
-        "docs/flow-control.md",
-        "docs/horizon.md",
-        "docs/sizing.md",
         "docs/tracing.md",
         "docs/tuning.md",
     }
