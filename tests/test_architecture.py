@@ -29,7 +29,7 @@ HOME = {
         "epp/tokens/remote.py",
     ),
     "betterproto2": ("epp/standalone/",),
-    "cel": ("epp/picking/expressions.py",),
+    "cel": ("epp/picking/usage_reporter.py",),
     "click": ("epp/commandline/cli.py",),
     "cryptography": ("epp/ports/tls.py",),
     "cuda": ("kvengine/cuda/bindings.py",),

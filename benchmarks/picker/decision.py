@@ -36,6 +36,7 @@ from epp.decision import Cause, Outcome, RequestHead
 from epp.metrics.telemetry import Telemetry
 from epp.parsers.base import Parsed, Parser, Reader
 from epp.picking.director import Director
+from epp.picking.request_steps import RequestSteps
 from epp.pool.ledger import Ledger
 from epp.pool.pool import Endpoint, EngineMetrics, Pool
 from epp.runtime.memory import collect_rarely, keep_freed_memory
@@ -89,7 +90,7 @@ class Picker:
         assert plan.prefix_cache is not None  # CONFIG has two producers
         self.pool.listeners.append(plan.prefix_cache)
         self.index = plan.prefix_cache.index
-        self.director = Director(reader or self.parser, plan.profile, self.pool, ledger, Telemetry())
+        self.director = Director(RequestSteps(reader or self.parser, plan.profile), self.pool, ledger, Telemetry())
         self.pool.replace([Endpoint(f"10.{i >> 8}.{i & 255}.1:8000") for i in range(endpoints)])
         random = Random(1)
         for candidate in self.pool.candidates():

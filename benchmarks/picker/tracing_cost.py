@@ -28,6 +28,7 @@ from epp.metrics.telemetry import Telemetry
 from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.pb.processing_mode_pb2 import ProcessingMode
 from epp.picking.director import Director
+from epp.picking.request_steps import RequestSteps
 from epp.pool.ledger import Ledger
 from epp.pool.pool import Endpoint, EngineMetrics, Pool
 from epp.tracing.context import TraceContext
@@ -78,7 +79,9 @@ class Picker:
         if sampler is not None:
             self.queue = TraceQueue(ExporterSink(Taken(), SpanWriter(Resource({}))), every_s=0.05)
             tracer = Tracer(sampler, self.queue)
-        self.director = Director(plan.parser, plan.profile, pool, Ledger(pool), Telemetry(), tracer=tracer)
+        self.director = Director(
+            RequestSteps(plan.parser, plan.profile), pool, Ledger(pool), Telemetry(), tracer=tracer
+        )
         self.messages = request(traceparent)
         self.settings = ExchangeSettings(access_log=True)
         self.next_id = 1

@@ -38,6 +38,7 @@ from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.pb.processing_mode_pb2 import ProcessingMode
 from epp.picking.director import Director
 from epp.picking.profile import Profile
+from epp.picking.request_steps import RequestSteps
 from epp.pool.ledger import Ledger
 from epp.pool.pool import Endpoint, Pool
 from scorers.base import Request
@@ -140,7 +141,7 @@ async def streams(size: int) -> dict[str, float]:
     profile = Profile([], [], [(QueueScorer(), 1.0)], MaxScorePicker())
     admission = gate.use(AdmissionPlan(objectives=OBJECTIVES, flow=room))
     parser = ByPath([kind() for kind in DEFAULT_PARSERS])
-    director = Director(parser, profile, pool, ledger, telemetry, admission=admission, objectives=OBJECTIVES)
+    director = Director(RequestSteps(parser, profile, admission, OBJECTIVES), pool, ledger, telemetry)
     for candidate in pool.candidates():
         ledger.open(candidate, 0, 0.0)
     settings, numbers, waiting = ExchangeSettings(), count(), []

@@ -9,13 +9,15 @@ Source: Envoy's ``envoy.service.accesslog.v3``; behaviour as tried on Envoy 1.40
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Protocol
 
 from google.protobuf.message import DecodeError
 from typing_extensions import override
 
 from epp.decision import GOOD_STATUSES, MODEL_SERVER_ERROR, Cause, Outcome
+from epp.metrics.gauges import Reading
 from epp.pb.accesslog_entry_pb2 import HTTPAccessLogEntry
 from epp.pb.accesslog_service_pb2 import StreamAccessLogsMessage, StreamAccessLogsResponse
 from epp.wire.service import Call, Handler, Methods
@@ -76,6 +78,17 @@ class AccessLog:
     def statistics(self) -> AccessLogStatistics:
         """The live counts."""
         return self._counts
+
+    def readings(self) -> Iterator[Reading]:
+        """Return what became of the entries, for ``Telemetry.gauge_source``."""
+        yield Reading(
+            "tierwise_access_log_entries",
+            "Entries of the proxy's access log, by what they told: ended (closed a pick), without_pick, "
+            "closed_path (not open to clients), unmatched (closed before), garbage.",
+            ("result",),
+            [((name,), count) for name, count in asdict(self._counts).items() if name != "entries"],
+            counter=True,
+        )
 
     def received(self, message: bytes) -> None:
         """Take one message of a stream."""

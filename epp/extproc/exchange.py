@@ -12,6 +12,8 @@ endpoint-picker protocol demands.
 | BUFFERED | at once, empty | the decision | empty, or the decision when there was no body |
 | NONE, or headers that end the stream | a decision without a body | | empty |
 
+Which message may come when is in ``epp.extproc.transitions``; here is what each handler that it names does.
+
 A decision may have to wait (``epp.flowcontrol.admission``): nothing is answered then until ``resumed``.
 
 A response is watched, and changed where a plugin sets headers or the model was rewritten
@@ -19,25 +21,31 @@ A response is watched, and changed where a plugin sets headers or the model was 
 acknowledged.
 
 Laws, tested as properties: what a client or an engine sent is forwarded byte for byte unless a rewrite applies; a pick
-is ended exactly once whatever the order of events, or left to the access log when that is expected to tell more.
+is ended exactly once whatever the order of events, or left to the access log when that is expected to report more.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
-from epp.client import Client, client_of
+from msgspec import structs
+
 from epp.decision import Decision, RequestHead
 from epp.errors import ClientGone, EppError
 from epp.extproc import messages
+from epp.extproc.arriving_request import ArrivingRequest
+from epp.extproc.body_budget import BodyBudget
 from epp.extproc.options import ExchangeSettings
-from epp.extproc.pending_answer import Asked, ProtocolViolation, Side
+from epp.extproc.pending_answer import PendingAnswer
 from epp.extproc.refusal import written
-from epp.extproc.request_body import RequestBody
 from epp.extproc.response import Response
+from epp.extproc.tier_question import with_question
+from epp.extproc.transitions import TRANSITIONS, ProtocolViolation, State, event_of, violation
 from epp.flowcontrol.admission import Arrival, Resume, Wait
 from epp.pb.ext_proc_pb2 import ProcessingRequest
-from epp.pb.processing_mode_pb2 import ProcessingMode
+from epp.picking import decision_header
 from epp.picking.director import Director
 from epp.picking.request import MODEL_REWRITE, first
 from epp.served.listing import ModelAnswer
@@ -45,13 +53,8 @@ from epp.served.listing import ModelAnswer
 __all__ = ["Exchange", "ProtocolViolation"]
 
 
-def unheard(error: EppError | None) -> None:
-    """The ``resume`` of an exchange that never waits."""
-
-
-FULL_DUPLEX = ProcessingMode.FULL_DUPLEX_STREAMED
-MODE_NAMES = {number: name for name, number in ProcessingMode.BodySendMode.items()}
-BUFFERED = (ProcessingMode.BUFFERED, ProcessingMode.BUFFERED_PARTIAL)
+def never_resumed(error: EppError | None) -> None:
+    """Do nothing: the ``resume`` of an exchange that never waits."""
 
 
 @dataclass(slots=True)
@@ -60,37 +63,43 @@ class _Waiting:
 
     wait: Wait
     arrival: Arrival
-    asked: Asked
+    answer: PendingAnswer
 
 
 class Exchange:
     """One stream. Owner: the event loop.
 
     Invariant: at most one pick is open or one wait under way, never both; by the time ``closed`` returns the pick is
-    ended or left to the access log, and the wait cancelled. A body is held (``epp.picking.body_budget``) until its
-    request is placed or goes nowhere.
+    ended or left to the access log, and the wait cancelled. A body is held (``epp.extproc.body_budget``) until its
+    request is placed or refused.
     """
 
-    def __init__(self, director: Director, settings: ExchangeSettings, resume: Resume = unheard) -> None:
-        """``resume`` is called when a request that waited, or one in flight that is to end, is to be ``resumed``."""
+    def __init__(
+        self,
+        director: Director,
+        settings: ExchangeSettings,
+        resume: Resume = never_resumed,
+        bodies: BodyBudget | None = None,
+    ) -> None:
+        """Make the exchange of one stream.
+
+        ``resume`` is called when a request that waited, or one in flight that is to end, is to be ``resumed``. The
+        request's body counts in ``bodies``, or in an account of its own.
+        """
         self.over = False
-        """The picker has nothing more to say: the stream may be closed."""
+        """The picker sends no more: the stream may be closed."""
+        self._at = NODES[State.START]
         self._director = director
         self._settings = settings
         self._resume = resume
         self._waiting: _Waiting | None = None
-        self._request = Side.UNSEEN
-        self._response = Response(director, settings)
-        self._request_mode = FULL_DUPLEX
-        self._head: RequestHead | None = None
-        self._client = Client()
-        self._body = RequestBody(director.held, settings.max_request_bytes)
-        self._began = 0.0
+        self._response = Response(director.picks, settings)
+        self._request = ArrivingRequest(bodies or BodyBudget(), settings)
 
     @property
     def responding(self) -> bool:
         """Whether the response has begun."""
-        return self._response.begun
+        return self._at.state.response != "unseen"
 
     def received(self, message: ProcessingRequest, now: float) -> list[bytes]:
         """Take the proxy's next message; returns the answers to send, in order.
@@ -98,200 +107,194 @@ class Exchange:
         Raises: ProtocolViolation; the caller then calls ``closed`` and refuses the stream.
         """
         if message.observability_mode:
-            self.over = True  # such a proxy hears no answer, so there is nothing to decide
+            self.over = True  # such a proxy takes no answer, so there is nothing to decide
             return []
         kind = message.WhichOneof("request")
-        if kind == "response_body":  # a streamed answer has hundreds
-            return self._response.body(message, now)
         if kind is None:
             raise ProtocolViolation("a message without request or response")
+        event = event_of(message, kind)
         try:
-            return HANDLERS[kind](self, message, now)
+            handler, self._at = self._at.rules[event]
+        except KeyError:
+            raise violation(self._at.state, event, message) from None
+        try:
+            return handler(self, message, now)
         except EppError as error:
             self._forget_request()
             return self.refuse(error)
 
     def resumed(self, error: EppError | None, now: float) -> list[bytes]:
-        """What ``resume`` was told; returns the answers to send, in order.
+        """Take what ``resume`` was called with; returns the answers to send, in order.
 
         Does nothing unless the request waits, or is to end and has not begun to be answered.
         """
         waiting, self._waiting = self._waiting, None
         if waiting is None:
-            if error is None or self.over or not self._response.evict(error.code, now):
+            if error is None or self.over or self.responding or not self._response.evict(error.code, now):
                 return []
             return self.refuse(error)
-        self._body.release()
+        self._request.release()
         if error is not None:  # not raised: its traceback would keep this frame, and the frame would keep it
             self._director.refused(waiting.arrival, error)
             return self.refuse(error)
         try:
-            return self._answers(self._place(waiting.arrival), waiting.asked, waiting.asked.forward)
+            return self._answers(self._place(waiting.arrival), waiting.answer, waiting.answer.forward)
         except EppError as refusal:
             return self.refuse(refusal)
 
     def refuse(self, error: EppError) -> list[bytes]:
-        """The answer that ends the request with ``error``, in the form that its client reads."""
+        """Return the answer that ends the request with ``error``, in the form that its client reads."""
         self.over = True
-        return [messages.immediate(error, written(error, self._settings.error_format, self._client))]
+        return [messages.immediate(error, written(error, self._settings.error_format, self._request.client))]
 
     def closed(self, now: float) -> None:
-        """The stream has ended, however it did. Does nothing the second time."""
+        """End the exchange, for whatever reason its stream has ended. Does nothing the second time."""
         self.over = True
-        self._resume = unheard  # its owner, which owns this, is not kept alive by it
+        self._resume = never_resumed  # its owner, which owns this, is not kept alive by it
         self._forget_request()
-        self._response.closed(now)
+        self._response.closed(now, unfinished=self._at.state.response == "open")
 
-    # The request.
+    # Handlers of the request, each named in ``TRANSITIONS``.
 
-    def _request_headers(self, message: ProcessingRequest, now: float) -> list[bytes]:
-        if self._request is not Side.UNSEEN or self.responding:
-            raise ProtocolViolation("request headers after the start of the stream")
-        self._began = now
-        if message.HasField("protocol_config"):
-            self._request_mode = message.protocol_config.request_body_mode
-            self._response.mode = message.protocol_config.response_body_mode
-            self._response.shown = self._response.mode != ProcessingMode.NONE
-        self._head = messages.request_head(message.request_headers, self._subset(message), now)
-        self._client = client_of(self._head)
-        if message.request_headers.end_of_stream:
-            self._request = Side.ENDED
-            return self._decide(b"", Asked("request_headers"))
-        if self._request_mode == ProcessingMode.NONE:
-            self._request = Side.TRAILERS
-            return self._decide(b"", Asked("request_headers"))
-        self._request = Side.OPEN
-        if self._request_mode in BUFFERED:
-            if (
-                self._settings.may_ask
-                and self._response.mode == ProcessingMode.NONE
-                and (first(self._head, MODEL_REWRITE) or self._director.tells(self._head))
-            ):
-                return [messages.ASK_FOR_RESPONSE_HEADERS]
-            return [messages.CONTINUE_REQUEST_HEADERS]
-        if self._request_mode == FULL_DUPLEX:
-            return []
-        raise ProtocolViolation(
-            f"request_body_mode {MODE_NAMES.get(self._request_mode, self._request_mode)} would let the request leave"
-            " before its endpoint is chosen; use FULL_DUPLEX_STREAMED or BUFFERED"
-        )
+    def _collect_body(self, message: ProcessingRequest, now: float) -> list[bytes]:
+        self._read_headers(message, now)
+        return []
 
-    def _request_body(self, message: ProcessingRequest, now: float) -> list[bytes]:  # noqa: ARG002
-        if self._repeats_the_end(message):
-            return []
-        self._expect_request(Side.OPEN, message)
-        part = message.request_body.body
-        try:
-            self._body.add(part)
-        except EppError as error:
-            self._director.refused_unread(self._head, error)
-            raise
-        self._narrow(message)
-        ends = message.request_body.end_of_stream
-        if self._request_mode in BUFFERED:
-            self._request = Side.ENDED if ends else Side.TRAILERS
-            return self._decide(part, Asked("request_body"))
-        if not ends:
-            return []
-        self._request = Side.ENDED
-        return self._decide_and_forward()
+    def _await_body(self, message: ProcessingRequest, now: float) -> list[bytes]:
+        head = self._read_headers(message, now)
+        if self._settings.may_ask and not self._response.seen and (first(head, MODEL_REWRITE) or self._explains(head)):
+            return [messages.ASK_FOR_RESPONSE_HEADERS]
+        return [messages.CONTINUE_REQUEST_HEADERS]
 
-    def _request_trailers(self, message: ProcessingRequest, now: float) -> list[bytes]:  # noqa: ARG002
-        if self._request is Side.TRAILERS:
-            self._request = Side.ENDED
-            if self._waiting is not None:
-                self._waiting.asked.after.append(messages.CONTINUE_REQUEST_TRAILERS)
-                return []
+    def _decide_by_headers(self, message: ProcessingRequest, now: float) -> list[bytes]:
+        self._read_headers(message, now)
+        return self._decide(b"", PendingAnswer("request_headers"))
+
+    def _keep_piece(self, message: ProcessingRequest, now: float) -> list[bytes]:  # noqa: ARG002
+        self._keep(message)
+        return []
+
+    def _decide_and_forward(self, message: ProcessingRequest, now: float) -> list[bytes]:  # noqa: ARG002
+        self._keep(message)
+        return self._decide_on_whole_body()
+
+    def _decide_and_forward_at_trailers(self, message: ProcessingRequest, now: float) -> list[bytes]:  # noqa: ARG002
+        return self._decide_on_whole_body(messages.CONTINUE_REQUEST_TRAILERS)
+
+    def _decide_by_body(self, message: ProcessingRequest, now: float) -> list[bytes]:  # noqa: ARG002
+        return self._decide(self._keep(message), PendingAnswer("request_body"))
+
+    def _decide_without_body(self, message: ProcessingRequest, now: float) -> list[bytes]:  # noqa: ARG002
+        return self._decide(b"", PendingAnswer("request_trailers"))
+
+    def _pass_trailers(self, message: ProcessingRequest, now: float) -> list[bytes]:  # noqa: ARG002
+        if self._waiting is None:
             return [messages.CONTINUE_REQUEST_TRAILERS]
-        self._expect_request(Side.OPEN, message)
-        self._request = Side.ENDED
-        if self._request_mode in BUFFERED:
-            return self._decide(b"", Asked("request_trailers"))
-        return self._decide_and_forward(messages.CONTINUE_REQUEST_TRAILERS)
+        self._waiting.answer.after.append(messages.CONTINUE_REQUEST_TRAILERS)
+        return []
 
-    def _repeats_the_end(self, message: ProcessingRequest) -> bool:
-        """Some proxies send the last piece of a large full-duplex body twice (Envoy 1.35 to 1.37, its issue 46237)."""
-        ended = self._request is Side.ENDED and self._request_mode == FULL_DUPLEX and not self.responding
-        return ended and message.request_body.end_of_stream
+    def _ignore(self, message: ProcessingRequest, now: float) -> list[bytes]:  # noqa: ARG002
+        return []
 
-    def _expect_request(self, side: Side, message: ProcessingRequest) -> None:
-        if self._request is not side or self.responding:
-            kind = message.WhichOneof("request")
-            raise ProtocolViolation(f"{kind} out of order: the request is {self._request.value}")
+    # Handlers of the response.
 
-    def _narrow(self, message: ProcessingRequest) -> None:
-        subset = self._subset(message)
-        if subset is not None and self._head is not None:
-            self._head = RequestHead(self._head.headers, subset, self._head.received_s)
+    def _begin_response(self, message: ProcessingRequest, now: float) -> list[bytes]:
+        self._forget_request()  # it may be unfinished, or unseen
+        return self._response.headers(message, now, ends=False)
 
-    def _subset(self, message: ProcessingRequest) -> frozenset[str] | None:
-        if self._settings.any_subset and message.HasField("metadata_context"):
-            return messages.subset_in(message.metadata_context)
-        return None
+    def _whole_response(self, message: ProcessingRequest, now: float) -> list[bytes]:
+        self._forget_request()
+        return self._response.headers(message, now, ends=True)
 
-    def _decide_and_forward(self, *after: bytes) -> list[bytes]:
-        begun, body = self._body.begun, self._body.take()
-        forward = body if begun else None
-        return self._decide(body, Asked("request_headers", forward, not after, list(after)))
+    def _response_piece(self, message: ProcessingRequest, now: float) -> list[bytes]:
+        return self._response.body(message.response_body.body, now, ends=False)
 
-    def _decide(self, body: bytes, asked: Asked) -> list[bytes]:
-        head = self._head
-        assert head is not None  # noqa: S101 - every state that decides comes after the headers
-        self._head = None
-        self._body.take()
-        if not body:  # an empty one is a request without, however the proxy says so
+    def _last_response_piece(self, message: ProcessingRequest, now: float) -> list[bytes]:
+        return self._response.body(message.response_body.body, now, ends=True)
+
+    def _response_trailers(self, message: ProcessingRequest, now: float) -> list[bytes]:
+        return self._response.trailers(message, now)
+
+    # What the handlers share.
+
+    def _read_headers(self, message: ProcessingRequest, now: float) -> RequestHead:
+        if message.HasField("protocol_config"):
+            self._response.announce(message.protocol_config.response_body_mode)
+        return self._request.begin(message, now)
+
+    def _keep(self, message: ProcessingRequest) -> bytes:
+        try:
+            return self._request.keep(message)
+        except EppError as error:
+            self._director.refused_unread(self._request.head, error)
+            raise
+
+    def _explains(self, head: RequestHead) -> bool:
+        return self._settings.tell_decisions and decision_header.asks(head.headers)
+
+    def _decide_on_whole_body(self, *after: bytes) -> list[bytes]:
+        forward = self._request.take_body()
+        return self._decide(forward or b"", PendingAnswer("request_headers", forward, not after, list(after)))
+
+    def _decide(self, body: bytes, answer: PendingAnswer) -> list[bytes]:
+        head = self._request.take_head()
+        if not body:  # an empty body is none, in whatever way the proxy sends it
             decided = self._director.decide_bodiless(head)
             if isinstance(decided, ModelAnswer):
                 self.over = True
                 return [messages.answered(decided)]
-            return self._answers(decided, asked)
+            return self._answers(decided, answer)
         arrival = self._director.read(head, body)
-        if arrival.body is not None and asked.forward is not None:
-            asked.forward = arrival.body
+        if arrival.body is not None and answer.forward is not None:
+            answer.forward = arrival.body  # the client's is not needed any more
         wait = self._director.admit(arrival, body, self._resume)
         if wait is None:
-            return self._answers(self._place(arrival), asked, arrival.body or body)
-        self._waiting = _Waiting(wait, arrival, asked)
+            return self._answers(self._place(arrival), answer, arrival.body or body)
+        self._waiting = _Waiting(wait, arrival, answer)
         # The proxy's patience with an answer has an end, except in full duplex.
-        return [messages.more_time(wait.patience_s())] if self._request_mode in BUFFERED else []
+        return [] if self._at.state is State.FORWARDED else [messages.more_time(wait.patience_s())]
 
     def _place(self, arrival: Arrival) -> Decision:
-        seen = self._response.mode != ProcessingMode.NONE
-        # Where the answer's beginning is not seen, it may only be ended if it comes as a whole.
+        seen = self._response.seen
+        # Where the response's beginning is not seen, it may only be ended if it comes as a whole.
         ends = seen or not arrival.request.streaming
         return self._director.place(arrival, self._resume if ends else None, seen=seen)
 
-    def _answers(self, decision: Decision, asked: Asked, body: bytes | None = None) -> list[bytes]:
-        self._body.release()
-        if self._settings.ask_kvengine and body is not None and self._response.mode != ProcessingMode.NONE:
-            decision = asked.with_question(decision, body)
-        self._response.expect(decision, self._began)
-        return asked.answers(decision, self._settings)
+    def _answers(self, decision: Decision, answer: PendingAnswer, body: bytes | None = None) -> list[bytes]:
+        self._request.release()
+        if self._settings.ask_kvengine and body is not None and self._response.seen:
+            asking = with_question(decision, body)
+            if asking is not None:
+                decision = structs.replace(decision, body=asking)
+        self._response.expect(decision, self._request.began_s)
+        return answer.messages(decision, self._settings)
 
     def _forget_request(self) -> None:
         """Let go of the prompt: a response may take minutes."""
-        self._head = None
-        self._body.release()
+        self._request.forget()
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             waiting.wait.cancel()
             self._director.refused(waiting.arrival, ClientGone("the client left while its request waited"))
 
-    # The response.
 
-    def _response_headers(self, message: ProcessingRequest, now: float) -> list[bytes]:
-        # The request may be unfinished, or unseen: a proxy answers some requests by itself.
-        self._forget_request()
-        return self._response.headers(message, now)
-
-    def _response_trailers(self, message: ProcessingRequest, now: float) -> list[bytes]:
-        return self._response.trailers(message, now)
+Handler: TypeAlias = Callable[[Exchange, ProcessingRequest, float], list[bytes]]
 
 
-HANDLERS = {
-    "request_headers": Exchange._request_headers,
-    "request_body": Exchange._request_body,
-    "request_trailers": Exchange._request_trailers,
-    "response_headers": Exchange._response_headers,
-    "response_trailers": Exchange._response_trailers,
-}
+class Node(NamedTuple):
+    """A state with what may come in it: handlers are looked up once, not for each message."""
+
+    state: State
+    rules: dict[str, tuple[Handler, Node]]
+
+
+def bound() -> Mapping[State, Node]:
+    """Return the nodes of ``TRANSITIONS``, with the methods that it names. Raises: AttributeError for one that is
+    missing."""
+    nodes = {state: Node(state, {}) for state in State}
+    for (state, event), (handler, then) in TRANSITIONS.items():
+        nodes[state].rules[event] = (getattr(Exchange, f"_{handler}"), nodes[then])
+    return nodes
+
+
+NODES = bound()

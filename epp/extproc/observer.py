@@ -27,11 +27,6 @@ class Observer:
         self._preamble: Preamble | None = None
 
     @property
-    def answering(self) -> bool:
-        """Whether any of the answer was seen."""
-        return self._outcome.ttft_s is not None
-
-    @property
     def served_by(self) -> str | None:
         """The endpoint that answers, where the proxy has said so."""
         return self._outcome.served_by
@@ -55,14 +50,15 @@ class Observer:
             self._usage = EventUsage() if events else DocumentUsage()
             self._preamble = Preamble() if events else None
 
-    def body(self, part: bytes, now: float) -> None:
-        """Note the next piece of the body."""
-        outcome = self._outcome
+    def body(self, part: bytes, now: float) -> bool:
+        """Note the next piece of the body; returns whether the answer begins in it."""
+        outcome, begins = self._outcome, False
         outcome.response_bytes = (outcome.response_bytes or 0) + len(part)
         if part:
             if outcome.ttft_s is None:
                 if self._preamble is None or self._preamble.ends_with(part):
                     outcome.ttft_s = now - self._began
+                    begins = True
             elif outcome.streaming:
                 if outcome.gaps is None:
                     outcome.gaps = Histogram(ITL.bounds)
@@ -70,6 +66,7 @@ class Observer:
             self._last_piece = now
         if self._usage is not None:
             self._usage.feed(part)
+        return begins
 
     def trailers(self, message: ProcessingRequest) -> None:
         """Note the status of a gRPC response, which its trailers carry."""

@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 
 from epp.decision import RequestLabels
 from epp.errors import EppError
+from epp.extproc.body_budget import BodyBudget
 from epp.extproc.exchange import Exchange, ProtocolViolation
 from epp.extproc.options import ExchangeSettings
 from epp.pb.ext_proc_pb2 import ProcessingRequest
@@ -22,11 +23,14 @@ PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 
 
 def methods(
-    director: Director, settings: ExchangeSettings | None = None, clock: Callable[[], float] = time.monotonic
+    director: Director,
+    settings: ExchangeSettings | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    bodies: BodyBudget | None = None,
 ) -> Methods:
-    """The ext-proc service, to be hosted by a transport."""
-    chosen = settings or ExchangeSettings()
-    return {PROCESS: lambda call: ExtProcHandler(call, director, chosen, clock)}
+    """Return the ext-proc service, to be hosted by a transport; ``bodies`` limits the bytes of all its requests."""
+    chosen, budget = settings or ExchangeSettings(), bodies or BodyBudget()
+    return {PROCESS: lambda call: ExtProcHandler(call, director, chosen, clock, budget)}
 
 
 class ExtProcHandler:
@@ -35,11 +39,18 @@ class ExtProcHandler:
     An exception in one stream ends that stream only.
     """
 
-    def __init__(self, call: Call, director: Director, settings: ExchangeSettings, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        call: Call,
+        director: Director,
+        settings: ExchangeSettings,
+        clock: Callable[[], float],
+        bodies: BodyBudget,
+    ) -> None:
         self._call = call
         self._director = director
         self._clock = clock
-        self._exchange = Exchange(director, settings, self._resumed)
+        self._exchange = Exchange(director, settings, self._resumed, bodies)
         self._request_s = 0.0
         self._response_s = 0.0
         self._closed = False

@@ -11,31 +11,26 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
 from epp.client import REQUEST_ID
-from epp.decision import UNLABELLED, Decision, RequestHead, RequestLabels, Usage
+from epp.decision import UNLABELLED, Decision, RequestHead, RequestLabels
 from epp.errors import EppError
-from epp.flowcontrol.admission import Admission, Arrival, Resume, Wait
-from epp.parsers.base import Reader
+from epp.flowcontrol.admission import Arrival, Resume, Wait
 from epp.picking import decision_header, decision_log
-from epp.picking.body_budget import HeldBytes
 from epp.picking.encoded_body import parse
-from epp.picking.picks import Picks
+from epp.picking.picks import Picks, RequestTelemetry
 from epp.picking.prediction import predicted, uncached_tokens
-from epp.picking.profile import Profile
 from epp.picking.request import fairness_id_of, request_of
-from epp.picking.request_telemetry import RequestTelemetry
-from epp.picking.usage_reporter import Report
+from epp.picking.request_steps import RequestSteps
 from epp.pool.candidates import allowed, fresh_first, serving
 from epp.pool.ledger import Ledger
 from epp.pool.pool import Pool
 from epp.served.catalog import Catalog
 from epp.served.listing import ModelAnswer
 from epp.served.router import ModelRouter
-from epp.tokens.step import TokenStep
 from epp.tracing.trace import Trace
 from epp.tracing.tracer import Tracer
 from scorers.base import Candidate, Observation
@@ -51,57 +46,43 @@ class Director:
 
     def __init__(
         self,
-        parser: Reader,
-        profile: Profile,
+        steps: RequestSteps,
         pool: Pool,
         ledger: Ledger,
         telemetry: RequestTelemetry,
         *,
-        admission: Admission | None = None,
-        objectives: Mapping[str, int] | None = None,
         tracer: Tracer | None = None,
         clock: Callable[[], float] = time.monotonic,
         choose: Callable[[Sequence[Candidate]], Candidate] = random.choice,
-        held: HeldBytes | None = None,
         learners: Sequence[Callable[[Observation], None]] = (),
-        tokens: TokenStep | None = None,
-        models: ModelRouter | None = None,
         tells_decisions: bool = False,
     ) -> None:
         """``learners`` learn from responses (``epp.picking.picks``); ``tells_decisions`` lets clients ask why
         (``epp.picking.decision_header``)."""
         self.telemetry = telemetry
         self.picks = Picks(pool, ledger, telemetry, tracer, learners)
-        self.held = held or HeldBytes()
-        """What the exchanges hold of their requests."""
-        self.names_kept = 0
-        """Responses that keep the engine's name of the model, for they are compressed."""
         self._pool = pool
         self._ledger = ledger
         self._tracer = tracer
         self._clock = clock
         self._choose = choose
         self._tells = tells_decisions
-        self.use(parser, profile, admission, objectives or {}, tokens, models)
+        self.use(steps)
 
-    def use(
-        self, parser: Reader, profile: Profile, admission: Admission | None, objectives: Mapping[str, int],
-        tokens: TokenStep | None = None, models: ModelRouter | None = None,
-    ) -> None:  # fmt: skip
-        """Read, tokenize, admit and schedule by these, from the next request on; ``objectives`` are priorities by
-        name. Without ``models``, every endpoint may serve every model."""
-        self._models = models or ModelRouter(Catalog(self._pool, lambda _: None), None)
-        self._admission = admission
-        self.tokens = tokens
-        """Who writes token ids into requests before they are admitted, if anybody asks for them."""
-        if tokens is not None:
-            tokens.admission = admission
-        self._objectives = objectives
-        self._parser = parser
-        self._profile = profile
-        self.picks.use(profile, admission, self._models)
+    def use(self, steps: RequestSteps) -> None:
+        """Handle every request by ``steps``, from the next one on."""
+        self._models = steps.models or ModelRouter(Catalog(self._pool, lambda _: None), None)
+        self._admission = steps.admission
+        self.tokens = steps.tokens
+        """Writes token ids into requests before they are admitted; None where no plugin reads them."""
+        if self.tokens is not None:
+            self.tokens.admission = steps.admission
+        self._objectives = steps.objectives
+        self._parser = steps.parser
+        self._profile = steps.profile
+        self.picks.use(steps.profile, steps.admission, self._models)
         timers = self.telemetry.plugin
-        profile.time_with(timers if self._tracer is None else self._tracer.timing(timers))
+        self._profile.time_with(timers if self._tracer is None else self._tracer.timing(timers))
 
     def read(self, head: RequestHead, body: bytes) -> Arrival:
         """Understand a request with a body, and count it. Raises: BadRequest."""
@@ -202,19 +183,6 @@ class Director:
         if self._tracer is not None and trace is not None:
             self._tracer.placed(trace, decision, now, len(candidates))
         return decision
-
-    @property
-    def reports_usage(self) -> bool:
-        """Whether the proxy is told something of a response's usage."""
-        return bool(self._profile.reporters)
-
-    def reports(self, usage: Usage) -> list[Report]:
-        """What the proxy is told."""
-        return self._profile.reports(usage)
-
-    def tells(self, head: RequestHead) -> bool:
-        """Whether the client is to be told in the response why its request went where it did."""
-        return self._tells and decision_header.asks(head.headers)
 
     def _begun(self, head: RequestHead) -> tuple[str, Trace | None]:
         """What the engine is to be told of the trace, and the trace, if this request is traced."""

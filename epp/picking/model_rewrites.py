@@ -15,6 +15,7 @@ from random import Random
 
 import msgspec
 
+from epp.metrics.gauges import Reading
 from epp.metrics.series import Names
 from epp.parsers.base import Parsed, Reader
 from epp.parsers.rewrite import with_model
@@ -82,6 +83,16 @@ class ModelRewrites:
             yield
         finally:
             self.decisions, self._names = before
+
+    def readings(self) -> Iterator[Reading]:
+        """Return how often each rule was followed, for ``Telemetry.gauge_source``."""
+        yield Reading(
+            "llm_d_epp_model_rewrite_decisions",
+            "Requests that follow a rewrite rule.",
+            ("model_rewrite_name", "model_name", "target_model"),
+            self.decisions.items(),
+            counter=True,
+        )
 
     def rule_for(self, model: str) -> Drawing | None:
         """Where requests for ``model`` go (empty: none was named); None where no rule is about it."""

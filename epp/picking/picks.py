@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
-from epp.decision import Outcome
+from epp.decision import Outcome, RequestLabels, Usage
 from epp.flowcontrol.admission import Admission
+from epp.metrics.gauges import Reading
 from epp.picking import decision_log
 from epp.picking.prediction import observed
-from epp.picking.profile import Profile
-from epp.picking.request_telemetry import RequestTelemetry
+from epp.picking.profile import Profile, Timer
+from epp.picking.usage_reporter import Report
 from epp.pool.ledger import Ledger
 from epp.pool.pool import Pool
 from epp.served.router import ModelRouter
 from epp.tracing.tracer import Tracer
-from scorers.base import Observation, Prediction
+from scorers.base import Candidate, Observation, Prediction, Request
+
+
+class RequestTelemetry(Protocol):
+    """What is reported of every request: ``epp.metrics``. All O(1)."""
+
+    def request_received(self, labels: RequestLabels, size_bytes: int) -> None:
+        """A request was understood."""
+
+    def decided(self, labels: RequestLabels, request: Request, candidate: Candidate, seconds: float) -> None:
+        """It goes to ``candidate``; hashing, scoring, picking and recording took ``seconds``."""
+
+    def refused(self, labels: RequestLabels, code: str) -> None:
+        """It goes nowhere."""
+
+    def plugin(self, extension_point: str, plugin_type: str, plugin_name: str) -> Timer:
+        """Who counts the runs of one plugin."""
+
+    def ended(self, labels: RequestLabels, outcome: Outcome) -> None:
+        """It has ended."""
+
+    def request_processing(self, seconds: float) -> None:
+        """Time spent on one request's request messages."""
+
+    def response_processing(self, seconds: float) -> None:
+        """Time spent on one request's response messages."""
 
 
 class Picks:
@@ -35,6 +62,10 @@ class Picks:
         are."""
         self.served_elsewhere = 0
         """Requests that another endpoint answered than the one picked: a fallback, or the proxy's own choice."""
+        self.not_renamed = 0
+        """Responses that keep the engine's name of the model, for they are compressed."""
+        self.reports_usage = False
+        """Whether the proxy is sent anything computed from a response's usage."""
         self.on_unused: list[Callable[[int], object]] = []
         """Called with the id of every pick whose prompt its endpoint has not computed, before the pick is closed."""
         self.observing: tuple[Callable[[Observation], None], ...] = ()
@@ -46,16 +77,44 @@ class Picks:
         self._learners = tuple(learners)
         self._admission: Admission | None = None
         self._models: ModelRouter | None = None
+        self._profile: Profile | None = None
 
     def use(self, profile: Profile, admission: Admission | None, models: ModelRouter) -> None:
         """Report the ends of picks to these, from the next one on."""
         self._admission = admission
         self._models = models
+        self._profile = profile
+        self.reports_usage = bool(profile.reporters)
         self.observing = (*self._learners, profile.observed) if profile.observes else self._learners
+
+    def reports(self, usage: Usage) -> list[Report]:
+        """Return what the proxy is sent about a response with this ``usage``."""
+        return [] if self._profile is None else self._profile.reports(usage)
+
+    def readings(self) -> Iterator[Reading]:
+        """Return the counts of responses that went another way, for ``Telemetry.gauge_source``."""
+        yield Reading(
+            "tierwise_served_elsewhere",
+            "Requests that another endpoint answered than the one picked.",
+            (),
+            [((), self.served_elsewhere)],
+            counter=True,
+        )
+        yield Reading(
+            "tierwise_compressed_responses_not_renamed",
+            "Responses to rewritten requests that keep the engine's name of the model, for they are compressed.",
+            (),
+            [((), self.not_renamed)],
+            counter=True,
+        )
 
     def answering(self, pick_id: int) -> None:
         """Note that the answer has begun."""
         self._ledger.answering(pick_id)
+
+    def keeps_name(self) -> None:
+        """Count a response that keeps the engine's name of the model."""
+        self.not_renamed += 1
 
     def left(self, pick_id: int, now: float) -> None:
         """Note that a request is over, and that the access log is to say how it ended."""

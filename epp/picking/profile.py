@@ -9,34 +9,30 @@ it is skipped, counted and logged with its traceback, and the request goes on.
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from epp.decision import Usage
 from epp.errors import Saturated
-from epp.picking.details import checked
-from epp.picking.totals import clamped, weighted_sum
+from epp.metrics.gauges import Reading
+from epp.picking.plugin_results import checked_details, checked_headers
+from epp.picking.totals import best, clamped, weighted_sum
 from epp.picking.usage_reporter import Report, RequestAttributeReporter
 from scorers.base import Candidate, Detail, Filter, Observation, Picker, Plugin, Producer, Request, Scorer
 
 log = logging.getLogger(__name__)
 
 PluginT = TypeVar("PluginT", bound=Plugin[Any])
+RunT = TypeVar("RunT")
 
 Timer: TypeAlias = Callable[[float], None]
 """Is told how long each run of one plugin at one extension point took. Units: seconds."""
 Timers: TypeAlias = Callable[[str, str, str], Timer]
 """The timer of an extension point, a plugin type and a plugin name."""
-
-
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
-"""A token of HTTP, lower-case."""
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Schedule(msgspec.Struct, frozen=True):
@@ -97,7 +93,7 @@ class Profile:
         learners = [plugin for plugin in plugins if type(plugin).picked is not Plugin.picked]
         self._producing = timed("DataProducer", self.producers)
         self._filtering = timed("Filter", self.filters)
-        self._scoring = [(s, weight, timers("Scorer", s.type_name, s.name)) for s, weight in self.scorers]
+        self._scoring = [((s, weight), timers("Scorer", s.type_name, s.name)) for s, weight in self.scorers]
         self._picking = timers("Picker", self.picker.type_name, self.picker.name)
         self._learning = timed("PreRequest", learners)
         self._observing = [plugin for plugin in plugins if type(plugin).observed is not Plugin.observed]
@@ -113,16 +109,11 @@ class Profile:
 
     def picked(self, request: Request, candidate: Candidate) -> None:
         """Tell every plugin that remembers where ``request`` goes, in the same step as the pick."""
-        clock = self._clock
-        began = clock()
-        for learner, took in self._learning:
+        for learner in self._timed(self._learning):
             try:
                 learner.picked(request, candidate)
             except Exception:
                 self._failed(learner)
-            now = clock()
-            took(now - began)
-            began = now
 
     @property
     def observes(self) -> bool:
@@ -144,7 +135,7 @@ class Profile:
             if type(plugin).details is Plugin.details:
                 continue
             try:
-                if details := checked(plugin.details(request, candidates), len(candidates)):
+                if details := checked_details(plugin.details(request, candidates), len(candidates)):
                     said[plugin.name] = details
             except Exception:
                 self._failed(plugin)
@@ -160,7 +151,7 @@ class Profile:
         headers: dict[str, str] = {}
         for plugin in self._heading:
             try:
-                headers |= sendable(plugin.response_headers(request, candidate))
+                headers |= checked_headers(plugin.response_headers(request, candidate))
             except Exception:
                 self._failed(plugin)
         return headers
@@ -177,46 +168,41 @@ class Profile:
                 reports += [] if report is None else [report]
         return reports
 
+    def readings(self) -> Iterator[Reading]:
+        """Return the failures of plugins, for ``Telemetry.gauge_source``."""
+        yield Reading(
+            "tierwise_plugin_failures",
+            "Times a plugin raised or answered what it must not, and was skipped.",
+            ("plugin_name",),
+            [((name,), count) for name, count in self.failures.items()],
+            counter=True,
+        )
+
     def _produce(self, request: Request, candidates: Sequence[Candidate]) -> None:
-        clock = self._clock
-        began = clock()
-        for producer, took in self._producing:
+        for producer in self._timed(self._producing):
             try:
                 producer.produce(request, candidates)
             except Exception:
                 self._failed(producer)
-            now = clock()
-            took(now - began)
-            began = now
 
     def _filter(self, request: Request, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
         kept = tuple(candidates)
-        clock = self._clock
-        began = clock()
-        for narrower, took in self._filtering:
+        for narrower in self._timed(self._filtering):
             try:
                 kept = tuple(narrower.keep(request, kept))
             except Exception:
                 self._failed(narrower)
-            now = clock()
-            took(now - began)
-            began = now
             if not kept:
                 raise Saturated("no endpoints available for the given request")
         return kept
 
     def _score(self, request: Request, candidates: Sequence[Candidate]) -> dict[str, tuple[float, list[float]]]:
         scores: dict[str, tuple[float, list[float]]] = {}
-        clock = self._clock
-        began = clock()
-        for scorer, weight, took in self._scoring:
+        for scorer, weight in self._timed(self._scoring):
             try:
                 scores[scorer.name] = (weight, clamped(scorer.score(request, candidates), len(candidates)))
             except Exception:
                 self._failed(scorer)
-            now = clock()
-            took(now - began)
-            began = now
         return scores
 
     def _pick(self, request: Request, candidates: Sequence[Candidate], totals: list[float]) -> tuple[Candidate, ...]:
@@ -232,29 +218,24 @@ class Profile:
         self._picking(self._clock() - began)
         return chosen
 
+    def _timed(self, runs: Iterable[tuple[RunT, Timer]]) -> Iterator[RunT]:
+        """Iterate over ``runs``, and report to each timer how long the loop's body took, however that is left."""
+        clock = self._clock
+        began = clock()
+        for run, took in runs:
+            try:
+                yield run
+            finally:
+                now = clock()
+                took(now - began)
+                began = now
+
     def _failed(self, plugin: Plugin[Any]) -> None:
         """Count the exception being handled; log it the 1st, 2nd, 4th, 8th ... time, so that no log fills up."""
         self.failures[plugin.name] += 1
         times = self.failures[plugin.name]
         if times & (times - 1) == 0:
             log.exception("plugin %r failed and was skipped (%d times so far)", plugin.name, times)
-
-
-def sendable(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """``headers``. Raises: ValueError, TypeError for names and values that no header has."""
-    for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a header; a token in lower case is")
-        if _CONTROL.search(value):
-            raise ValueError(f"the header {name}: a value has no control characters")
-        value.encode()  # UnicodeEncodeError, a ValueError, for half of a surrogate pair
-    return headers
-
-
-def best(candidates: Sequence[Candidate], totals: Sequence[float]) -> Candidate:
-    """The candidate of the highest total; of equals, the one with the fewest requests in flight."""
-    position = max(range(len(candidates)), key=lambda i: (totals[i], -candidates[i].in_flight))
-    return candidates[position]
 
 
 def untimed(extension_point: str, plugin_type: str, plugin_name: str) -> Timer:  # noqa: ARG001

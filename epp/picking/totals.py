@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import compress
 
+from scorers.base import Candidate
+
 
 def clamped(scores: list[float], wanted: int) -> list[float]:
     """``scores``, each within [0, 1]. Raises: ValueError for a wrong number of them, or one that is not a number."""
@@ -50,3 +52,9 @@ def weighted_sum(scores: Iterable[tuple[float, list[float]]], count: int) -> lis
             for position in compress(range(count), column):
                 totals[position] += weight * column[position]
     return [level] * count if totals is None else totals
+
+
+def best(candidates: Sequence[Candidate], totals: Sequence[float]) -> Candidate:
+    """The candidate of the highest total; of equals, the one with the fewest requests in flight."""
+    position = max(range(len(candidates)), key=lambda i: (totals[i], -candidates[i].in_flight))
+    return candidates[position]

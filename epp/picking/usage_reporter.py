@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 
 from epp.decision import Usage
-from epp.picking.expressions import Expression, compiled
 from scorers.base import Plugin
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
+Expression: TypeAlias = Callable[[Mapping[str, object]], object]
 
 
 class AttributeKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -91,6 +92,22 @@ def located(text: str, field: str) -> Expression:
         return compiled(text)
     except ValueError as error:
         raise ValueError(f"attributes[0].{field}: {error}") from error
+
+
+def compiled(text: str) -> Expression:
+    """What computes ``text`` from named values. It raises whatever is wrong with them.
+
+    Raises: ValueError for a text that is no expression, or when the library is not installed.
+    """
+    try:
+        import cel
+    except ImportError as error:
+        raise ValueError("expressions need a library: pip install '.[cel]' in a clone of Tierwise") from error
+    try:
+        program = cel.compile(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no expression: {str(error).splitlines()[0]}") from error
+    return lambda values: program.execute(dict(values))
 
 
 def fields_of(usage: Usage) -> dict[str, object]:

@@ -161,7 +161,7 @@ class App:
     async def _serve_requests(self, stack: AsyncExitStack) -> None:
         """The ports that proxies use: ext-proc with the access log and health, and health alone."""
         settings = self._settings
-        of_requests = service.methods(self.director, settings.exchange, self.core.clock)
+        of_requests = service.methods(self.director, settings.exchange, self.core.clock, self.core.bodies)
         if settings.stream_metrics:
             streams = StreamCounts(asyncio.get_running_loop().time)
             of_requests = streams.watching(of_requests)

@@ -15,15 +15,14 @@ from epp.config.plan import Plan
 from epp.decision import Cause, Outcome
 from epp.errors import ConfigError
 from epp.extproc.access_log import AccessLog
-from epp.extproc.readings import access_log_readings
+from epp.extproc.body_budget import BodyBudget
 from epp.flowcontrol.gate import Gate
 from epp.metrics.accuracy import Accuracy
 from epp.metrics.cost import cost_readings
 from epp.metrics.prefix import prefix_readings
 from epp.metrics.telemetry import Telemetry
-from epp.picking.body_budget import HeldBytes
 from epp.picking.director import Director
-from epp.picking.readings import director_readings, profile_readings, rewrite_readings
+from epp.picking.request_steps import RequestSteps
 from epp.pool.ledger import Ledger
 from epp.pool.pool import Pool
 from epp.pool.restarts import Restarts
@@ -69,21 +68,17 @@ class Core:
         """To be told what the endpoints list (``epp.served.lister``)."""
         self.pool.listeners.append(self.catalog)
         self.director = Director(
-            plan.parser,
-            plan.profile,
+            self._steps(plan),
             self.pool,
             self.ledger,
             self.telemetry,
-            admission=self.gate.use(plan.admission),
-            objectives=plan.admission.objectives,
             tracer=self._tracer(settings.tracing),
             clock=clock,
-            held=HeldBytes(settings.max_held_bytes),
             learners=(self.accuracy.observed,),
-            tokens=self._tokens(plan),
-            models=ModelRouter(self.catalog, plan.served),
             tells_decisions=settings.exchange.tell_decisions,
         )
+        self.bodies = BodyBudget(settings.max_held_bytes)
+        """Shared by all exchanges."""
         self.access_log = AccessLog(self.director.picks)
         self._asks_for_responses = settings.exchange.may_ask
         self._sees_response_headers = plan.changes_responses
@@ -136,11 +131,19 @@ class Core:
         plan.profile.failures = before.profile.failures
         plan.rewrites.count_on(before.rewrites)
         self.telemetry.producers = producer_types(plan)
-        admission = self.gate.use(plan.admission)
-        models = ModelRouter(self.catalog, plan.served)
-        self.director.use(plan.parser, plan.profile, admission, plan.admission.objectives, self._tokens(plan), models)
+        self.director.use(self._steps(plan))
         self.plan = plan
         return rubble
+
+    def _steps(self, plan: Plan) -> RequestSteps:
+        return RequestSteps(
+            plan.parser,
+            plan.profile,
+            self.gate.use(plan.admission),
+            plan.admission.objectives,
+            self._tokens(plan),
+            ModelRouter(self.catalog, plan.served),
+        )
 
     def _tokens(self, plan: Plan) -> TokenStep | None:
         if plan.tokens is None:
@@ -190,13 +193,13 @@ class Core:
 
     def _expose(self) -> None:
         for source in (
-            director_readings(self.director),
+            self.director.picks.readings,
             self.gate.readings,
             lambda: self.tokens.counts.readings() if self.plan.tokens is not None else (),
-            self.director.held.readings,
-            access_log_readings(self.access_log),
-            profile_readings(lambda: self.plan.profile),
-            rewrite_readings(lambda: self.plan.rewrites),
+            self.bodies.readings,
+            self.access_log.readings,
+            lambda: self.plan.profile.readings(),
+            lambda: self.plan.rewrites.readings(),
             self.accuracy.readings,
             self.restarts.readings,
             self.catalog.readings,

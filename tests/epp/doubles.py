@@ -17,6 +17,7 @@ from epp.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
 from epp.pb.processing_mode_pb2 import ProcessingMode
 from epp.picking.director import Director
 from epp.picking.profile import Profile
+from epp.picking.request_steps import RequestSteps
 from epp.pool.ledger import Ledger, Ticket
 from epp.pool.pool import Endpoint, EngineMetrics, Pool
 from epp.tokens.step import TokenStep
@@ -182,14 +183,11 @@ class World:
             self.pool.observe(c.slot, EngineMetrics(waiting=1000 * c.slot), began_at=0)
         profile = profile or Profile([], [], [(QueueScorer(), 1.0)], MaxScorePicker())
         self.director = Director(
-            OpenAIParser(),
-            profile,
+            RequestSteps(OpenAIParser(), profile, admission, tokens=tokens),
             self.pool,
             self.ledger,
             self.telemetry,
-            admission=admission,
             learners=learners,
-            tokens=tokens,
         )
 
 

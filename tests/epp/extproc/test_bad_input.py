@@ -25,6 +25,7 @@ from epp.pb.ext_proc_pb2 import ProcessingResponse
 from epp.pb.vertex_prediction_pb2 import RawPredictRequest
 from epp.pb.vllm_engine_pb2 import EmbedRequest, GenerateRequest
 from epp.picking.director import Director
+from epp.picking.request_steps import RequestSteps
 from scorers.prefix.cache import PrefixCache
 from tests.epp.doubles import (
     BUFFERED,
@@ -129,7 +130,7 @@ def busy() -> Busy:
     for candidate in world.pool.candidates():
         plan.prefix_cache.endpoint_added(candidate)
     parsers = ByPath([parser() for parser in PARSERS if parser.paths])
-    world.director = Director(parsers, plan.profile, world.pool, world.ledger, world.telemetry)
+    world.director = Director(RequestSteps(parsers, plan.profile), world.pool, world.ledger, world.telemetry)
     made = Busy(world, plan.prefix_cache, Exchange(world.director, ExchangeSettings()))
     made.neighbour = made.send("/v1/completions", completion("someone else's prompt " * 100)).exchange
     return made

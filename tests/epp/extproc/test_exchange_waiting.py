@@ -83,10 +83,10 @@ def test_a_buffered_body_is_not_kept_while_it_waits() -> None:
     *_, patience = read(stream.answers)
     assert kinds(stream.answers) == ["request_headers", None]
     assert patience.override_message_timeout.ToMilliseconds() == 61_000
-    asked = stream.exchange._waiting
-    assert asked is not None
-    assert asked.asked.forward is None
-    assert not stream.exchange._body.begun
+    waits = stream.exchange._waiting
+    assert waits is not None
+    assert waits.answer.forward is None
+    assert stream.exchange._request.take_body() is None
     gate.settle()
     assert kinds(stream.answers) == ["request_headers", None, "request_body"]
 

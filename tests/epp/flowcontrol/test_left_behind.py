@@ -16,6 +16,7 @@ from epp.flowcontrol.settings import AdmissionPlan, FlowSettings
 from epp.metrics.series import RequestTable
 from epp.parsers import OpenAIParser
 from epp.pb.ext_proc_pb2 import ProcessingRequest
+from epp.picking.request_steps import RequestSteps
 from epp.wire.service import Handler
 from tests.epp.doubles import World, completion, request_body, request_headers, response_body, response_headers
 from tests.epp.extproc.test_service import RecordedCall
@@ -46,7 +47,7 @@ def test_a_stream_is_gone_when_it_has_ended(end: str) -> None:
     async def scene() -> None:
         world, now = World(endpoints=1), [0.0]
         gate = Gate(world.pool, RequestTable(), lambda: now[0])
-        world.director.use(OpenAIParser(), world.director._profile, gate.use(PLAN), PLAN.objectives)
+        world.director.use(RequestSteps(OpenAIParser(), world.director._profile, gate.use(PLAN), PLAN.objectives))
         service = methods(world.director)[PROCESS]
         room = gate.room
         assert room is not None

@@ -17,6 +17,7 @@ from epp.flowcontrol.settings import AdmissionPlan, BandSettings, FlowSettings
 from epp.metrics.series import RequestTable
 from epp.parsers import OpenAIParser
 from epp.picking.director import Director
+from epp.picking.request_steps import RequestSteps
 from epp.pool.pool import Endpoint, EngineMetrics
 from tests.epp.doubles import World, completion
 
@@ -38,7 +39,7 @@ class Stage:
         self.use(plan or AdmissionPlan(detector=ONE, objectives=OBJECTIVES, flow=FlowSettings(detector=ONE)))
 
     def use(self, plan: AdmissionPlan) -> None:
-        self.director.use(OpenAIParser(), self.director._profile, self.gate.use(plan), plan.objectives)
+        self.director.use(RequestSteps(OpenAIParser(), self.director._profile, self.gate.use(plan), plan.objectives))
 
     def ask(self, name: str, objective: str = "usual", flow: str = "a") -> None:
         """A request, placed when its turn comes."""

@@ -12,6 +12,7 @@ from epp.decision import Cause, Outcome, RequestHead, Usage
 from epp.errors import EppError
 from epp.parsers import OpenAIParser
 from epp.picking.director import Director
+from epp.picking.request_steps import RequestSteps
 from epp.pool.ledger import Ledger
 from epp.pool.pool import Endpoint, Pool
 from tests.epp.doubles import Telemetry, World, completion
@@ -33,7 +34,7 @@ def test_a_request_is_told_from_its_pick_to_its_end(caplog: pytest.LogCaptureFix
     assert plan.prefix_cache is not None
     pool.listeners.append(plan.prefix_cache)
     pool.replace([Endpoint("10.0.0.1:8000")])
-    director = Director(OpenAIParser(), plan.profile, pool, Ledger(pool), Telemetry())
+    director = Director(RequestSteps(OpenAIParser(), plan.profile), pool, Ledger(pool), Telemetry())
     body = completion("x" * 512)
     director.decide(HEAD, body)
     decision = director.decide(HEAD, body)

@@ -11,6 +11,7 @@ from epp.errors import BadRequest, NoEndpoints, Saturated
 from epp.parsers import ByPath, OpenAIParser, PassthroughParser
 from epp.picking.director import Director
 from epp.picking.profile import Profile
+from epp.picking.request_steps import RequestSteps
 from epp.pool.candidates import allowed
 from epp.pool.pool import EngineMetrics
 from scorers.base import CachedPrefix, Candidate, NoParameters, Producer, Request, Slot, Tier
@@ -199,7 +200,7 @@ def test_what_the_passthrough_parser_reads_is_picked_by_load_alone() -> None:
         world.director.decide(rerank, b"whatever")
     by_load = Profile([], [], [(QueueScorer(), 1.0)], MaxScorePicker())
     parsers = ByPath([PassthroughParser(), OpenAIParser()])
-    open_to_all = Director(parsers, by_load, world.pool, world.ledger, world.telemetry)
+    open_to_all = Director(RequestSteps(parsers, by_load), world.pool, world.ledger, world.telemetry)
     decision = open_to_all.decide(rerank, b"\xff not JSON")
     assert (decision.destination, decision.body) == ("10.0.0.1:8000", None), "the one without a queue"
     assert (decision.labels.model_name, decision.labels.target_model_name) == ("", "")

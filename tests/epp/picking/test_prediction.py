@@ -9,7 +9,9 @@ import pytest
 from epp.decision import Cause, Outcome, RequestHead, Usage
 from epp.extproc.exchange import Exchange
 from epp.extproc.options import ExchangeSettings
+from epp.parsers import OpenAIParser
 from epp.picking.profile import Profile
+from epp.picking.request_steps import RequestSteps
 from scorers.base import (
     CachedPrefix,
     Candidate,
@@ -144,7 +146,7 @@ def test_a_plan_that_replaces_another_has_its_own_plugins_learn(world: World, le
     pick_id = world.director.decide(HEAD, completion()).pick_id
     other = Learns()
     profile = Profile([], [], [(other, 1.0)], MaxScorePicker())
-    world.director.use(world.director._parser, profile, None, {})
+    world.director.use(RequestSteps(OpenAIParser(), profile))
     world.director.picks.ended(pick_id, SEEN)
     assert (len(learner.told), len(other.told)) == (0, 1)
 

@@ -18,6 +18,7 @@ from epp.metrics.gauges import Reading
 from epp.parsers import OpenAIParser
 from epp.picking.director import Director
 from epp.picking.profile import Profile
+from epp.picking.request_steps import RequestSteps
 from epp.tracing import tracer as tracer_module
 from epp.tracing.context import TraceContext, parent_of
 from epp.tracing.sampler import Sampler
@@ -82,8 +83,9 @@ class Traced:
         self.tracer = Tracer(sampler or Sampler(1.0), self.kept, clock=self.tick)
         scorers: list[tuple[Scorer[Any], float]] = [(QueueScorer(), 2.0), (KvUtilizationScorer(), 1.0)]
         self.director = Director(
-            OpenAIParser(),
-            profile or Profile([Only("10.0.0.1:8000")], [Holds()], scorers, MaxScorePicker()),
+            RequestSteps(
+                OpenAIParser(), profile or Profile([Only("10.0.0.1:8000")], [Holds()], scorers, MaxScorePicker())
+            ),
             world.pool,
             world.ledger,
             world.telemetry,

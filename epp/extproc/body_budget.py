@@ -1,4 +1,4 @@
-"""How many bytes of request bodies the picker holds, all exchanges together, and where that ends."""
+"""How many bytes of request bodies the picker holds, all exchanges together, and their limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PIECE_BYTES = 64
 """What a piece costs besides its bytes: an object and its place in a list."""
 
 
-class HeldBytes:
+class BodyBudget:
     """An account of one process. Owner: the event loop.
 
     Invariant: ``held`` is what was taken and not given back, and at most ``limit``.

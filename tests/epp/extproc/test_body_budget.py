@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epp.errors import EppError, Saturated
+from epp.extproc.body_budget import PIECE_BYTES, BodyBudget
 from epp.extproc.exchange import Exchange, ProtocolViolation
 from epp.extproc.options import ExchangeSettings
 from epp.extproc.service import PROCESS, methods
 from epp.pb.ext_proc_pb2 import ProcessingRequest
-from epp.picking.body_budget import PIECE_BYTES, HeldBytes
 from epp.wire.service import Handler
 from tests.epp.doubles import (
     BUFFERED,
@@ -33,22 +33,27 @@ from tests.epp.extproc.test_service import RecordedCall
 HALF = 500
 
 
-def world_of(limit: int, gate: Gate | None = None) -> World:
-    world = World(admission=gate)
-    world.director.held = HeldBytes(limit)
-    return world
+class Bounded(World):
+    """Exchanges that share one account of body bytes."""
+
+    def __init__(self, limit: int, gate: Gate | None = None) -> None:
+        super().__init__(admission=gate)
+        self.bodies = BodyBudget(limit)
+
+    def exchange(self) -> Exchange:
+        return Exchange(self.director, ExchangeSettings(), bodies=self.bodies)
 
 
-def begun(world: World, size: int = HALF) -> Exchange:
-    exchange = Exchange(world.director, ExchangeSettings())
+def begun(world: Bounded, size: int = HALF) -> Exchange:
+    exchange = world.exchange()
     exchange.received(request_headers(), 0)
     assert exchange.received(request_body(b" " * size, end_of_stream=False), 0) == []
     return exchange
 
 
 def test_a_piece_beyond_the_bound_is_refused_and_the_others_go_on() -> None:
-    world = world_of(2 * (HALF + PIECE_BYTES))
-    first, second, third = begun(world), begun(world), Exchange(world.director, ExchangeSettings())
+    world = Bounded(2 * (HALF + PIECE_BYTES))
+    first, second, third = begun(world), begun(world), world.exchange()
     third.received(request_headers(), 0)
     (answer,) = read(third.received(request_body(b" ", end_of_stream=False), 0))
     assert answer.immediate_response.status.code == 503
@@ -64,8 +69,8 @@ def test_a_piece_beyond_the_bound_is_refused_and_the_others_go_on() -> None:
 
 
 def test_small_pieces_count_with_what_they_cost() -> None:
-    world = world_of(10 * (PIECE_BYTES + 1))
-    exchange = Exchange(world.director, ExchangeSettings())
+    world = Bounded(10 * (PIECE_BYTES + 1))
+    exchange = world.exchange()
     exchange.received(request_headers(), 0)
     for _ in range(10):
         assert exchange.received(request_body(b" ", end_of_stream=False), 0) == []
@@ -74,12 +79,12 @@ def test_small_pieces_count_with_what_they_cost() -> None:
 
 
 def test_pieces_without_bytes_cost_what_one_does() -> None:
-    world = world_of(PIECE_BYTES)
-    exchange = Exchange(world.director, ExchangeSettings())
+    world = Bounded(PIECE_BYTES)
+    exchange = world.exchange()
     exchange.received(request_headers(), 0)
     for _ in range(100):
         assert exchange.received(request_body(b"", end_of_stream=False), 0) == []
-    assert world.director.held.held == PIECE_BYTES
+    assert world.bodies.held == PIECE_BYTES
 
 
 @pytest.mark.parametrize("error", [None, Saturated("full")])
@@ -87,21 +92,21 @@ def test_pieces_without_bytes_cost_what_one_does() -> None:
 def test_a_request_that_waits_is_held_until_it_is_placed_or_sent_away(
     error: EppError | None, modes: tuple[int, int] | None
 ) -> None:
-    world = world_of(10_000, gate := Gate())
-    exchange = Exchange(world.director, ExchangeSettings())
+    world = Bounded(10_000, gate := Gate())
+    exchange = world.exchange()
     exchange.received(request_headers(modes=modes), 0)
     exchange.received(request_body(completion()), 0)
     assert gate.waiting
-    assert world.director.held.held == len(completion()) + PIECE_BYTES
+    assert world.bodies.held == len(completion()) + PIECE_BYTES
     exchange.resumed(error, 1)
-    assert world.director.held.held == 0
+    assert world.bodies.held == 0
 
 
 def test_an_answer_that_comes_before_the_body_is_whole_gives_it_back() -> None:
-    world = world_of(10_000)
+    world = Bounded(10_000)
     exchange = begun(world)
     exchange.received(response_headers(), 1)
-    assert world.director.held.held == 0
+    assert world.bodies.held == 0
 
 
 @pytest.mark.parametrize(
@@ -115,13 +120,13 @@ def test_an_answer_that_comes_before_the_body_is_whole_gives_it_back() -> None:
     ids=["cancelled", "ended", "garbage", "headers twice"],
 )
 def test_a_stream_that_breaks_off_gives_back_what_it_held(end: Callable[[Handler], None]) -> None:
-    world = world_of(10_000)
-    handler = methods(world.director)[PROCESS](RecordedCall())
+    world = Bounded(10_000)
+    handler = methods(world.director, bodies=world.bodies)[PROCESS](RecordedCall())
     handler.received(request_headers().SerializeToString())
     handler.received(request_body(b" " * HALF, end_of_stream=False).SerializeToString())
-    assert world.director.held.held == HALF + PIECE_BYTES
+    assert world.bodies.held == HALF + PIECE_BYTES
     end(handler)
-    assert world.director.held.held == 0
+    assert world.bodies.held == 0
 
 
 steps = st.lists(st.tuples(st.integers(0, 2), messages | st.sampled_from(["close", "admit", "refuse"])), max_size=30)
@@ -131,8 +136,8 @@ steps = st.lists(st.tuples(st.integers(0, 2), messages | st.sampled_from(["close
 def test_whatever_happens_no_more_is_held_than_may_be_and_nothing_in_the_end(
     sent: list[tuple[int, ProcessingRequest | str]], limit: int, waits: bool
 ) -> None:
-    world = world_of(limit, Gate() if waits else None)
-    held, exchanges = world.director.held, {i: Exchange(world.director, ExchangeSettings()) for i in range(3)}
+    world = Bounded(limit, Gate() if waits else None)
+    held, exchanges = world.bodies, {i: world.exchange() for i in range(3)}
     for i, step in sent:
         exchange = exchanges[i]
         try:
@@ -147,7 +152,7 @@ def test_whatever_happens_no_more_is_held_than_may_be_and_nothing_in_the_end(
         assert 0 <= held.held <= limit
         if exchange.over:
             exchange.closed(0)
-            exchanges[i] = Exchange(world.director, ExchangeSettings())
+            exchanges[i] = world.exchange()
     for exchange in exchanges.values():
         exchange.closed(1)
         exchange.closed(1)
@@ -155,12 +160,12 @@ def test_whatever_happens_no_more_is_held_than_may_be_and_nothing_in_the_end(
 
 
 def test_what_is_held_and_refused_is_among_the_metrics() -> None:
-    world = world_of(HALF + PIECE_BYTES)
+    world = Bounded(HALF + PIECE_BYTES)
     begun(world)
-    late = Exchange(world.director, ExchangeSettings())
+    late = world.exchange()
     late.received(request_headers(), 0)
     late.received(request_body(b"x"), 0)
-    assert {r.name: (list(r.samples), r.counter) for r in world.director.held.readings()} == {
+    assert {r.name: (list(r.samples), r.counter) for r in world.bodies.readings()} == {
         "tierwise_held_request_bytes": ([((), HALF + PIECE_BYTES)], False),
         "tierwise_held_request_bytes_limit": ([((), HALF + PIECE_BYTES)], False),
         "tierwise_held_request_bytes_refusals": ([((), 1)], True),
@@ -169,9 +174,9 @@ def test_what_is_held_and_refused_is_among_the_metrics() -> None:
 
 @pytest.mark.parametrize("modes", [None, (BUFFERED, NONE)])
 def test_nothing_is_held_while_an_engine_answers(modes: tuple[int, int] | None) -> None:
-    world = world_of(10_000)
-    exchange = Exchange(world.director, ExchangeSettings())
+    world = Bounded(10_000)
+    exchange = world.exchange()
     exchange.received(request_headers(modes=modes), 0)
     assert read(exchange.received(request_body(completion()), 0))
     assert world.ledger
-    assert world.director.held.held == 0
+    assert world.bodies.held == 0
