@@ -264,13 +264,7 @@ def test_the_picture_of_the_floors_is_the_order_that_imports_are_held_to() -> No
 # The layout.
 
 LONGEST_LINE, LONGEST_CELL = 120, 90
-PARAGRAPHS_IN_TABLES = frozenset(
-    {
-        "docs/explain.md",
-        "docs/tracing.md",
-        "docs/tuning.md",
-    }
-)
+PARAGRAPHS_IN_TABLES: frozenset[str] = frozenset()
 """The pages whose tables still hold paragraphs. Each leaves this list when its long rows have become sections."""
 
 
