@@ -1,8 +1,9 @@
 """What does an innocent neighbour feel beside each attack on the ext-proc port?
 
 A picker (``tierwise serve``, a process of its own) answers one neighbour, 50 exchanges a second by grpc, each a stream
-of one message; then a second client, also a process of its own, attacks for some seconds, on loopback. The neighbour's
-waiting is counted from when an exchange was due. The attacker ends by itself, with its time.
+of one message; then a second client, also a process of its own, attacks for some seconds, on loopback from an address
+of its own (the row "50 connections" sends header blocks on so many). The neighbour's waiting is counted from when an
+exchange was due. The attacker ends by itself, with its time.
 
 Run: ``python -m benchmarks.picker.hostile_neighbours [--seconds 6] [--only settings]``.
 """
@@ -33,7 +34,7 @@ from epp.pb.ext_proc_pb2 import ProcessingRequest
 from epp.ports.claim import claim
 from epp.wire.http2.fields import block
 
-LOOPBACK = "127.0.0.1"
+LOOPBACK, ATTACKER = "127.0.0.1", "127.0.0.2"
 RATE, BEFORE_S, AFTER_S = 50, 4.0, 3.0
 DATA, HEADERS, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 0, 1, 4, 6, 8, 9
 HEAD = block(
@@ -48,7 +49,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def connected(port: int) -> socket.socket:
-    client = socket.create_connection((LOOPBACK, port), timeout=10.0)
+    client = socket.create_connection((LOOPBACK, port), timeout=10.0, source_address=(ATTACKER, 0))
     client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0) + frame(SETTINGS, 1, 0))
     return client
 
@@ -158,6 +159,7 @@ ATTACKS: dict[str, tuple[Callable[[int], None], int]] = {
     "headers": (headers, 5),
     "late headers": (late_headers, 5),
     "header blocks": (header_blocks, 5),
+    "50 connections": (header_blocks, 50),
     "tiny data": (tiny_data, 5),
     "unsent answers": (unsent, 12),
     "connections": (connections, 4),

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections import Counter
 from collections.abc import Callable
 from time import perf_counter
 
@@ -22,7 +21,9 @@ from epp.wire.http2.counters import Counters, Statistics
 from epp.wire.http2.limits import Limits
 from epp.wire.link import Link
 from epp.wire.notices import Notices
+from epp.wire.origins import Origins
 from epp.wire.service import Methods
+from epp.wire.turns import Turn, TurnQueue
 
 logger = logging.getLogger(__name__)
 
@@ -44,11 +45,10 @@ class WireServer:
         self.report = report
         self.limits = limits or Limits()
         self.counters = Counters()
-        self.clock = clock
         self.notices = Notices(self.limits, self.counters)
         self.links: set[Link] = set()
-        self.addresses: Counter[str] = Counter()
-        """Connections by the address that they come from."""
+        self.origins = Origins(self.limits, clock)
+        self.queue = TurnQueue(Turn(clock), lambda work: asyncio.get_running_loop().call_soon(work))
         self.idle: dict[Link, None] = {}
         """Those that had no stream when they were last looked at, the first of them for the longest time."""
         self._tls = tls
@@ -109,17 +109,15 @@ class WireServer:
     def _displaced_by(self, link: Link) -> Link | None:
         """Who makes room for ``link``: of the address with the most connections the longest one without streams, or
         else any, unless the new one is of such an address itself. So nobody takes the places of others."""
-        most = max(self.addresses.values())
+        most = self.origins.most_connections()
         for other in list(self.idle):
             if other.in_use or other.closing:
                 del self.idle[other]
-            elif self.addresses[other.address] == most:
+            elif other.origin.connections == most:
                 return other
-        if self.addresses[link.address] == most:
+        if link.origin.connections == most:
             return None
-        return next(
-            (other for other in self.links if self.addresses[other.address] == most and not other.closing), None
-        )
+        return next((other for other in self.links if other.origin.connections == most and not other.closing), None)
 
     def statistics(self) -> Statistics:
         """Return what this server has done."""

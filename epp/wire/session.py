@@ -19,6 +19,7 @@ from epp.wire.http2.events import Aborted, Event, Opened, Received
 from epp.wire.http2.floods import Flood
 from epp.wire.http2.limits import Limits
 from epp.wire.http2.stream import Stream
+from epp.wire.http2.streams import Places
 from epp.wire.service import Methods, Status
 
 logger = logging.getLogger(__name__)
@@ -35,38 +36,33 @@ def never() -> bool:
 class Session:
     """A connection and its calls. ``wake`` is called when a handler answers between reads. Owned by the event loop."""
 
-    __slots__ = ("_assembling_bytes", "_busy", "_connection", "_counters", "_incoming", "_limits",
-                 "_methods", "_overflowed", "_share", "_wake", "deadlines",
+    __slots__ = ("_assembling_bytes", "_busy", "_counters", "_incoming", "_limits",
+                 "_methods", "_overflowed", "_share", "_wake", "connection", "deadlines",
                  "peer")  # fmt: skip
 
     def __init__(
-        self, methods: Methods, limits: Limits, counters: Counters, peer: str, wake: Callable[[], None]
-    ) -> None:
+        self, methods: Methods, limits: Limits, counters: Counters, peer: str, wake: Callable[[], None],
+        places: Places | None = None,
+    ) -> None:  # fmt: skip
         self.peer = peer
         self._methods = methods
         self._limits = limits
         self._counters = counters
         self._wake = wake
         self._busy = False
-        self._connection: Connection[GrpcHead] = Connection(limits, counters, grpc.interpret)
-        self._share = self._connection.share
+        self.connection: Connection[GrpcHead] = Connection(limits, counters, grpc.interpret, places)
+        self._share = self.connection.share
         self._incoming: Iterable[Event[GrpcHead] | None] | None = None  # what ``proceed`` goes on with
-        self.deadlines = Deadlines(self._connection.streams)
-        """When ``expire`` is to be called next; it may be early."""
+        self.deadlines = Deadlines(self.connection.streams)  # ``expire`` is to be called at the next one
         self._overflowed: list[GrpcCall] = []
         self._assembling_bytes = 0
-
-    @property
-    def connection(self) -> Connection[GrpcHead]:
-        """The protocol below."""
-        return self._connection
 
     def receive(self, data: bytes, now: float, pressed: Pressed = never) -> bool:
         """Let the handlers have what ``data`` completes; returns whether that is done.
 
         It stops when it is ``pressed``; the next call is then to ``proceed``.
         """
-        incoming = self._connection.receive(data, now)
+        incoming = self.connection.receive(data, now)
         done = self._deliver(incoming, now, pressed)
         self._incoming = None if done else incoming
         return done
@@ -75,37 +71,42 @@ class Session:
         """Go on with what ``receive`` began."""
         if self._incoming is None:
             return True
-        self._connection.tick(now)
+        self.connection.tick(now)
         done = self._deliver(self._incoming, now, pressed)
         if done:
             self._incoming = None
         return done
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether ``proceed`` has something left to do."""
+        return self._incoming is not None
+
     def output(self, now: float) -> bytes:
         """Return what to write now; call again until it is empty or the transport is full."""
-        return self._connection.output(now)
+        return self.connection.output(now)
 
     def expire(self, now: float) -> None:
         """End the calls whose deadline has come."""
         self._busy = True
         for stream_id in self.deadlines.passed(now):
-            stream = self._connection.streams.get(stream_id)
+            stream = self.connection.streams.get(stream_id)
             if stream and isinstance(stream.call, GrpcCall):
                 self._counters.deadlines_exceeded += 1
                 self._fail(stream.call, GrpcFault(Status.DEADLINE_EXCEEDED, "the client's deadline has passed"))
             if stream and not stream.closed:  # trailers behind bytes that the client does not let out
-                self._connection.reset(stream, ErrorCode.CANCEL)
+                self.connection.reset(stream, ErrorCode.CANCEL)
         self._busy = False
 
     def drop_stalled(self, now: float) -> None:
         """End the calls whose answers the client does not let out."""
-        self._deliver(self._connection.drop_stalled(now), now)
+        self._deliver(self.connection.drop_stalled(now), now)
 
     def drop_silent(self, now: float) -> None:
         """End the calls that were opened, and on which nothing was sent since."""
         allowed_s = self._limits.first_message_s
         self._busy = True
-        for stream in list(self._connection.streams.values()):  # in the order in which they were opened
+        for stream in list(self.connection.streams.values()):  # in the order in which they were opened
             if stream.opened_at > now - allowed_s:
                 break
             if isinstance(call := stream.call, GrpcCall) and call.silent:
@@ -116,15 +117,15 @@ class Session:
     def end(self, fault: ConnectionFault | None = None) -> None:
         """Cancel every call: the transport was lost, or is to be closed."""
         self._incoming = None
-        self._deliver(self._connection.end(fault), 0.0)
+        self._deliver(self.connection.end(fault), 0.0)
 
     def send(self, call: GrpcCall, message: bytes) -> None:
         """Queue a call's message, its response's head before the first."""
         stream = call.stream
         if not stream.answered:
-            self._connection.headers(stream, grpc.RESPONSE_HEAD)
+            self.connection.headers(stream, grpc.RESPONSE_HEAD)
         self._counters.messages_sent += 1
-        if not self._connection.send(stream, grpc.prefix(message), message):
+        if not self.connection.send(stream, grpc.prefix(message), message):
             self._counters.crowded_out_streams += self._share.forbids(len(message))
             call.over = True  # and cancelled soon, but not inside its own call to us
             self._overflowed.append(call)
@@ -137,7 +138,7 @@ class Session:
         self._close(call)
         if not stream.answered:
             trailers = grpc.RESPONSE_HEAD + trailers
-        self._connection.finish(stream, trailers)
+        self.connection.finish(stream, trailers)
         if not self._busy:
             self._wake()
 
@@ -145,7 +146,7 @@ class Session:
         """Reset the calls that have more to say than the client reads."""
         while self._overflowed:
             call = self._overflowed.pop()
-            self._connection.reset(call.stream, ErrorCode.ENHANCE_YOUR_CALM)
+            self.connection.reset(call.stream, ErrorCode.ENHANCE_YOUR_CALM)
             self._cancel(call)
 
     # From events to handlers
@@ -173,7 +174,7 @@ class Session:
     def _opened(self, stream: Stream, head: GrpcHead, ended: bool, now: float) -> None:
         if head.refusal:
             content = b"" if head.refusal.head_only else head.refusal.text.encode()
-            self._connection.respond(stream, grpc.refusal_head(head.refusal), content)
+            self.connection.respond(stream, grpc.refusal_head(head.refusal), content)
             return
         factory = self._methods.get(head.path)
         call = GrpcCall(self, stream, head, self._limits.max_receive_message_bytes)
@@ -212,10 +213,10 @@ class Session:
         if messages:
             call.silent = False
             if before:
-                self._connection.absolve(Flood.TINY_DATA)
+                self.connection.absolve(Flood.TINY_DATA)
             self._hand_on(call, messages)
         elif 0 < len(payload) < grpc.SMALL_BYTES and not ended:
-            self._connection.accuse(Flood.TINY_DATA)
+            self.connection.accuse(Flood.TINY_DATA)
         if call.over:
             return True
         limits = self._limits

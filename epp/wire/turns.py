@@ -1,49 +1,127 @@
-"""How long one connection may keep the event loop, and how much of a core its headers may take.
+"""How long clients may keep the event loop, and in which order the connections that have to wait go on.
 
-uvloop hands one socket's bytes out up to 32 times, 256 KiB each, before it looks at any other socket or timer; so a
-client that found costly bytes would hold up everybody for seconds. A connection's turn ends in the middle of a read
-instead, and goes on once the others had theirs.
+uvloop passes one socket's bytes on up to 32 times, 256 KiB each, before it looks at any other socket or timer, so a
+client with costly bytes would delay all others for seconds. Therefore the connections of one address have one turn in
+each run of the event loop, however many they are. A connection whose address has used its turn up stops reading in the
+middle of its bytes and waits in the ``TurnQueue`` of the server. All connections in that queue together have one turn
+in each run, so attacked from one address, a run takes two turns plus what is in progress when they end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Hashable
 from time import perf_counter
+from typing import Protocol
 
 from epp.wire.http2.compression import WORK_S
 
 TURN_S = 0.005
-"""A guess: a hundred small requests. What a turn costs besides is some microseconds."""
+"""A guess: a hundred small requests. Each turn costs some microseconds of its own."""
 HEADER_BURST_S = 1.0
-"""Of how many seconds the share of a core may be taken at once."""
+"""How many seconds of the share of a core may be used at once."""
 
 
 class Turn:
-    """One connection's turn. Owned by its link; ``clock`` is in seconds and does not stand still within a turn."""
+    """The time until which work may go on; ``clock`` is in seconds and goes on during a turn."""
 
-    __slots__ = ("_clock", "_header_work", "_rate", "_run", "_since", "_tokens", "_until")
+    __slots__ = ("_clock", "_run", "_until")
 
-    def __init__(self, header_share: float, clock: Callable[[], float] = perf_counter) -> None:
+    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock
-        self._rate = header_share / WORK_S  # units of work a second
-        self._run = self._until = self._since = float("-inf")
-        self._header_work = 0
-        self._tokens = HEADER_BURST_S * self._rate
+        self._run = self._until = float("-inf")
 
-    def begin(self, run: float) -> None:
-        """Begin a turn unless one began in the same ``run`` of the loop."""
-        if run != self._run:
-            self._run, self._until = run, self._clock() + TURN_S
+    def begin(self, run: float) -> bool:
+        """Begin a turn unless one began in the same ``run`` of the event loop; returns whether time is left."""
+        if run == self._run:
+            return self._clock() < self._until
+        self._run = run
+        self.renew()
+        return True
+
+    def renew(self) -> None:
+        """Begin a new turn now."""
+        self._until = self._clock() + TURN_S
 
     def over(self) -> bool:
-        """Whether it is the others' turn."""
+        """Return whether the turn's time is used up."""
         return self._clock() >= self._until
 
-    def header_wait(self, work: int, now: float) -> float:
-        """Return how many seconds to wait since all the headers so far took ``work``; mostly 0."""
-        if work == self._header_work:
-            return 0.0
+
+class HeaderBudget:
+    """A token bucket for the decoding of headers, which may take ``share`` of a core in the long run."""
+
+    __slots__ = ("_rate", "_since", "_tokens")
+
+    def __init__(self, share: float) -> None:
+        self._rate = share / WORK_S  # units of work a second
+        self._since = float("-inf")
+        self._tokens = HEADER_BURST_S * self._rate
+
+    def wait(self, work: int, now: float) -> float:
+        """Charge ``work``, which was done since the last call; returns for how many seconds to wait, mostly 0.
+
+        Units: ``compression.WORK_S`` for work, seconds for ``now``.
+        """
         rate = self._rate
-        tokens = min(HEADER_BURST_S * rate, self._tokens + (now - self._since) * rate) - (work - self._header_work)
-        self._tokens, self._since, self._header_work = tokens, now, work
-        return max(0.0, -tokens / rate)
+        self._tokens = min(HEADER_BURST_S * rate, self._tokens + (now - self._since) * rate) - work
+        self._since = now
+        return max(0.0, -self._tokens / rate)
+
+
+class Waiter(Protocol):
+    """A connection that waits for a turn."""
+
+    @property
+    def origin(self) -> Hashable:
+        """The address that shares a place in the rotation with its other connections."""
+
+    def resume(self, turn: Turn) -> None:
+        """Go on until ``turn`` is over, and join the queue again if more is left to do."""
+
+
+class TurnQueue:
+    """Connections that wait for a turn. Addresses take turns, and so do the connections of each address.
+
+    Invariant: a connection is in the queue at most once; while any is, a call of ``_run`` is scheduled. Owned by the
+    event loop.
+    """
+
+    def __init__(self, turn: Turn, schedule: Callable[[Callable[[], None]], object]) -> None:
+        """``schedule`` calls a function once, in the next run of the event loop."""
+        self._turn = turn
+        self._schedule = schedule
+        self._scheduled = False
+        self._waiting: dict[Hashable, deque[Waiter]] = {}  # in the order of the rotation
+
+    def add(self, waiter: Waiter) -> None:
+        """Put ``waiter`` behind the other connections of its address."""
+        self._waiting.setdefault(waiter.origin, deque()).append(waiter)
+        if not self._scheduled:
+            self._scheduled = True
+            self._schedule(self._run)
+
+    def remove(self, waiter: Waiter) -> None:
+        """Forget ``waiter``, which is gone; harmless if it does not wait."""
+        if (line := self._waiting.get(waiter.origin)) is not None and waiter in line:
+            line.remove(waiter)
+            if not line:
+                del self._waiting[waiter.origin]
+
+    def _run(self) -> None:
+        """Resume at least one connection, and more as long as the turn has time."""
+        self._scheduled = False
+        turn = self._turn
+        turn.renew()
+        while self._waiting:
+            origin, line = next(iter(self._waiting.items()))
+            del self._waiting[origin]
+            waiter = line.popleft()
+            if line:
+                self._waiting[origin] = line  # behind the other addresses
+            waiter.resume(turn)
+            if turn.over():
+                break
+        if self._waiting and not self._scheduled:
+            self._scheduled = True
+            self._schedule(self._run)

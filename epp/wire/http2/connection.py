@@ -26,10 +26,10 @@ from epp.wire.http2.frames import DATA, MAX_STREAM_ID
 from epp.wire.http2.inbound import Inbound
 from epp.wire.http2.limits import Limits
 from epp.wire.http2.outbound import Outbound
-from epp.wire.http2.settings import DEFAULT_FRAME_BYTES, DEFAULT_WINDOW_BYTES, Setting
+from epp.wire.http2.settings import DEFAULT_WINDOW_BYTES, offered
 from epp.wire.http2.share import Share
 from epp.wire.http2.stream import Closing, Stream
-from epp.wire.http2.streams import StreamTable
+from epp.wire.http2.streams import Places, StreamTable
 from epp.wire.http2.windows import ReceiveWindow
 
 Head = TypeVar("Head")
@@ -44,9 +44,12 @@ class Connection(Generic[Head]):
     """
 
     __slots__ = ("_buckets", "_counters", "_deframer", "_events", "_handlers", "_limits", "_on_data", "_out",
-                 "_reader", "_streams", "_window", "closed", "fault", "share")  # fmt: skip
+                 "_streams", "_window", "closed", "fault", "headers_read", "share")  # fmt: skip
 
-    def __init__(self, limits: Limits, counters: Counters, interpret: Callable[[HttpHead], Head]) -> None:
+    def __init__(
+        self, limits: Limits, counters: Counters, interpret: Callable[[HttpHead], Head], places: Places | None = None
+    ) -> None:
+        """``places`` counts the streams of all connections from the client's address."""
         self.closed = False
         """Whether the last GOAWAY is out, or the transport lost: nothing is read any more."""
         self.fault: ConnectionFault | None = None
@@ -56,12 +59,12 @@ class Connection(Generic[Head]):
         self._events: deque[Event[Head]] = deque()
         self._deframer = Deframer(limits)
         self._buckets = Buckets(limits.floods)
-        self._streams = StreamTable(counters)
+        self._streams = StreamTable(counters, places or Places())
         size = max(limits.connection_window_bytes, DEFAULT_WINDOW_BYTES)
         self._window = ReceiveWindow(size, size)
         self.share = Share(limits, counters)
         self._out = Outbound(self._ended, limits, self.share)
-        self._reader = HeaderReader(limits.max_header_block_bytes, interpret)
+        self.headers_read = HeaderReader(limits.max_header_block_bytes, interpret)
         control = Control(self._streams, self._out, self._buckets, limits.stream_window_bytes, self.settle)
         inbound = Inbound(
             limits,
@@ -69,7 +72,7 @@ class Connection(Generic[Head]):
             self._buckets,
             self._streams,
             self._out,
-            self._reader,
+            self.headers_read,
             window=self._window,
             stream_window=control.stream_window,
             emit=self._events.append,
@@ -86,19 +89,9 @@ class Connection(Generic[Head]):
             frames.GOAWAY: control.on_goaway,
             frames.WINDOW_UPDATE: control.on_window_update,
         }
-        self._greet(size)
-
-    def _greet(self, window_bytes: int) -> None:
-        limits = self._limits
-        ours: dict[int, int] = {
-            Setting.MAX_CONCURRENT_STREAMS: limits.max_concurrent_streams,
-            Setting.INITIAL_WINDOW_SIZE: limits.stream_window_bytes,
-            Setting.MAX_FRAME_SIZE: max(limits.max_frame_bytes, DEFAULT_FRAME_BYTES),
-            Setting.MAX_HEADER_LIST_SIZE: limits.max_header_list_bytes,
-        }
-        self._out.control(frames.settings(ours))
-        if window_bytes > DEFAULT_WINDOW_BYTES:
-            self._out.control(frames.window_update(0, window_bytes - DEFAULT_WINDOW_BYTES))
+        self._out.control(frames.settings(offered(limits)))
+        if size > DEFAULT_WINDOW_BYTES:
+            self._out.control(frames.window_update(0, size - DEFAULT_WINDOW_BYTES))
 
     @property
     def greeted(self) -> bool:
@@ -109,11 +102,6 @@ class Connection(Generic[Head]):
     def streams(self) -> Mapping[int, Stream]:
         """The open and half-closed streams."""
         return self._streams.open
-
-    @property
-    def header_work(self) -> int:
-        """What decoding the client's headers has cost so far. Units: ``compression.WORK_S``."""
-        return self._reader.work
 
     @property
     def drained(self) -> bool:

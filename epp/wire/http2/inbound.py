@@ -24,6 +24,8 @@ from epp.wire.http2.streams import StreamTable
 from epp.wire.http2.windows import ReceiveWindow
 
 Head = TypeVar("Head")
+ADDRESS_FACTOR = 3
+"""How many streams an address may have for each place that stays free: alone, three quarters of ``max_streams``."""
 _BYTES_PER_CHARGE = 64
 _TOO_LARGE = block((b":status", b"431"), (b"content-length", b"0"))
 
@@ -141,8 +143,9 @@ class Inbound(Generic[Head]):
             self._buckets.charge(Flood.RESETS)
             self._refuse(stream_id)
             return
-        if own >= limits.max_streams - self._counters.streams:  # not charged: it may be its neighbours' fault
-            self._refuse(stream_id)
+        free = limits.max_streams - self._counters.streams
+        if own >= free or self._streams.places.taken >= ADDRESS_FACTOR * free:
+            self._refuse(stream_id)  # and nothing is charged: other connections may be the cause
             return
         stream = Stream(stream_id, self._stream_window(), head.content_length, self._out.now)
         self._streams.add(stream)

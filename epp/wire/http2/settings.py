@@ -1,4 +1,4 @@
-"""What the client tells us in SETTINGS, checked.
+"""SETTINGS: those that the server offers, and those of the client, checked.
 
 Source: RFC 9113 section 6.5.2.
 """
@@ -6,9 +6,11 @@ Source: RFC 9113 section 6.5.2.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from enum import IntEnum
 
 from epp.wire.http2.errors import ConnectionFault, ErrorCode
+from epp.wire.http2.limits import Limits
 
 MAX_WINDOW_BYTES = 2**31 - 1
 DEFAULT_WINDOW_BYTES = 65_535
@@ -34,6 +36,16 @@ _RANGES = {
     Setting.INITIAL_WINDOW_SIZE: (0, MAX_WINDOW_BYTES, ErrorCode.FLOW_CONTROL_ERROR),
     Setting.MAX_FRAME_SIZE: (DEFAULT_FRAME_BYTES, MAX_FRAME_BYTES, ErrorCode.PROTOCOL_ERROR),
 }
+
+
+def offered(limits: Limits) -> Mapping[int, int]:
+    """Return the settings that the server sends first."""
+    return {
+        Setting.MAX_CONCURRENT_STREAMS: limits.max_concurrent_streams,
+        Setting.INITIAL_WINDOW_SIZE: limits.stream_window_bytes,
+        Setting.MAX_FRAME_SIZE: max(limits.max_frame_bytes, DEFAULT_FRAME_BYTES),
+        Setting.MAX_HEADER_LIST_SIZE: limits.max_header_list_bytes,
+    }
 
 
 def parse(payload: bytes) -> dict[int, int]:

@@ -11,6 +11,15 @@ from epp.wire.http2.frames import MAX_STREAM_ID
 from epp.wire.http2.stream import ClosedStreams, Closing, Stream
 
 
+class Places:
+    """How many streams are open on all connections of one address. Owned by the event loop."""
+
+    __slots__ = ("taken",)
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+
 class StreamTable:
     """``open`` holds the open and half-closed streams; all other odd ids up to ``last_id`` are closed.
 
@@ -18,15 +27,16 @@ class StreamTable:
     Connection.
     """
 
-    __slots__ = ("_closed", "_counters", "accepts_to", "last_id", "open")
+    __slots__ = ("_closed", "_counters", "accepts_to", "last_id", "open", "places")
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, places: Places) -> None:
         self.open: dict[int, Stream] = {}
         self.last_id = 0
         self.accepts_to = MAX_STREAM_ID
         """The id that our last GOAWAY promised to serve."""
         self._closed = ClosedStreams()
         self._counters = counters
+        self.places = places
 
     def admit(self, stream_id: int) -> bool:
         """Take note of a new stream's id, and return whether it is to be served. Raises: ConnectionFault."""
@@ -38,6 +48,7 @@ class StreamTable:
     def add(self, stream: Stream) -> None:
         """Open a stream."""
         self.open[stream.id] = stream
+        self.places.taken += 1
         self._counters.streams += 1
         self._counters.streams_total += 1
 
@@ -46,6 +57,7 @@ class StreamTable:
         stream = self.open.pop(stream_id, None)
         if stream:
             stream.closed = True
+            self.places.taken -= 1
             self._counters.streams -= 1
         self._closed.add(stream_id, how)
         return stream

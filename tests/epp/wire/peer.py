@@ -11,6 +11,7 @@ from hyperframe.frame import DataFrame, Frame, GoAwayFrame, HeadersFrame, RstStr
 from epp.wire.http2.counters import Counters
 from epp.wire.http2.errors import ErrorCode
 from epp.wire.http2.limits import Limits
+from epp.wire.http2.streams import Places
 from epp.wire.service import Call, Methods, Status
 from epp.wire.session import Session
 
@@ -87,6 +88,7 @@ class Peer:
         *,
         greet: bool = True,
         counters: Counters | None = None,
+        places: Places | None = None,
     ) -> None:
         self.seen: list[str] = []
         self.calls: list[Call] = []
@@ -95,7 +97,7 @@ class Peer:
         self.counters = counters or Counters()
         self.encoder, self.decoder = Encoder(), Decoder()
         methods = methods or {ECHO: self.echo, "/test.Echo/Quiet": self.quiet}
-        self.session = Session(methods, limits or Limits(), self.counters, "192.0.2.1:5", lambda: None)
+        self.session = Session(methods, limits or Limits(), self.counters, "192.0.2.1:5", lambda: None, places)
         self.greeting = self.drain()
         if greet:
             self.send(PREFACE + settings())

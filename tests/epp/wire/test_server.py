@@ -339,8 +339,8 @@ def test_tls_without_alpn_h2_is_refused(protocols: list[str], certificate: tuple
     uvloop.run(main())
 
 
-def connected(port: int) -> sockets.socket:
-    client = sockets.create_connection(("127.0.0.1", port))
+def connected(port: int, host: str = "127.0.0.1") -> sockets.socket:
+    client = sockets.create_connection(("127.0.0.1", port), source_address=(host, 0))
     client.setblocking(False)
     return client
 
@@ -457,6 +457,50 @@ def test_a_neighbour_is_served_in_the_middle_of_one_clients_bytes(
         assert server.statistics().turns_cut > 1_000
         greedy.close()
         neighbour.close()
+        await server.stop()
+
+    runner(asyncio.wait_for(main(), 60))
+
+
+@pytest.mark.parametrize("runner", [asyncio.run, uvloop.run])
+def test_fifty_connections_of_one_address_delay_a_neighbour_no_longer_than_a_few(
+    runner: Callable[[Awaitable[None]], None],
+) -> None:
+    """Each message of theirs takes a millisecond by the server's clock, of which a turn has five."""
+
+    async def main() -> None:
+        now, handled = 0.0, 0
+
+        class Costly(Quiet):
+            def received(self, message: bytes) -> None:
+                nonlocal now, handled
+                now += 0.001
+                handled += 1
+
+        methods = {ECHO: lambda call: Echo(call, []), "/test.Echo/Costly": lambda call: Costly(call, [])}
+        server = WireServer(methods, clock=lambda: now)
+        port = await server.start("127.0.0.1", 0)
+        loop = asyncio.get_running_loop()
+        hello = PREFACE + settings() + raw(SETTINGS, ACK, 0)
+        costly = [(k, "/test.Echo/Costly" if k == ":path" else v) for k, v in REQUEST]
+        flood = hello + Peer(greet=False).head(1, costly) + raw(DATA, 0, 1, message(b"costly")) * 2_000
+        greedy = [connected(port, "127.0.0.2") for _ in range(50)]
+        for client in greedy:
+            await loop.sock_sendall(client, flood)
+        neighbour = Socket(server, port, [])
+        await neighbour.connect()
+        neighbour.writer.write(neighbour.codec.head(1))
+        delays = []
+        for _ in range(20):
+            before = handled
+            neighbour.writer.write(raw(DATA, 0, 1, message(b"hello")))
+            await neighbour.until(DATA)
+            delays.append(handled - before)
+        assert handled < 50 * 2_000, "they were still at it"
+        assert sorted(delays)[10] <= 50, "messages, one from each of them; a turn each would be 250 at least"
+        for client in greedy:
+            client.close()
+        neighbour.writer.close()
         await server.stop()
 
     runner(asyncio.wait_for(main(), 60))

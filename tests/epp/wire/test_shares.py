@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import count
 
 import pytest
 from hyperframe.frame import DataFrame
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.wire.http2.compression import FIELD_WORK
+from epp.wire.http2.compression import FIELD_WORK, WORK_S
 from epp.wire.http2.counters import Counters
 from epp.wire.http2.errors import ErrorCode
 from epp.wire.http2.floods import Flood
@@ -18,8 +20,9 @@ from epp.wire.http2.limits import Limits
 from epp.wire.http2.outbound import Outbound
 from epp.wire.http2.share import SMALLEST_BYTES, Share
 from epp.wire.http2.stream import Stream
+from epp.wire.http2.streams import Places
 from epp.wire.http2.windows import ReceiveWindow
-from epp.wire.turns import HEADER_BURST_S, TURN_S, WORK_S, Turn
+from epp.wire.turns import HEADER_BURST_S, TURN_S, HeaderBudget, Turn, TurnQueue
 from tests.epp.wire.peer import (
     DATA,
     END_HEADERS,
@@ -129,7 +132,7 @@ def test_open_calls_keep_none_of_their_headers() -> None:
     finally:
         tracemalloc.stop()
     assert peer.open_streams == 301
-    assert peer.session.connection.header_work > 300 * 4 * FIELD_WORK
+    assert peer.session.connection.headers_read.work > 300 * 4 * FIELD_WORK
     assert kept_bytes < 300 * 4_000
     assert not any(call.metadata for call in peer.calls)
 
@@ -144,7 +147,7 @@ def test_heads_that_unpack_to_much_are_not_remembered() -> None:
             ("x-large", "v" * 3_900),
             ("te", "trailers") if number % 2 else ("a", "b"),
         )
-    reader = peer.session.connection._reader
+    reader = peer.session.connection.headers_read
     assert sum(head.size_bytes for head, _ in reader._known.values()) <= 64 << 10
 
 
@@ -152,11 +155,11 @@ def test_a_remembered_block_is_no_work_and_another_is_charged_by_bytes_and_field
     peer = Peer()
     block = peer.plain_block(QUIET)
     peer.send(raw(HEADERS, END_HEADERS, 1, block))
-    first = peer.session.connection.header_work
+    first = peer.session.connection.headers_read.work
     assert first == len(block) + FIELD_WORK * len(QUIET)
     for stream_id in range(3, 1001, 2):
         peer.send(raw(HEADERS, END_HEADERS, stream_id, block))
-    assert peer.session.connection.header_work == first
+    assert peer.session.connection.headers_read.work == first
 
 
 def test_late_headers_are_charged_by_their_bytes() -> None:
@@ -172,21 +175,20 @@ def test_late_headers_are_charged_by_their_bytes() -> None:
 
 
 def test_headers_may_take_their_share_of_a_core_and_wait_beyond_it() -> None:
-    turn, second = Turn(0.25), 0.25 / WORK_S
-    work, now, waited = 0.0, 100.0, 0.0
+    budget, second = HeaderBudget(0.25), 0.25 / WORK_S
+    now, waited = 100.0, 0.0
     for _ in range(100):  # each costs half a second of the share
-        work += second / 2
-        wait = turn.header_wait(int(work), now)
+        wait = budget.wait(int(second / 2), now)
         waited += wait
         now += wait
     assert waited == pytest.approx(100 * 0.5 - HEADER_BURST_S)
-    assert turn.header_wait(int(work), now) == 0.0
+    assert budget.wait(0, now) == pytest.approx(0.0)
 
 
 def test_an_envoy_that_traces_4000_requests_a_second_never_waits() -> None:
-    turn = Turn(Limits().header_share)
+    budget = HeaderBudget(Limits().header_share)
     for tick in range(1000):
-        assert turn.header_wait(170 * 40 * (tick + 1), tick / 100) == 0.0
+        assert budget.wait(170 * 40, tick / 100) == 0.0
 
 
 # Streams
@@ -202,6 +204,37 @@ def test_a_connection_has_as_many_streams_as_it_leaves_free() -> None:
         assert peer.open_streams == most
     assert one.counters.refused_streams == 35 + 42
     assert two.alive
+
+
+def test_an_address_leaves_places_however_many_connections_it_opens() -> None:
+    limits = Limits(max_streams=40)
+    places = Places()
+    many = [Peer(limits=limits, places=places)]
+    many += [Peer(limits=limits, places=places, counters=many[0].counters) for _ in range(19)]
+    for peer in many:
+        for stream_id in range(1, 101, 2):
+            peer.open(stream_id, "/test.Echo/Quiet")
+    assert sum(peer.open_streams for peer in many) == places.taken == 30
+    other = Peer(limits=limits, counters=many[0].counters)
+    for stream_id in range(1, 101, 2):
+        other.open(stream_id, "/test.Echo/Quiet")
+    assert other.open_streams == 5, "a single connection leaves as many places free as it takes"
+    for peer in many:
+        peer.session.end()
+    assert places.taken == 0
+
+
+def test_a_proxy_that_is_alone_gets_30_000_streams_on_any_number_of_connections() -> None:
+    limits, places = Limits(), Places()
+    assert limits.max_streams == 40_000
+    many = [Peer(limits=limits, places=places)]
+    many += [Peer(limits=limits, places=places, counters=many[0].counters) for _ in range(7)]
+    block = many[0].plain_block(QUIET)
+    for stream_id in range(1, 7_501, 2):
+        for peer in many:
+            peer.session.receive(raw(HEADERS, END_HEADERS, stream_id, block), peer.now)
+    assert places.taken == 30_000
+    assert many[0].counters.refused_streams == 0
 
 
 def test_streams_that_are_refused_for_the_neighbours_sake_are_no_flood() -> None:
@@ -351,12 +384,66 @@ def test_a_connection_that_is_lost_in_the_middle_of_a_turn_ends_each_call_once()
 
 def test_a_turn_ends_with_its_time_and_begins_with_the_loops_next_run() -> None:
     now = 50.0
-    turn = Turn(0.25, lambda: now)
-    turn.begin(1.0)
+    turn = Turn(lambda: now)
+    assert turn.begin(1.0)
     assert not turn.over()
     now += TURN_S
     assert turn.over()
-    turn.begin(1.0)
-    assert turn.over(), "the loop has looked at nobody else yet"
-    turn.begin(1.001)
+    assert not turn.begin(1.0), "the loop has not looked at any other connection yet"
+    assert turn.over()
+    assert turn.begin(1.001)
     assert not turn.over()
+
+
+class Greedy:
+    """A connection that uses each turn up, ``left`` times."""
+
+    def __init__(self, origin: str, queue: TurnQueue, clock: Iterator[float], left: int, order: list[str]) -> None:
+        self.origin, self.left = origin, left
+        self._queue, self._clock, self._order = queue, clock, order
+
+    def resume(self, turn: Turn) -> None:
+        self._order.append(self.origin)
+        self.left -= 1
+        while not turn.over():
+            next(self._clock)
+        if self.left:
+            self._queue.add(self)
+
+
+def test_one_connection_goes_on_in_each_run_of_the_loop_and_addresses_take_turns() -> None:
+    scheduled: list[Callable[[], None]] = []
+    order: list[str] = []
+    ticks = (float(tick) for tick in count())
+    queue = TurnQueue(Turn(lambda: next(ticks)), scheduled.append)
+    for _ in range(50):
+        queue.add(Greedy("bad", queue, ticks, 2, order))
+    queue.add(Greedy("good", queue, ticks, 2, order))
+    for run in range(1, 5):
+        assert len(scheduled) == 1
+        scheduled.pop()()
+        assert len(order) == run
+    assert order == ["bad", "good", "bad", "good"]
+    while scheduled:
+        scheduled.pop()()
+    assert Counter(order) == {"bad": 100, "good": 2}
+
+
+def test_a_turn_of_the_queue_is_shared_by_connections_that_have_little_to_do() -> None:
+    scheduled: list[Callable[[], None]] = []
+    order: list[str] = []
+    queue = TurnQueue(Turn(lambda: 0.0), scheduled.append)
+
+    class Small(Greedy):
+        def resume(self, turn: Turn) -> None:
+            order.append(self.origin)
+
+    for _ in range(50):
+        queue.add(Small("proxy", queue, iter(()), 1, order))
+    gone = Small("gone", queue, iter(()), 1, order)
+    queue.add(gone)
+    queue.remove(gone)
+    queue.remove(gone)
+    scheduled.pop()()
+    assert order == ["proxy"] * 50
+    assert not scheduled
