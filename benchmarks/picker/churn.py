@@ -11,6 +11,7 @@ import json
 import random
 import time
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 
 from typing_extensions import override
@@ -47,6 +48,13 @@ class Churn:
             session.append({"role": "user" if len(session) % 2 else "assistant", "content": self._text(40)})
             model = draw.choice(["base", *self._loras])
             yield self._post({"model": model, "messages": session}, draw.choice(self._tenants))
+
+    def names(self, limit: int = 1000) -> Iterator[bytes]:
+        """Yield short POSTs without end, each with another pair of ``limit`` LoRAs and as many tenants."""
+        for number in count():
+            pair = number % limit, (number + number // limit) % limit
+            session = [{"role": "user", "content": self._text(10)}]
+            yield self._post({"model": f"filling-lora-{pair[0]}", "messages": session}, f"filling-tenant-{pair[1]}")
 
     def _session(self) -> list[dict[str, str]]:
         return [{"role": "system", "content": self._random.choice(self._systems)}]
