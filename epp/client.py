@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from hashlib import blake2b
 from typing import NamedTuple
 
 from epp.decision import RequestHead
@@ -22,6 +23,9 @@ ANTHROPIC_HEADER = "anthropic-version"
 
 LONGEST_ID = 200
 """Characters of a request's id in an answer. A guess: ids of a dozen systems in a row."""
+
+
+_KEPT_BYTES = 64
 
 
 class Api(Enum):
@@ -50,3 +54,18 @@ def client_of(head: RequestHead) -> Client:
     if path.endswith(ANTHROPIC_PATHS) or ANTHROPIC_HEADER in headers:
         return Client(Api.ANTHROPIC, headers.get(REQUEST_ID, "")[:LONGEST_ID])
     return _OTHER
+
+
+def shortened(name: str, most_bytes: int) -> str:
+    """Return a name that a client chose in at most ``most_bytes`` bytes of UTF-8, at least 81.
+
+    A longer name becomes its first 64 bytes and a digest, so that names that differ stay different. Half of a surrogate
+    pair becomes ``?``.
+    """
+    if name.isascii() and len(name) <= most_bytes:
+        return name
+    encoded = name.encode("utf-8", "replace")
+    if len(encoded) <= most_bytes:
+        return encoded.decode()
+    digest = blake2b(encoded, digest_size=8).hexdigest()
+    return f"{encoded[:_KEPT_BYTES].decode(errors='ignore')}~{digest}"

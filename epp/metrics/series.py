@@ -10,8 +10,8 @@ keep their series until a restart.
 from __future__ import annotations
 
 from collections import Counter
-from hashlib import blake2b
 
+from epp.client import shortened
 from epp.decision import RequestLabels
 from epp.histogram import Histogram
 from epp.metrics import tables
@@ -29,7 +29,6 @@ make stays below 8 MB. Source: ``benchmarks/picker/metrics_page.py``."""
 MAX_FOLDED_HISTOGRAM_SETS = 16
 """Further sets of histograms, one for all fairness ids of a model."""
 MAX_NAME_BYTES = 96
-_SHOWN_BYTES = 64
 _CONTROL = {ord(c): "\ufffd" for c in map(chr, (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029))}
 """Legal in the text format once escaped, and yet more than one parser takes some of them for the end of a line."""
 
@@ -75,7 +74,7 @@ class Names:
 
     def bounded(self, name: str) -> str:
         """Return ``name`` as a label that can be written: short, valid Unicode, one of a bounded number."""
-        name = shortened(name)
+        name = shortened(name, MAX_NAME_BYTES)
         if not name.isprintable():
             name = name.translate(_CONTROL)
         if name in self._known:
@@ -84,15 +83,6 @@ class Names:
             return OTHER
         self._known.add(name)
         return name
-
-
-def shortened(name: str) -> str:
-    """Return ``name`` in at most ``MAX_NAME_BYTES`` bytes of UTF-8: a longer one as its beginning and a digest."""
-    encoded = name.encode("utf-8", "replace")
-    if len(encoded) <= MAX_NAME_BYTES:
-        return encoded.decode()
-    digest = blake2b(encoded, digest_size=8).hexdigest()
-    return f"{encoded[:_SHOWN_BYTES].decode(errors='ignore')}~{digest}"
 
 
 class RequestTable:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 
-from epp.client import REQUEST_ID
+from epp.client import REQUEST_ID, shortened
 from epp.decision import RequestHead
 from epp.parsers.base import Parsed
 from scorers.base import Request
@@ -18,8 +17,7 @@ MODEL_REWRITE = ("x-llm-d-model-name-rewrite", "x-gateway-model-name-rewrite")
 FAIRNESS_ID = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
 OBJECTIVE = ("x-llm-d-inference-objective", "x-gateway-inference-objective")
 DEFAULT_FAIRNESS_ID = "default-flow"
-MAX_FAIRNESS_ID_CHARACTERS = 128
-_SHOWN_CHARACTERS = 64
+MAX_FAIRNESS_ID_BYTES = 128
 
 
 def request_of(head: RequestHead, parsed: Parsed, objectives: Mapping[str, int], now: float) -> Request:
@@ -41,13 +39,12 @@ def request_of(head: RequestHead, parsed: Parsed, objectives: Mapping[str, int],
 
 
 def fairness_id_of(head: RequestHead) -> str:
-    """The flow that a request belongs to. Flows are remembered, and clients name them: of a longer name than
-    ``MAX_FAIRNESS_ID_CHARACTERS`` there are the beginning and a digest, which differs where the names do."""
-    name = first(head, FAIRNESS_ID) or DEFAULT_FAIRNESS_ID
-    if len(name) <= MAX_FAIRNESS_ID_CHARACTERS:
-        return name
-    digest = blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()
-    return f"{name[:_SHOWN_CHARACTERS]}~{digest}"
+    """Return the flow that a request belongs to.
+
+    Flows are remembered, and clients name them: a name of more than ``MAX_FAIRNESS_ID_BYTES`` is shortened, to the same
+    name that the metrics show.
+    """
+    return shortened(first(head, FAIRNESS_ID) or DEFAULT_FAIRNESS_ID, MAX_FAIRNESS_ID_BYTES)
 
 
 def first(head: RequestHead, names: Sequence[str]) -> str | None:

@@ -7,17 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epp.decision import RequestHead
-from epp.picking.request import FAIRNESS_ID, MAX_FAIRNESS_ID_CHARACTERS, fairness_id_of
+from epp.metrics.series import Names
+from epp.picking.request import FAIRNESS_ID, MAX_FAIRNESS_ID_BYTES, fairness_id_of
 from tests.epp.doubles import World, completion
 
-LONG = MAX_FAIRNESS_ID_CHARACTERS
+LONG = MAX_FAIRNESS_ID_BYTES
 
 
 def flow(name: str) -> str:
     return fairness_id_of(RequestHead({FAIRNESS_ID[0]: name}))
 
 
-@given(st.text(st.characters(), min_size=1, max_size=LONG))
+@given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=LONG).filter(lambda n: len(n.encode()) <= LONG))
 def test_a_flow_of_usual_length_has_its_own_name(name: str) -> None:
     assert flow(name) == name
 
@@ -26,14 +27,19 @@ def test_a_flow_of_usual_length_has_its_own_name(name: str) -> None:
 def test_of_a_long_name_a_short_one_is_left_that_begins_alike(begin: str, count: int, end: str) -> None:
     name = begin + "a" * count + end
     short = flow(name)
-    assert len(short) <= LONG
-    assert short.startswith(name[:60])
+    assert len(short.encode()) <= LONG
+    assert short.startswith(name.encode("utf-8", "replace").decode()[:48])
     assert short == flow(name)
 
 
 @pytest.mark.parametrize("other", ["a" * 50_001, "a" * 49_999 + "b", "b" + "a" * 49_999])
 def test_two_long_names_stay_two(other: str) -> None:
     assert flow("a" * 50_000) != flow(other)
+
+
+def test_a_long_flow_has_one_short_name_here_and_in_the_metrics() -> None:
+    for name in ("a" * 50_000, "é" * 5_000, "a" * (LONG + 1)):
+        assert Names().bounded(flow(name)) == flow(name)
 
 
 @pytest.mark.parametrize("body", [b"", completion()])
