@@ -1,25 +1,29 @@
-"""Ext-proc messages: what is read from the proxy's, and the picker's as bytes.
+"""Ext-proc messages: what is read from the proxy's, and the picker's own as bytes.
 
-Answers that are the same every time are serialised once. Those that differ in one place (the pick's id, a piece of a
-body) are serialised once around a filler of the same size, cut there, and joined with the real bytes: a token of a
-streamed answer costs a look-up and a copy. (Changing one message object again and again would be as fast, but its
-memory only grows.)
+Answers that are the same every time are serialised once; those that differ in one place are joined from templates
+(``epp.extproc.templates``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Literal, NamedTuple, TypeAlias
 
 from epp.decision import Decision, RequestHead
 from epp.errors import DROPPED_REASON_HEADER, EppError
 from epp.extproc.refusal import JSON, Refusal
-from epp.pb.core_pb2 import HeaderValueOption, Metadata
+from epp.extproc.templates import (
+    Body,
+    Place,
+    chunk_template,
+    decision_message,
+    pick_template,
+    set_header,
+    traceparent_template,
+)
+from epp.pb.core_pb2 import Metadata
 from epp.pb.ext_proc_pb2 import (
     BodyResponse,
-    CommonResponse,
-    HeaderMutation,
     HeadersResponse,
     HttpHeaders,
     HttpTrailers,
@@ -29,19 +33,13 @@ from epp.pb.ext_proc_pb2 import (
 from epp.pb.processing_mode_pb2 import ProcessingMode
 from epp.picking.usage_reporter import Report
 from epp.served.listing import ModelAnswer
-from epp.tracing.context import HEADER_BYTES, TRACEPARENT
 
-DESTINATION = "x-gateway-destination-endpoint"
 SCORES = "x-gateway-destination-endpoint-scores"
 SUBSET = ("envoy.lb.subset_hint", "x-gateway-destination-endpoint-subset")
 SERVED = ("envoy.lb", "x-gateway-destination-endpoint-served")
 
 CHUNK_BYTES = 62_000
 """The most body bytes in one answer. Source: the Go picker's; proxies' buffers are sized for it."""
-
-Place: TypeAlias = Literal["request_headers", "request_body", "request_trailers"]
-"""Which of the proxy's messages a decision answers."""
-Side: TypeAlias = Literal["request_body", "response_body"]
 
 HEADERS_OF_RESPONSE = ProcessingMode(
     request_body_mode=ProcessingMode.BUFFERED,
@@ -59,18 +57,18 @@ CONTINUE_REQUEST_HEADERS = ProcessingResponse(request_headers=HeadersResponse())
 ASK_FOR_RESPONSE_HEADERS = ProcessingResponse(
     request_headers=HeadersResponse(), mode_override=HEADERS_OF_RESPONSE
 ).SerializeToString()
-"""Let the request's headers pass, and have the response's sent, too."""
+"""Lets the request's headers pass, and has the proxy send the response's headers, too."""
 CONTINUE_REQUEST_TRAILERS = ProcessingResponse(request_trailers=TrailersResponse()).SerializeToString()
 CONTINUE_RESPONSE_HEADERS = ProcessingResponse(response_headers=HeadersResponse()).SerializeToString()
 CONTINUE_RESPONSE_BODY = ProcessingResponse(response_body=BodyResponse()).SerializeToString()
 CONTINUE_RESPONSE_TRAILERS = ProcessingResponse(response_trailers=TrailersResponse()).SerializeToString()
 
 
-# What the proxy says.
+# Reading the proxy's messages.
 
 
 def request_head(headers: HttpHeaders, subset: frozenset[str] | None, received_s: float = 0.0) -> RequestHead:
-    """The head of a request, from its first message."""
+    """Return the head of a request, from its first message."""
     return RequestHead(
         headers={h.key: (h.raw_value.decode("utf-8", "replace") or h.value) for h in headers.headers.headers},
         subset=subset,
@@ -85,8 +83,10 @@ def header_values(message: HttpHeaders | HttpTrailers, wanted: frozenset[str]) -
 
 
 def subset_in(metadata: Metadata) -> frozenset[str] | None:
-    """The endpoints that the proxy allows: a list, or a text with commas. None when it does not say; a value of
-    another kind allows none."""
+    """Return the endpoints that the proxy allows, written as a list or as a text with commas.
+
+    None if the proxy names no subset; a value of another kind allows no endpoint.
+    """
     namespace, key = SUBSET
     if namespace not in metadata.filter_metadata:
         return None
@@ -102,7 +102,7 @@ def subset_in(metadata: Metadata) -> frozenset[str] | None:
 
 
 def served_in(metadata: Metadata) -> str | None:
-    """The endpoint that answered, where the proxy says so."""
+    """Return the endpoint that answered; None if the proxy does not name it."""
     namespace, key = SERVED
     if namespace not in metadata.filter_metadata:
         return None
@@ -110,25 +110,18 @@ def served_in(metadata: Metadata) -> str | None:
     return fields[key].string_value or None if key in fields else None
 
 
-# What the picker says.
-
-
-class Around(NamedTuple):
-    """A serialised message, cut where the part that differs belongs."""
-
-    before: bytes
-    after: bytes
+# Writing the picker's messages.
 
 
 def decided(place: Place, decision: Decision, *, clear_route_cache: bool, emit_scores: bool) -> bytes:
-    """Send the request to its destination.
+    """Return the answer that sends the request to its destination.
 
     The destination goes into a header and into the metadata, and both always agree; the metadata also carry the pick's
-    id. After trailers no header can be set any more: there the metadata alone say it.
+    id. After trailers no header can be set any more, so there only the metadata have the destination.
     """
     pick = str(decision.pick_id).encode()
     if decision.body is None and not emit_scores:
-        cut = around_pick(place, decision.destination, len(pick), clear_route_cache)
+        cut = pick_template(place, decision.destination, len(pick), clear_route_cache)
         return cut.before + pick + cut.after
     answer = decision_message(place, decision.destination, pick.decode(), clear_route_cache)
     if emit_scores:
@@ -143,13 +136,13 @@ def decided(place: Place, decision: Decision, *, clear_route_cache: bool, emit_s
     return answer.SerializeToString()
 
 
-def chunks(side: Side, body: bytes, *, end_of_stream: bool) -> list[bytes]:
-    """Forward ``body`` in pieces of at most CHUNK_BYTES, at least one; the last one says whether the stream ends."""
+def chunks(side: Body, body: bytes, *, end_of_stream: bool) -> list[bytes]:
+    """Return the answers that forward ``body``, each at most CHUNK_BYTES of it; the last may end the stream."""
     if len(body) <= CHUNK_BYTES:
-        cut = around_chunk(side, len(body), end_of_stream)
+        cut = chunk_template(side, len(body), end_of_stream)
         return [cut.before + body + cut.after]
     last = (len(body) - 1) // CHUNK_BYTES * CHUNK_BYTES
-    full = around_chunk(side, CHUNK_BYTES, False)
+    full = chunk_template(side, CHUNK_BYTES, False)
     pieces = [full.before + body[at : at + CHUNK_BYTES] + full.after for at in range(0, last, CHUNK_BYTES)]
     return pieces + chunks(side, body[last:], end_of_stream=end_of_stream)
 
@@ -157,8 +150,11 @@ def chunks(side: Side, body: bytes, *, end_of_stream: bool) -> list[bytes]:
 def response_headers(
     set_headers: Mapping[str, str], *, unknown_length: bool = False, asks_for: ProcessingMode | None = None
 ) -> bytes:
-    """Let response headers pass with ``set_headers``; without the length where the body's may change; and have more of
-    the response sent than the proxy would."""
+    """Return the answer that lets response headers pass and adds ``set_headers``.
+
+    ``unknown_length`` removes the content length, since the body may change; ``asks_for`` has the proxy send more of
+    the response than it would.
+    """
     answer = ProcessingResponse()
     answer.response_headers.SetInParent()  # or there is no answer where there is nothing to change
     mutation = answer.response_headers.response.header_mutation
@@ -172,7 +168,7 @@ def response_headers(
 
 
 def replaced_body(body: bytes) -> bytes:
-    """Send ``body`` on instead of the piece that was received."""
+    """Return the answer that sends ``body`` on instead of the piece that was received."""
     answer = ProcessingResponse()
     mutation = answer.response_body.response.body_mutation
     if body:
@@ -183,7 +179,7 @@ def replaced_body(body: bytes) -> bytes:
 
 
 def reported(reports: Iterable[Report]) -> bytes:
-    """Dynamic metadata, to be put behind any answer's bytes (two serialised messages in a row are one, merged)."""
+    """Return dynamic metadata to append to any answer's bytes: two serialised messages in a row are one, merged."""
     answer = ProcessingResponse()
     for report in reports:
         namespace = answer.dynamic_metadata.fields[report.namespace].struct_value
@@ -192,17 +188,19 @@ def reported(reports: Iterable[Report]) -> bytes:
 
 
 def with_traceparent(place: Place, value: str) -> bytes:
-    """What to append to a ``decided`` answer of ``place``, which is not trailers, to set that header on the request.
+    """Return the bytes that set that header on the request when appended to a ``decided`` answer of ``place``.
 
-    Serialised messages in a row are one message, whose parts are merged.
+    ``place`` is not trailers. Serialised messages in a row are one message, whose parts are merged.
     """
-    cut = around_traceparent(place)
+    cut = traceparent_template(place)
     return cut.before + value.encode() + cut.after
 
 
 def immediate(error: EppError, written: Refusal) -> bytes:
-    """End the request with the status of ``error``, which is ``written`` for its client; the proxy takes the gRPC
-    status where the client speaks gRPC, and leaves it out elsewhere."""
+    """Return the answer that ends the request with the status of ``error``, which is ``written`` for its client.
+
+    The proxy uses the gRPC status if the client speaks gRPC, and leaves it out otherwise.
+    """
     answer = ProcessingResponse()
     refusal = answer.immediate_response
     refusal.status.code = error.http_status  # type: ignore[assignment]  # the enum names only the usual ones
@@ -219,7 +217,7 @@ def immediate(error: EppError, written: Refusal) -> bytes:
 
 
 def answered(answer: ModelAnswer) -> bytes:
-    """End the request with an answer of the picker's own.
+    """Return the answer that ends the request with a response of the picker's own.
 
     Scripts of any web page may read it, as vLLM allows by default: a chat page begins with the list of models.
     """
@@ -233,72 +231,17 @@ def answered(answer: ModelAnswer) -> bytes:
 
 @lru_cache(maxsize=64)
 def more_time(seconds: float) -> bytes:
-    """Ask the proxy to wait for the answer to its last message: once a message, and within what it allows."""
+    """Return a request to the proxy to wait longer for the answer to its last message.
+
+    The proxy allows one for each message, up to a limit of its own.
+    """
     answer = ProcessingResponse()
     answer.override_message_timeout.FromMilliseconds(round(seconds * 1000))
     return answer.SerializeToString()
 
 
-@lru_cache(maxsize=4096)
-def around_pick(place: Place, destination: str, digits: int, clear_route_cache: bool) -> Around:
-    """The answer for ``destination`` around a pick id of ``digits`` digits."""
-    one, other = (
-        decision_message(place, destination, digit * digits, clear_route_cache).SerializeToString(deterministic=True)
-        for digit in "09"
-    )
-    # Two messages differ just where the pick stands. (To search for a filler would find a length byte like it, too.)
-    at = next(i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
-    return Around(one[:at], one[at + digits :])
-
-
-@lru_cache
-def around_traceparent(place: Place) -> Around:
-    """The answer that sets that header alone, around its value, which always has the same size."""
-    answer = ProcessingResponse()
-    filler = "f" * HEADER_BYTES
-    set_header(getattr(answer, place).response.header_mutation, TRACEPARENT, filler)
-    before, _, after = answer.SerializeToString().partition(filler.encode())
-    return Around(before, after)
-
-
-@lru_cache(maxsize=4096)
-def around_chunk(side: Side, size: int, end_of_stream: bool) -> Around:
-    """The answer around a piece of a body of ``size`` bytes."""
-    # A byte that ends no varint, so that the filler cannot begin before its place.
-    filler = b"\xff" * size
-    answer = ProcessingResponse()
-    piece = getattr(answer, side).response.body_mutation.streamed_response
-    piece.body = filler
-    piece.end_of_stream = end_of_stream
-    piece.SetInParent()
-    before, _, after = answer.SerializeToString().partition(filler) if size else (answer.SerializeToString(), b"", b"")
-    return Around(before, after)
-
-
-def decision_message(place: Place, destination: str, pick: str, clear_route_cache: bool) -> ProcessingResponse:
-    """The answer that sends a request to ``destination``."""
-    answer = ProcessingResponse()
-    if place == "request_trailers":
-        answer.request_trailers.SetInParent()
-    else:
-        common: CommonResponse = getattr(answer, place).response
-        common.clear_route_cache = clear_route_cache
-        set_header(common.header_mutation, DESTINATION, destination)
-    fields = answer.dynamic_metadata.fields
-    fields["envoy.lb"].struct_value.fields[DESTINATION].string_value = destination
-    fields["tierwise"].struct_value.fields["pick"].string_value = pick
-    return answer
-
-
-def set_header(mutation: HeaderMutation, name: str, value: str) -> None:
-    """Set a header, whatever the client sent under its name."""
-    option = mutation.set_headers.add(append_action=HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD)
-    option.header.key = name
-    option.header.raw_value = value.encode()
-
-
 def totals(decision: Decision) -> Mapping[str, float]:
-    """Weighted score of every candidate that was scored, by address."""
+    """Return the weighted score of every candidate that was scored, by address."""
     sums = dict.fromkeys((c.address for c in decision.candidates), 0.0)
     for weight, column in decision.scores.values():
         for candidate, score in zip(decision.candidates, column, strict=True):

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from epp.decision import Decision
 from epp.extproc import messages
 from epp.extproc.options import ExchangeSettings
+from epp.extproc.templates import Place
 
 
 @dataclass(slots=True)
 class PendingAnswer:
     """The answer that the proxy waits for until its request is placed."""
 
-    place: messages.Place
+    place: Place
     """The message that the answer is to."""
     forward: bytes | None = None
     """The client's body, where the proxy wants one back; None where it has kept it."""

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from epp.decision import Decision, RequestLabels
 from epp.errors import BadRequest, Saturated
-from epp.extproc import messages
-from epp.extproc.messages import CHUNK_BYTES, Place, Side
+from epp.extproc import messages, templates
+from epp.extproc.messages import CHUNK_BYTES
 from epp.extproc.refusal import Refusal
+from epp.extproc.templates import Body, Place
 from epp.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
 from epp.served.listing import ModelAnswer
 from tests.epp.doubles import candidate, destination_of, forwarded, read, response_headers
@@ -21,7 +22,7 @@ EDGES = [0, 1, 2, 3, 127, 128, 129, 16_383, 16_384, CHUNK_BYTES - 1, CHUNK_BYTES
 @pytest.mark.parametrize("side", ["request_body", "response_body"])
 @pytest.mark.parametrize("ends", [True, False])
 @given(size=st.integers(0, 3 * CHUNK_BYTES) | st.sampled_from(EDGES), fill=st.sampled_from([b"\xff", b"\0", b"x"]))
-def test_a_body_of_any_size_is_cut_and_marked(side: Side, ends: bool, size: int, fill: bytes) -> None:
+def test_a_body_of_any_size_is_cut_and_marked(side: Body, ends: bool, size: int, fill: bytes) -> None:
     body = fill * size
     pieces = forwarded(read(messages.chunks(side, body, end_of_stream=ends)), side)
     assert b"".join(piece for piece, _ in pieces) == body
@@ -37,7 +38,7 @@ def test_a_body_of_any_size_is_cut_and_marked(side: Side, ends: bool, size: int,
 def test_a_decision_is_the_same_message_by_joining_and_by_building(place: Place, pick: int, slots: list[int]) -> None:
     decision = Decision(pick_id=pick, chosen=tuple(candidate(s) for s in slots), labels=RequestLabels())
     joined = ProcessingResponse.FromString(messages.decided(place, decision, clear_route_cache=True, emit_scores=False))
-    assert joined == messages.decision_message(place, decision.destination, str(pick), clear_route_cache=True)
+    assert joined == templates.decision_message(place, decision.destination, str(pick), clear_route_cache=True)
     assert destination_of(joined) == ",".join(f"10.0.0.{s}:8000" for s in slots)
     assert joined.dynamic_metadata["tierwise"]["pick"] == str(pick)
 
@@ -45,9 +46,9 @@ def test_a_decision_is_the_same_message_by_joining_and_by_building(place: Place,
 @pytest.mark.parametrize("digits", range(1, 21))
 def test_a_pick_goes_into_its_place_whatever_the_lengths_around_it(digits: int) -> None:
     for length in range(1, 260):
-        cut = messages.around_pick("request_body", "9" * length, digits, False)
+        cut = templates.pick_template("request_body", "9" * length, digits, False)
         joined = ProcessingResponse.FromString(cut.before + b"7" * digits + cut.after)
-        assert joined == messages.decision_message("request_body", "9" * length, "7" * digits, False)
+        assert joined == templates.decision_message("request_body", "9" * length, "7" * digits, False)
 
 
 def test_a_refusal_carries_status_body_and_reason() -> None:
