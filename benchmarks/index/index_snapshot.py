@@ -21,7 +21,7 @@ from typing import TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from epp.pool.index_file import Kept, read, write
+from epp.pool.index_file import SavedIndex, read, write
 from scorers.base import Prompt, Slot
 from scorers.index.index import BLOCK_TOKENS, BYTES_PER_TOKEN, PrefixIndex
 from scorers.index.snapshot import restore
@@ -72,7 +72,7 @@ def measured(blocks: int, endpoints: int, run: int, *, shared: bool) -> dict[str
     index = filled(blocks, endpoints, run, shared=shared)
     slots = {str(slot): Slot(slot) for slot in range(endpoints)}
     take_s, snapshot = timed(lambda: taken(index, slots))
-    kept = Kept(time.time(), ("gpu", "cpu"), {}, snapshot)
+    kept = SavedIndex(time.time(), ("gpu", "cpu"), {}, snapshot)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "index"
         write_s, size = timed(lambda: write(path, kept))

@@ -46,7 +46,7 @@ from epp.kvevents.follower.decoding import decode
 from epp.kvevents.follower.residents import Residents
 from epp.kvevents.follower.runs import Runs
 from epp.kvevents.follower.tally import Tally
-from epp.kvevents.orders import LENGTH_BYTES, Report, framed
+from epp.kvevents.orders import LENGTH_BYTES, FollowerMessage, framed
 from epp.pool.pool import Endpoint
 from epp.server.core import Core
 from epp.server.settings import Settings
@@ -153,7 +153,7 @@ def rates() -> dict[str, float]:
         sources[source].apply(decode(payload).events)
     for order in runs.take():
         perform(order, index)
-    encoder, decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(list[Report])
+    encoder, decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(list[FollowerMessage])
     sums = dict.fromkeys(("decode and resolve", "apply"), 0.0)
     orders = 0
     for source, payload in steady:
@@ -208,7 +208,7 @@ def followed(prompt_blocks: int, endpoints: int, orders: Path | None, blocks: in
 
 def picked(orders: Path, blocks: int = 1_000_000) -> float:
     """The same of the picker's index, by the follower's orders."""
-    index, decoder = PreciseIndex(SECRET), msgspec.msgpack.Decoder(list[Report])
+    index, decoder = PreciseIndex(SECRET), msgspec.msgpack.Decoder(list[FollowerMessage])
     before = resident_bytes()
     with orders.open("rb") as file:
         while length := int.from_bytes(file.read(LENGTH_BYTES), "big"):

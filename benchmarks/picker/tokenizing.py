@@ -27,7 +27,7 @@ from epp.tokens.local import LocalSource
 from epp.tokens.model.answer import Answer
 from epp.tokens.model.model import ModelTokenizer
 from epp.tokens.model.segments import Segments
-from epp.tokens.source import Asked
+from epp.tokens.source import TokenRequest
 from tests.epp.tokens.trained import CHATML, CL100K, byte_level, split
 
 SIZES = (1, 12, 120, 400)
@@ -139,7 +139,7 @@ async def handed_over(model: ModelTokenizer) -> float:
     for _ in range(500):
         heard: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         began = time.perf_counter()
-        source.later(Asked(CHAT, body, "m", 1), heard.set_result)
+        source.later(TokenRequest(CHAT, body, "m", 1), heard.set_result)
         await heard
         times.append((time.perf_counter() - began) * 1000)
     await source.close()
@@ -158,7 +158,7 @@ async def lateness(model: ModelTokenizer, bodies: Iterator[bytes] | None, second
             await asyncio.sleep(seconds)
         while bodies is not None and time.perf_counter() < until:
             heard: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-            source.later(Asked(CHAT, next(bodies), "m", 1), heard.set_result)
+            source.later(TokenRequest(CHAT, next(bodies), "m", 1), heard.set_result)
             await heard
         busy = False
 

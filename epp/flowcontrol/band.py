@@ -6,7 +6,7 @@ import math
 from collections import OrderedDict
 
 from epp.flowcontrol.admission import Arrival
-from epp.flowcontrol.queue import FlowQueue, Waiting
+from epp.flowcontrol.queue import FlowQueue, QueueEntry
 from epp.flowcontrol.settings import BandSettings
 
 
@@ -31,7 +31,7 @@ class Band:
             return f"{self.size} requests wait already, and maxRequests of priority {self.priority} is {most}"
         return None
 
-    def add(self, entry: Waiting, number: int, ttl_s: float | None) -> None:
+    def add(self, entry: QueueEntry, number: int, ttl_s: float | None) -> None:
         """Let ``entry`` wait; numbers count up with every entry."""
         queue = self._flows.get(entry.flow)
         if queue is None:
@@ -42,15 +42,15 @@ class Band:
         self.size += 1
         self.size_bytes += entry.arrival.size_bytes
 
-    def head(self, now: float) -> Waiting:
+    def head(self, now: float) -> QueueEntry:
         """Whose turn it is; there must be one."""
         return self._flows[self.settings.fairness.choose(self._flows, now)].head()
 
-    def served(self, entry: Waiting) -> None:
+    def served(self, entry: QueueEntry) -> None:
         """Its flow has had its turn."""
         self._flows.move_to_end(entry.flow)
 
-    def forget(self, entry: Waiting, arrival: Arrival) -> None:
+    def forget(self, entry: QueueEntry, arrival: Arrival) -> None:
         """``entry`` is gone; it waited with ``arrival``."""
         self.size -= 1
         self.size_bytes -= arrival.size_bytes

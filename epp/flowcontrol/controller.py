@@ -25,7 +25,7 @@ from epp.errors import EppError, NoEndpoints, QueueFull, ShuttingDown, WaitedToo
 from epp.flowcontrol.admission import MOST_PATIENCE_S, Arrival, Resume
 from epp.flowcontrol.band import Band
 from epp.flowcontrol.departures import Departures
-from epp.flowcontrol.queue import FEW, LATE_S, FlowQueue, QueueOutcome, Waiting
+from epp.flowcontrol.queue import FEW, LATE_S, FlowQueue, QueueEntry, QueueOutcome
 from epp.flowcontrol.saturation import Gauge
 from epp.flowcontrol.settings import FlowSettings
 
@@ -35,7 +35,7 @@ BATCH = 64
 """Requests sent on at a time, so that streams are read in between. A guess: some 10 ms."""
 
 
-class Watcher(Protocol):
+class QueueListener(Protocol):
     """Who counts."""
 
     def enqueued(self, labels: RequestLabels, size_bytes: int) -> None:
@@ -51,7 +51,9 @@ class Watcher(Protocol):
 class FlowController:
     """Owner: the event loop."""
 
-    def __init__(self, settings: FlowSettings, gauge: Gauge, watcher: Watcher, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, settings: FlowSettings, gauge: Gauge, listener: QueueListener, clock: Callable[[], float]
+    ) -> None:
         self.size = 0
         """Requests that wait."""
         self.size_bytes = 0
@@ -59,13 +61,13 @@ class FlowController:
         self.closed = False
         self.settings = settings
         self.gauge = gauge
-        self._watcher = watcher
+        self._listener = listener
         self._clock = clock
         self._numbers = count()
         self._bands: dict[int, Band] = {}
         self._priorities: list[int] = []  # the highest first
         self._departures = Departures()
-        self._by_age: deque[Waiting] = deque()  # with those that are gone, until they are its most
+        self._by_age: deque[QueueEntry] = deque()  # with those that are gone, until they are its most
         self._bounded = FlowQueue()  # those whose proxies lose patience, the first to do so first
         self.use(settings)
 
@@ -77,7 +79,7 @@ class FlowController:
         """Highest priority first."""
         return [self._bands[priority] for priority in self._priorities]
 
-    def admit(self, arrival: Arrival, resume: Resume) -> Waiting | None:
+    def admit(self, arrival: Arrival, resume: Resume) -> QueueEntry | None:
         """None when ``arrival`` may go on at once; it is then as good as placed.
 
         Raises: QueueFull, NoEndpoints, ShuttingDown; nothing has changed then.
@@ -86,18 +88,18 @@ class FlowController:
         now = self._clock()
         if not self._behind(band.priority) and self._has_room(band.priority):
             band.settings.fairness.served(arrival.request, now)
-            self._watcher.finished(arrival.labels, QueueOutcome.DISPATCHED, 0.0)
+            self._listener.finished(arrival.labels, QueueOutcome.DISPATCHED, 0.0)
             return None
         if self.closed:
-            self._watcher.finished(arrival.labels, QueueOutcome.REJECTED_OTHER, 0.0)
+            self._listener.finished(arrival.labels, QueueOutcome.REJECTED_OTHER, 0.0)
             raise ShuttingDown("the picker is shutting down and its endpoints are full; try again")
         self._check(band, arrival)
         if not self.size:
             self._departures.began(now)
-        entry = Waiting(self, arrival, resume, now, band.settings.fairness.flow(arrival.request))
+        entry = QueueEntry(self, arrival, resume, now, band.settings.fairness.flow(arrival.request))
         self._add(band, entry)
         self._by_age.append(entry)
-        self._watcher.enqueued(arrival.labels, arrival.size_bytes)
+        self._listener.enqueued(arrival.labels, arrival.size_bytes)
         return entry
 
     def dispatch(self, most: int = BATCH) -> bool:
@@ -122,7 +124,7 @@ class FlowController:
             return MOST_PATIENCE_S
         return min(MOST_PATIENCE_S, max(ttl_s, self.settings.no_endpoint_ttl_s) + LATE_S)
 
-    def bound(self, entry: Waiting, until_s: float) -> None:
+    def bound(self, entry: QueueEntry, until_s: float) -> None:
         """Send ``entry``, which waits, away at ``until_s`` at the latest, whatever the settings. Called once."""
         entry.until_s = until_s
         self._bounded.push(until_s, next(self._numbers), entry)
@@ -149,10 +151,10 @@ class FlowController:
             times.append(until_s)
         return min(times, default=None)
 
-    def cancelled(self, entry: Waiting) -> None:
+    def cancelled(self, entry: QueueEntry) -> None:
         """The request of ``entry`` no longer waits; the entry must still be queued."""
         arrival = self._remove(entry)
-        self._watcher.finished(arrival.labels, QueueOutcome.EVICTED_CANCELLED, self._clock() - entry.enqueued_s)
+        self._listener.finished(arrival.labels, QueueOutcome.EVICTED_CANCELLED, self._clock() - entry.enqueued_s)
 
     def close(self) -> None:
         """Send everybody away, and let nobody wait from now on."""
@@ -199,7 +201,7 @@ class FlowController:
         ahead = sum(band.size for band in self.bands if band.priority >= priority)
         return self._departures.wait_s(ahead, self._clock())
 
-    def _next(self) -> Waiting | None:
+    def _next(self) -> QueueEntry | None:
         if not self.size:
             return None
         saturation = self.gauge.read().effective
@@ -232,14 +234,14 @@ class FlowController:
     def _refuse(self, arrival: Arrival, sentence: str) -> None:
         empty = self.gauge.empty
         outcome = QueueOutcome.REJECTED_NO_ENDPOINTS if empty else QueueOutcome.REJECTED_CAPACITY
-        self._watcher.finished(arrival.labels, outcome, 0.0)
+        self._listener.finished(arrival.labels, outcome, 0.0)
         raise (
             NoEndpoints(sentence)
             if empty
             else QueueFull(sentence, wait_s=self.expected_wait_s(arrival.request.priority))
         )
 
-    def _expired(self, entry: Waiting, limit_s: float) -> None:
+    def _expired(self, entry: QueueEntry, limit_s: float) -> None:
         if self.gauge.empty:
             message = f"no endpoint came within {limit_s:g} s; try again later"
             self._finish(entry, QueueOutcome.EVICTED_NO_ENDPOINTS, NoEndpoints(message))
@@ -258,18 +260,18 @@ class FlowController:
             insort(self._priorities, priority, key=neg)
         return band
 
-    def _add(self, band: Band, entry: Waiting) -> None:
+    def _add(self, band: Band, entry: QueueEntry) -> None:
         band.add(entry, next(self._numbers), self.settings.ttl_s)
         self.size += 1
         self.size_bytes += entry.arrival.size_bytes
 
-    def _oldest(self) -> Waiting | None:
+    def _oldest(self) -> QueueEntry | None:
         by_age = self._by_age
         while by_age and by_age[0].gone:
             by_age.popleft()
         return by_age[0] if by_age else None
 
-    def _remove(self, entry: Waiting) -> Arrival:
+    def _remove(self, entry: QueueEntry) -> Arrival:
         """Forget ``entry``, and with it all that it holds; returns what it waited with."""
         arrival = entry.arrival
         entry.resume = None
@@ -281,13 +283,13 @@ class FlowController:
         self.size_bytes -= arrival.size_bytes
         if len(self._by_age) > 2 * self.size + FEW:
             self._by_age = deque(other for other in self._by_age if not other.gone)
-        self._watcher.left(arrival.labels, arrival.size_bytes)
+        self._listener.left(arrival.labels, arrival.size_bytes)
         return arrival
 
-    def _finish(self, entry: Waiting, outcome: QueueOutcome, error: EppError | None) -> None:
+    def _finish(self, entry: QueueEntry, outcome: QueueOutcome, error: EppError | None) -> None:
         resume = entry.resume
         arrival = self._remove(entry)
-        self._watcher.finished(arrival.labels, outcome, self._clock() - entry.enqueued_s)
+        self._listener.finished(arrival.labels, outcome, self._clock() - entry.enqueued_s)
         try:
             if resume is not None:
                 resume(error)

@@ -48,7 +48,7 @@ WAITS = "NotYetFinalized"
 
 
 class FlowCounts:
-    """A controller's ``Watcher``. Owner: the event loop. Nothing here raises."""
+    """A controller's ``QueueListener``. Owner: the event loop. Nothing here raises."""
 
     def __init__(self, table: RequestTable) -> None:
         """``table`` turns labels that clients chose into one of a limited number, for histograms of a smaller one."""
@@ -154,7 +154,7 @@ def controller_readings(
             yield Reading(f"{_NAME}_global_capacity_utilization_{unit}", text, ("inference_pool",), share)
 
 
-def reclaim_readings(pool: str, in_flight: InFlight) -> Iterator[Reading]:
+def eviction_readings(pool: str, in_flight: InFlight) -> Iterator[Reading]:
     """Requests that were ended for others."""
     yield Reading(
         f"{_NAME}_revocations_issued",

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from epp.errors import Evicted
 from epp.flowcontrol.admission import Resume
 
-MOST = 2
+MOST_AT_ONCE = 2
 """Ended at a time. Source: the Go picker's."""
 SETTLE_S, SETTLE_SCRAPED_S = 0.01, 0.5
 """How long the room that this makes may take to be seen: exact counts at once, an engine's own at its next scrapes.
 Source: the Go picker's 10 ms and 500 ms."""
 
 
-def unknown(priority: int) -> None:
+def unknown_wait(priority: int) -> None:
     """Return None: the wait of a request of that priority is unknown."""
 
 
@@ -51,7 +51,7 @@ class InFlight:
             if not picks:
                 del self._priorities[priority]
 
-    def end(self, below: int, most: int, wait_s: Callable[[int], float | None] = unknown) -> int:
+    def end(self, below: int, most: int, wait_s: Callable[[int], float | None] = unknown_wait) -> int:
         """End at most ``most`` requests of lower priority than ``below``: the lowest first, of these the newest.
         ``wait_s`` says how long one of some priority would wait if it came again.
 

@@ -8,7 +8,7 @@ from epp.decision import Outcome, RequestLabels
 from epp.errors import Shed
 from epp.flowcontrol.admission import Admission, Arrival, Resume
 from epp.flowcontrol.controller import FlowController
-from epp.flowcontrol.counts import FlowCounts, controller_readings, reclaim_readings
+from epp.flowcontrol.counts import FlowCounts, controller_readings, eviction_readings
 from epp.flowcontrol.room import WaitingRoom
 from epp.flowcontrol.saturation import Gauge
 from epp.flowcontrol.settings import AdmissionPlan
@@ -86,4 +86,4 @@ class Gate:
             yield from self._counts.histograms(self._pool.name)
             yield from controller_readings(self._pool.name, self.room.controller, self._pool.candidates)
             if self.room.controller.settings.enable_eviction:
-                yield from reclaim_readings(self._pool.name, self.room.in_flight)
+                yield from eviction_readings(self._pool.name, self.room.in_flight)

@@ -84,22 +84,22 @@ class SoftReflectiveCeiling(UsageLimitPolicy[NoParameters]):
 
     def __init__(self, parameters: NoParameters | None = None, name: str = "") -> None:
         super().__init__(parameters, name)
-        self._asked: list[int] = []  # by rank: how often since it last went on
+        self._held_back: list[int] = []  # by rank: how often since it last went on
 
     def ceilings(self, saturation: float, priorities: Sequence[int]) -> Sequence[float]:
         """1 for a band that may go on this time, else 0."""
         count = len(priorities)
-        self._asked = (self._asked + [0] * count)[:count]
+        self._held_back = (self._held_back + [0] * count)[:count]
         return [1.0, *(self._ceiling(rank, saturation, count) for rank in range(1, count))][:count]
 
     def _ceiling(self, rank: int, saturation: float, count: int) -> float:
         if saturation < 1.0 - rank * saturation / (count - 1):
-            self._asked[rank] = 0
+            self._held_back[rank] = 0
             return 1.0
         if saturation >= 1.0:
             return 0.0
-        self._asked[rank] += 1
-        if self._asked[rank] < round(saturation / (1.0 - saturation)):
+        self._held_back[rank] += 1
+        if self._held_back[rank] < round(saturation / (1.0 - saturation)):
             return 0.0
-        self._asked[rank] = 0
+        self._held_back[rank] = 0
         return 1.0

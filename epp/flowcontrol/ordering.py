@@ -46,10 +46,10 @@ class SloDeadline(OrderingPolicy):
 
     def key(self, request: Request, enqueued_s: float, ttl_s: float) -> float:  # noqa: ARG002
         """When the first token is due."""
-        said = next((value for name in SLO_TTFT if (value := request.headers.get(name, "").strip())), "")
-        if not (said.isascii() and said.isdecimal() and len(said) <= 12):
+        deadline_ms = next((value for name in SLO_TTFT if (value := request.headers.get(name, "").strip())), "")
+        if not (deadline_ms.isascii() and deadline_ms.isdecimal() and len(deadline_ms) <= 12):
             return math.inf
-        return request.received_s + int(said) / 1000
+        return request.received_s + int(deadline_ms) / 1000
 
 
 ORDERINGS: tuple[type[Plugin[Any]], ...] = (Fcfs, EarliestDeadline, SloDeadline)

@@ -35,14 +35,14 @@ class Queues(Protocol):
     def patience_s(self) -> float:
         """The longest that anybody waits, and a little more."""
 
-    def bound(self, entry: Waiting, until_s: float) -> None:
+    def bound(self, entry: QueueEntry, until_s: float) -> None:
         """Send ``entry``, which waits, away at ``until_s`` at the latest, whatever the settings. Called once."""
 
-    def cancelled(self, entry: Waiting) -> None:
+    def cancelled(self, entry: QueueEntry) -> None:
         """The request of ``entry`` no longer waits; the entry must still be queued."""
 
 
-class Waiting:
+class QueueEntry:
     """A request that waits; ``gone`` once it does no more. Then it holds nothing of its request."""
 
     __slots__ = ("arrival", "controller", "enqueued_s", "flow", "resume", "until_s")
@@ -84,14 +84,14 @@ class FlowQueue:
     def __init__(self) -> None:
         self.size = 0
         """Entries that are not gone."""
-        self._heap: list[tuple[float, int, Waiting]] = []
+        self._heap: list[tuple[float, int, QueueEntry]] = []
 
-    def push(self, key: float, number: int, entry: Waiting) -> None:
+    def push(self, key: float, number: int, entry: QueueEntry) -> None:
         """Put ``entry`` behind those of smaller keys, and of equal ones with smaller numbers."""
         heappush(self._heap, (key, number, entry))
         self.size += 1
 
-    def head(self) -> Waiting:
+    def head(self) -> QueueEntry:
         """Whose turn it is; there must be one."""
         heap = self._heap
         while heap[0][2].resume is None:

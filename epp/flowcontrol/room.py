@@ -14,8 +14,8 @@ from epp.flowcontrol.admission import Arrival, Resume
 from epp.flowcontrol.controller import FlowController
 from epp.flowcontrol.counts import WAITS, FlowCounts
 from epp.flowcontrol.detectors import ConcurrencyDetector
-from epp.flowcontrol.eviction import MOST, SETTLE_S, SETTLE_SCRAPED_S, InFlight
-from epp.flowcontrol.queue import QueueOutcome, Waiting
+from epp.flowcontrol.eviction import MOST_AT_ONCE, SETTLE_S, SETTLE_SCRAPED_S, InFlight
+from epp.flowcontrol.queue import QueueEntry, QueueOutcome
 from epp.flowcontrol.settings import FlowSettings
 
 LOOK_EVERY_S = 0.25
@@ -35,7 +35,7 @@ class WaitingRoom:
         self._pass: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def admit(self, arrival: Arrival, resume: Resume) -> Waiting | None:
+    def admit(self, arrival: Arrival, resume: Resume) -> QueueEntry | None:
         """See ``FlowController.admit``."""
         began = self._clock()
         outcome = QueueOutcome.REJECTED_CAPACITY.value
@@ -91,7 +91,7 @@ class WaitingRoom:
         self.controller.expire()
         more = self.controller.dispatch()
         if not more:
-            self._reclaim()
+            self._evict()
         self._counts.cycle.observe(self._clock() - began)
         if more:
             self.changed()
@@ -100,7 +100,7 @@ class WaitingRoom:
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look)
 
-    def _reclaim(self) -> None:
+    def _evict(self) -> None:
         """Make room for those who still wait, where that may be done at others' cost."""
         controller, now = self.controller, self._clock()
         blocked = controller.blocked()
@@ -108,7 +108,7 @@ class WaitingRoom:
             return
         priority, waiting = blocked
         if not controller.gauge.empty and self.in_flight.end(
-            below=priority, most=min(MOST, waiting), wait_s=controller.expected_wait_s
+            below=priority, most=min(MOST_AT_ONCE, waiting), wait_s=controller.expected_wait_s
         ):
             exact = isinstance(controller.gauge.detector, ConcurrencyDetector)
             self._settled_at = now + (SETTLE_S if exact else SETTLE_SCRAPED_S)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from epp.kvevents.orders import Add, Drop, Grow, Hold, Report, Split
+from epp.kvevents.orders import Add, Drop, FollowerMessage, Grow, Hold, Split
 from scorers.precise.index import PreciseIndex
 
 
-def perform(order: Report, index: PreciseIndex) -> bool:
+def perform(order: FollowerMessage, index: PreciseIndex) -> bool:
     """Apply ``order`` to the index; return False for a report that is not an order."""
     if type(order) is Hold:
         index.hold(order.run, order.holder, order.blocks)

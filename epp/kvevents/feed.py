@@ -20,8 +20,20 @@ import msgspec
 import epp
 from epp.errors import ConfigError
 from epp.kvevents.applying import perform
-from epp.kvevents.orders import LENGTH_BYTES, Counts, Fares, Follow, Leave, Left, Note, Report, Start, Why, framed
-from epp.kvevents.unheard import PATIENCE_S, Unheard
+from epp.kvevents.orders import (
+    LENGTH_BYTES,
+    Counts,
+    Follow,
+    FollowerMessage,
+    Incomplete,
+    Leave,
+    Left,
+    Note,
+    SourceStatus,
+    Start,
+    framed,
+)
+from epp.kvevents.outages import PATIENCE_S, PublisherOutages
 from epp.kvevents.wires import publishers_of, wires_of
 from epp.metrics.gauges import Reading
 from epp.pool.pool import Pool
@@ -42,7 +54,7 @@ SILENT_S = 60.0
 a full round over a thousand publishers takes.
 """
 DIED = "its follower died"
-DEAF = (Why.NOT_CONNECTED.value, Why.CATCHING_UP.value)
+WITHOUT_EVENTS = (Incomplete.NOT_CONNECTED.value, Incomplete.CATCHING_UP.value)
 """The states in which events that are published now may be missed."""
 _NOTES = {
     "medium": "blocks in medium %r count for nothing: gpu, cpu and storage are known",
@@ -81,11 +93,11 @@ class Feed:
         self._settings = settings
         self._pool = pool
         self._silent_s = silent_s
-        self._unheard = Unheard()
+        self._outages = PublisherOutages()
         self._publishers: dict[int, tuple[str, ...]] = {}
         self._process: Process | None = None
         self._chore: Chore | None = None
-        self._decode = msgspec.msgpack.Decoder(list[Report]).decode
+        self._decode = msgspec.msgpack.Decoder(list[FollowerMessage]).decode
 
     def start(self) -> None:
         """Start the process, and follow the pool's endpoints, present and future."""
@@ -102,21 +114,21 @@ class Feed:
         if not wires and not self._settings.zmq_endpoint:
             log.warning("%s: no port is known for its KV events; it is not followed", candidate.address)
         self._publishers[source] = publishers_of(candidate, self._settings)
-        self._say(Follow(source, candidate.address, wires))
+        self._command(Follow(source, candidate.address, wires))
 
     def unfollow(self, source: int) -> None:
         """Implements ``scorers.precise.cache.Feed``: stop following an endpoint."""
         self._publishers.pop(source, None)
-        self._say(Leave(source))
+        self._command(Leave(source))
 
     async def _run(self) -> None:
         secret = os.urandom(SECRET_BYTES)
         process = await self._spawn()
         try:
             self._process, self.pid = process, process.pid
-            self._say(Start(secret, self._settings.topic, self._settings.zmq_endpoint))
+            self._command(Start(secret, self._settings.topic, self._settings.zmq_endpoint))
             await sliced(self._cache.begin(self, self._pool.candidates(), secret, DIED if self.restarts else ""))
-            await self._obey(process)
+            await self._handle(process)
             if process.returncode is None:
                 process.kill()
             raise FollowerDied(  # noqa: TRY301 - however it ended, no endpoint is known any more
@@ -145,7 +157,7 @@ class Feed:
             process.kill()
             await process.wait()
 
-    async def _obey(self, process: Process) -> None:
+    async def _handle(self, process: Process) -> None:
         """Apply what the process sends, until it ends or is silent for too long."""
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         while True:
@@ -159,17 +171,17 @@ class Feed:
                 return
             await sliced(self._steps(self._decode(data)))
 
-    def _steps(self, reports: list[Report]) -> Iterator[None]:
+    def _steps(self, reports: list[FollowerMessage]) -> Iterator[None]:
         index = self._cache.index
         for report in reports:
             if not perform(report, index):
-                self._hear(report)
+                self._receive(report)
             yield
 
-    def _hear(self, report: Report) -> None:
+    def _receive(self, report: FollowerMessage) -> None:
         cache = self._cache
-        if isinstance(report, Fares):
-            live = report.why not in DEAF
+        if isinstance(report, SourceStatus):
+            live = report.why not in WITHOUT_EVENTS
             cache.update_status(
                 report.source, report.why, report.known, report.tokens, report.gaps, report.restarts, live=live
             )
@@ -177,15 +189,15 @@ class Feed:
             cache.released(report.source)
         elif isinstance(report, Counts):
             self.counts = report
-            self._name_unheard()
+            self._log_outages()
         elif isinstance(report, Note):
             if report.kind == "lora":
                 cache.adapter(report.value)
             else:
                 log.warning("KV events: " + _NOTES[report.kind], report.value)
 
-    def _name_unheard(self) -> None:
-        for status in self._unheard.look(self._cache.statuses(), self._cache.clock()):
+    def _log_outages(self) -> None:
+        for status in self._outages.look(self._cache.statuses(), self._cache.clock()):
             publishers = self._publishers.get(status.source)
             if publishers:
                 log.warning(
@@ -199,7 +211,7 @@ class Feed:
                     "--kv-events-config? podDiscoveryConfig.socketPort or socketPortOffset say it here",
                 )
 
-    def _say(self, command: Start | Follow | Leave) -> None:
+    def _command(self, command: Start | Follow | Leave) -> None:
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.write(framed(command))
 

@@ -53,7 +53,7 @@ class Drop(msgspec.Struct, array_like=True, tag=4, gc=False):
 Order: TypeAlias = Add | Grow | Split | Hold | Drop
 
 
-class Why(Enum):
+class Incomplete(Enum):
     """The reason why the blocks of an endpoint are not fully known."""
 
     NOT_CONNECTED = "not connected"
@@ -69,12 +69,12 @@ class Why(Enum):
     """A batch could not be read."""
 
 
-class Fares(msgspec.Struct, array_like=True, tag=5, gc=False):
+class SourceStatus(msgspec.Struct, array_like=True, tag=5, gc=False):
     """The status of a source."""
 
     source: int
     why: str
-    """Why the endpoint's blocks are not fully known (``Why``); empty if they are."""
+    """Why the endpoint's blocks are not fully known (``Incomplete``); empty if they are."""
     known: int
     """The tiers whose blocks are fully known, one bit each."""
     tokens: tuple[int, ...]
@@ -105,7 +105,7 @@ class Counts(msgspec.Struct, array_like=True, tag=8, gc=False):
     runs: int
 
 
-Report: TypeAlias = Add | Grow | Split | Hold | Drop | Fares | Left | Note | Counts
+FollowerMessage: TypeAlias = Add | Grow | Split | Hold | Drop | SourceStatus | Left | Note | Counts
 
 
 class Start(msgspec.Struct, array_like=True, tag=0):

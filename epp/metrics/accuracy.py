@@ -80,7 +80,7 @@ class Accuracy:
         self._clock = clock
         self._accounts: dict[tuple[str, Mode], Account] = {}
         self._unmeasured = dict.fromkeys(Unmeasured, 0)
-        self._outspoken: set[str] = set()
+        self._reporting: set[str] = set()
         """Addresses of engines that were heard to say how much they had cached: they mean nothing when they say
         nothing, as older vLLM does."""
 
@@ -101,11 +101,11 @@ class Accuracy:
             return
         cached, address = observation.cached_tokens, prediction.candidate.address
         if cached is None:
-            if address not in self._outspoken:
-                self._silent(address)
+            if address not in self._reporting:
+                self._count_unreported(address)
                 return
             cached = 0
-        elif cached and address not in self._outspoken:
+        elif cached and address not in self._reporting:
             self._note(address)
         piece = self._clock() // PIECE_S * PIECE_S
         scale, by_tier = prompt / prediction.prompt_tokens, observation.cached_by_tier
@@ -149,11 +149,11 @@ class Accuracy:
         return account
 
     def _note(self, address: str) -> None:
-        if len(self._outspoken) >= MOST_ADDRESSES:
-            self._outspoken.clear()
-        self._outspoken.add(address)
+        if len(self._reporting) >= MOST_ADDRESSES:
+            self._reporting.clear()
+        self._reporting.add(address)
 
-    def _silent(self, address: str) -> None:
+    def _count_unreported(self, address: str) -> None:
         if not self._unmeasured[Unmeasured.SILENT]:
             log.info(
                 "endpoint %s does not say how many prompt tokens it had cached, so nobody knows how right predictions "

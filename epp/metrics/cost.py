@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from epp.metrics.gauges import Reading, Source
+from epp.metrics.gauges import Reading, ReadingSource
 from scorers.base import Candidate, Producer
 from scorers.cost.report import named
 from scorers.cost.tier_cost import TierCostProducer
@@ -25,7 +25,7 @@ TEXTS = {
 
 def cost_readings(
     producers: Callable[[], Sequence[Producer[Any]]], candidates: Callable[[], Sequence[Candidate]]
-) -> Source:
+) -> ReadingSource:
     """Constants by kind of endpoint, and what single endpoints are apart from them; nothing where nobody prices."""
 
     def read() -> Iterator[Reading]:

@@ -29,5 +29,5 @@ class Histograms(NamedTuple):
     """Label values, in the order of ``metric.labels``, and the histogram, which is copied at once."""
 
 
-Source = Callable[[], Iterable[Reading | Histograms]]
+ReadingSource = Callable[[], Iterable[Reading | Histograms]]
 """Called on the event loop at every scrape; O(what it reports)."""

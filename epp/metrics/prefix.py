@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from epp.metrics.gauges import Reading, Source
+from epp.metrics.gauges import Reading, ReadingSource
 from scorers.base import Candidate
 from scorers.prefix.cache import PrefixCache
 
 
-def prefix_readings(in_use: Callable[[], PrefixCache | None], candidates: Callable[[], Sequence[Candidate]]) -> Source:
+def prefix_readings(
+    in_use: Callable[[], PrefixCache | None], candidates: Callable[[], Sequence[Candidate]]
+) -> ReadingSource:
     """What the prefix index can hold and holds."""
 
     def read() -> Iterator[Reading]:

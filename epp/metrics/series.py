@@ -109,7 +109,7 @@ class RequestTable:
         series = self._series.get(labels)
         if series is None:
             series = self._add(labels)
-            self._note(labels, series.labels)
+            self._count_folded(labels, series.labels)
         if series.owner is not series:
             self.folded["histograms"] += 1
         return series
@@ -166,12 +166,12 @@ class RequestTable:
             owners[wanted] = RequestSeries(wanted)
         return owners[wanted]
 
-    def _note(self, said: RequestLabels, counted: RequestLabels) -> None:
+    def _count_folded(self, requested: RequestLabels, counted: RequestLabels) -> None:
         if counted == ALL_OTHER:
             self.folded["all"] += 1
             return
         for name in ("model_name", "target_model_name", "fairness_id"):
-            if getattr(counted, name) == OTHER != getattr(said, name):
+            if getattr(counted, name) == OTHER != getattr(requested, name):
                 self.folded[name] += 1
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from epp.decision import Outcome, RequestLabels
 from epp.histogram import Histogram
 from epp.metrics import tables
-from epp.metrics.gauges import Source
+from epp.metrics.gauges import ReadingSource
 from epp.metrics.series import OTHER, Names, RequestTable
 from scorers.base import Candidate, Request, Tier
 
@@ -42,7 +42,7 @@ class Telemetry:
         self._predicted = predicted
         self.sample_ratio = sample_ratio
         self.producers = producers or {}
-        self.sources: list[Source] = []
+        self.sources: list[ReadingSource] = []
         self.requests = RequestTable()
         self.codes = Names(MAX_ERROR_CODES)
         self.decision = Histogram(tables.DECISION.bounds)
@@ -58,7 +58,7 @@ class Telemetry:
         self.failed_attempts: Counter[str] = Counter()
         """By target model."""
 
-    def gauge_source(self, source: Source) -> None:
+    def gauge_source(self, source: ReadingSource) -> None:
         """Expose what ``source`` reads, too."""
         self.sources.append(source)
 

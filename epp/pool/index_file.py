@@ -35,11 +35,11 @@ class SnapshotError(Exception):
     """The file cannot be used; the message says why, and goes on from the file's name."""
 
 
-class Foreign(SnapshotError):
+class NotOurs(SnapshotError):
     """It is somebody else's, and must not be written over."""
 
 
-class Kept(msgspec.Struct, array_like=True, frozen=True):
+class SavedIndex(msgspec.Struct, array_like=True, frozen=True):
     """What is written."""
 
     written_s: float
@@ -51,7 +51,7 @@ class Kept(msgspec.Struct, array_like=True, frozen=True):
     index: Snapshot
 
 
-def write(path: Path, kept: Kept, most_bytes: int = MAX_FILE_BYTES) -> int:
+def write(path: Path, kept: SavedIndex, most_bytes: int = MAX_FILE_BYTES) -> int:
     """Replace the file at ``path``, which only its owner can read; how many bytes it has.
 
     Raises: SnapshotError, and what was there is there.
@@ -105,7 +105,7 @@ def impossible(path: Path) -> str | None:
     return None
 
 
-def read(path: Path, now_s: float) -> Kept | None:
+def read(path: Path, now_s: float) -> SavedIndex | None:
     """What is kept at ``path``; None when there is no file. Raises: SnapshotError."""
     data = _bytes_of(path)
     if data is None:
@@ -117,7 +117,7 @@ def read(path: Path, now_s: float) -> Kept | None:
     if _digest(payload) != data[_HEAD_BYTES - _DIGEST_BYTES : _HEAD_BYTES]:
         raise SnapshotError("is damaged: its checksum is wrong")
     try:
-        kept = msgspec.msgpack.decode(payload, type=Kept)
+        kept = msgspec.msgpack.decode(payload, type=SavedIndex)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SnapshotError(f"is damaged: {error}") from error
     age_s = now_s - kept.written_s
@@ -155,7 +155,7 @@ def _bytes_of(path: Path, most: int = MAX_FILE_BYTES) -> bytes | None:
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise Foreign("is a symbolic link, and is left alone; name the file itself") from error
+            raise NotOurs("is a symbolic link, and is left alone; name the file itself") from error
         raise SnapshotError(f"cannot be read: {error.strerror}") from error
     try:
         about = os.fstat(handle)
@@ -169,7 +169,7 @@ def _bytes_of(path: Path, most: int = MAX_FILE_BYTES) -> bytes | None:
     finally:
         os.close(handle)
     if not data.startswith(MAGIC):
-        raise Foreign("is not an index snapshot, and is left alone; name another file")
+        raise NotOurs("is not an index snapshot, and is left alone; name another file")
     if about.st_mode & stat.S_IRWXO:
         raise SnapshotError(f"may be read or written by everybody (mode {stat.S_IMODE(about.st_mode):o})")
     return data
@@ -178,9 +178,9 @@ def _bytes_of(path: Path, most: int = MAX_FILE_BYTES) -> bytes | None:
 def _check_kind(about: os.stat_result) -> None:
     """Raises: Foreign for what is no file, or too large for one of ours."""
     if not stat.S_ISREG(about.st_mode):
-        raise Foreign("is no file")
+        raise NotOurs("is no file")
     if about.st_size > MAX_FILE_BYTES:
-        raise Foreign(f"has {about.st_size} bytes, and {MAX_FILE_BYTES} are the limit")
+        raise NotOurs(f"has {about.st_size} bytes, and {MAX_FILE_BYTES} are the limit")
 
 
 def _digest(payload: bytes | memoryview) -> bytes:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from epp.metrics.gauges import Reading
 from epp.pool import index_file
-from epp.pool.index_file import Kept, SnapshotError
+from epp.pool.index_file import SavedIndex, SnapshotError
 from epp.pool.pool import Pool
 from epp.pool.restarts import identity
 from epp.runtime.logs import counted
@@ -47,7 +47,7 @@ class Fate(Enum):
     GONE = "gone"
 
 
-class Keeping:
+class IndexKeeper:
     """A listener of the pool, behind the prefix cache. Owner: the event loop.
 
     Invariant: what waits to be restored was named by the secret of the cache in use.
@@ -70,17 +70,17 @@ class Keeping:
         self._in_use = in_use
         self._now_s = now_s
         self._clock = clock
-        self._kept: Kept | None = None
+        self._kept: SavedIndex | None = None
         self._waiting: set[str] = set()
         self._cache: PrefixCache | None = None  # the one that was given the secret
         self._fates: Counter[Fate] = Counter()
         self._blocks = 0
-        self._ours = True
+        self._is_ours = True
         self._every_s = every_s
         self._writes = Counter({"written": 0, "failed": 0})
         self._begun = self._written = 0  # writes, by number
         self._writing = threading.Lock()
-        self._told = ""  # why it could not be written
+        self._logged_failure = ""  # why it could not be written
 
     def load(self) -> None:
         """Read the file, if there is one that can be used. Before the first endpoint is known."""
@@ -94,7 +94,7 @@ class Keeping:
             check_fits(kept, cache)
             cache.index.use_secret(index.secret)
         except (SnapshotError, ValueError) as error:
-            self._ours = not isinstance(error, index_file.Foreign)
+            self._is_ours = not isinstance(error, index_file.NotOurs)
             log.warning("index snapshot %s is not used: it %s", self._path, error)
             return
         self._kept, self._cache, self._waiting = kept, cache, set(index.endpoints)
@@ -104,7 +104,7 @@ class Keeping:
             self._now_s() - kept.written_s,
         )  # fmt: skip
 
-    def serves(self) -> None:
+    def started(self) -> None:
         """The picker has started: what was read is not to be read again, for it is old from now on; unless it is
         written again soon."""
         if self._kept is not None and not self._every_s:
@@ -115,9 +115,9 @@ class Keeping:
         while True:
             await asyncio.sleep(self._every_s)
             if not self._waiting:
-                await self.save_beside()
+                await self.save_while_serving()
 
-    async def save_beside(self) -> None:
+    async def save_while_serving(self) -> None:
         """Write the file while requests are served: they wait for slices of it, for each endpoint's list, and for its
         encoding."""
         begun = self._begin()
@@ -128,7 +128,7 @@ class Keeping:
             candidate = self._pool.candidate(address)
             if candidate is not None and candidate.slot == slot:  # or another endpoint may have its slot by now
                 await sliced(taking.steps(address, slot))
-        await beside(partial(write, logging.DEBUG))
+        await in_thread(partial(write, logging.DEBUG))
 
     def give_up(self) -> None:
         """Wait for no engine any more, and say what became of what was kept."""
@@ -148,7 +148,7 @@ class Keeping:
     def _begin(self) -> tuple[Taking, Mapping[str, Slot], Callable[..., None]] | None:
         """How to take what is to be kept, of whom, and what writes it then."""
         cache = self._in_use()
-        if cache is None or cache.index.is_empty or not self._ours:
+        if cache is None or cache.index.is_empty or not self._is_ours:
             return None
         engines: dict[str, str] = {}
         slots: dict[str, Slot] = {}
@@ -167,16 +167,16 @@ class Keeping:
                 with self._writing:
                     if number < self._written:
                         return  # a later one was faster
-                    size = index_file.write(path, Kept(written_s, tiers, engines, index))
+                    size = index_file.write(path, SavedIndex(written_s, tiers, engines, index))
                     self._written = number
             except SnapshotError as error:
                 self._writes["failed"] += 1
-                if str(error) != self._told:  # once a minute would be too often
-                    self._told = str(error)
+                if str(error) != self._logged_failure:  # once a minute would be too often
+                    self._logged_failure = str(error)
                     log.warning("index snapshot %s is not written: it %s", path, error)
                 return
             self._writes["written"] += 1
-            self._told = ""
+            self._logged_failure = ""
             log.log(
                 level,
                 "index snapshot %s: %s of %s written, %d bytes%s",
@@ -255,7 +255,7 @@ def tiers_of(cache: PrefixCache) -> tuple[str, ...]:
     return tuple([producer.tier.value for producer in cache.producers])
 
 
-def check_fits(kept: Kept, cache: PrefixCache) -> None:
+def check_fits(kept: SavedIndex, cache: PrefixCache) -> None:
     """Raises: SnapshotError for other tiers, or other blocks."""
     index, tiers = kept.index, tiers_of(cache)
     if (kept.tiers, index.tiers, index.block_tokens) != (tiers, cache.index.tiers, cache.index.block_tokens):
@@ -265,7 +265,7 @@ def check_fits(kept: Kept, cache: PrefixCache) -> None:
         )
 
 
-async def beside(work: Callable[[], None]) -> None:
+async def in_thread(work: Callable[[], None]) -> None:
     """Return once ``work`` is done, in a thread that keeps nobody from leaving: a disk may not answer."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
@@ -287,10 +287,10 @@ async def beside(work: Callable[[], None]) -> None:
     await done
 
 
-async def finished(write: Callable[[], None]) -> None:
+async def finish_in_time(write: Callable[[], None]) -> None:
     """``write``, as long as that takes no longer than ``WRITE_S``."""
     try:
-        await asyncio.wait_for(beside(write), WRITE_S)
+        await asyncio.wait_for(in_thread(write), WRITE_S)
     except TimeoutError:
         log.warning("the index snapshot is not written after %g s, and is left", WRITE_S)
     except Exception:  # what else is to be closed is closed

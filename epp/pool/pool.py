@@ -118,8 +118,8 @@ class Pool:
         if not seat.observe(engine, began_at):
             return
         candidate = self._changed(seat)
-        self._eased()
-        if _told(before) != _told(engine) or (engine.tiers and not was_fresh):
+        self._notify_change()
+        if _watched_fields(before) != _watched_fields(engine) or (engine.tiers and not was_fresh):
             for listener in self.listeners:
                 listener.engine_reported(candidate)
 
@@ -150,7 +150,7 @@ class Pool:
         if seat is not None and uncached_tokens:
             seat.in_flight_tokens -= uncached_tokens
             self._changed(seat)
-            self._eased()
+            self._notify_change()
 
     def end(self, address: str, pick_id: int, uncomputed_tokens: int) -> None:
         """Uncount a pick, and the prompt tokens that were still to be computed; the ledger's to call, once."""
@@ -158,7 +158,7 @@ class Pool:
         if seat is not None:
             seat.end(pick_id, uncomputed_tokens)
             self._changed(seat)
-            self._eased()
+            self._notify_change()
 
     def resume(self, address: str, in_flight: int, in_flight_tokens: int) -> None:
         """An endpoint came back while requests that we sent there before still run; the ledger's to call."""
@@ -182,7 +182,7 @@ class Pool:
         candidate = self._changed(seat)
         for listener in self.listeners:
             listener.endpoint_added(candidate)
-        self._eased()
+        self._notify_change()
 
     def _remove(self, address: str) -> None:
         seat = self._seats.pop(address)
@@ -193,9 +193,9 @@ class Pool:
         self._snapshot = None
         for listener in self.listeners:
             listener.endpoint_removed(slot, address)
-        self._eased()
+        self._notify_change()
 
-    def _eased(self) -> None:
+    def _notify_change(self) -> None:
         for changed in self.on_change:
             changed()
 
@@ -212,7 +212,7 @@ class Pool:
         return candidate
 
 
-def _told(engine: EngineMetrics) -> tuple[object, ...]:
+def _watched_fields(engine: EngineMetrics) -> tuple[object, ...]:
     """What listeners are told the changes of."""
     return (
         engine.block_tokens,

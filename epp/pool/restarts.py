@@ -19,7 +19,7 @@ from scorers.base import Candidate, Slot
 log = logging.getLogger(__name__)
 
 
-class Engines(Protocol):
+class EngineTable(Protocol):
     """``epp.pool.pool.Pool``."""
 
     def engine(self, address: str) -> EngineMetrics | None:
@@ -36,7 +36,7 @@ def identity(engine: EngineMetrics | None) -> str | None:
 class Restarts:
     """Notices engines that were started again. A listener of the pool, behind whoever is to be told last."""
 
-    def __init__(self, engines: Engines, forget: Callable[[Candidate], None]) -> None:
+    def __init__(self, engines: EngineTable, forget: Callable[[Candidate], None]) -> None:
         """``forget`` is called with an endpoint that holds nothing any more."""
         self.seen = 0
         self._engines = engines

@@ -141,7 +141,7 @@ class Seat:
         """Uncount a pick, and what is left of its tokens."""
         self.in_flight -= 1
         self.in_flight_tokens -= uncomputed_tokens
-        self._see(pick_id)
+        self._mark_seen(pick_id)
 
     def observe(self, engine: EngineMetrics, began_at: float) -> bool:
         """Take what a scrape says that began at ``began_at``; returns whether a decision would see a difference.
@@ -156,11 +156,11 @@ class Seat:
             on_its_way = len(self.unseen) <= uncounted and began_at - pick.opened_at < SETTLE_S
             if pick.opened_at >= began_at or on_its_way:
                 break
-            self._see(pick_id)
+            self._mark_seen(pick_id)
             changed = True
         return changed
 
-    def _see(self, pick_id: int) -> None:
+    def _mark_seen(self, pick_id: int) -> None:
         pick = self.unseen.pop(pick_id, None)
         if pick is not None:
             self.unseen_tokens -= pick.uncached_tokens

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from epp.errors import ConfigError
-from epp.metrics.gauges import Reading, Source
+from epp.metrics.gauges import Reading, ReadingSource
 from epp.runtime.followed_files import FollowedFiles
 
 log = logging.getLogger(__name__)
@@ -188,7 +188,7 @@ def _no_password() -> str:
     return ""
 
 
-def certificate_readings(certificates: Sequence[Certificate]) -> Source:
+def certificate_readings(certificates: Sequence[Certificate]) -> ReadingSource:
     """Renewals of the certificates that ports show."""
 
     def read() -> Iterator[Reading]:

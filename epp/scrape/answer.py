@@ -8,7 +8,7 @@ from __future__ import annotations
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from epp.scrape.page import MAX_PAGE_BYTES
-from epp.scrape.reading.error import ScrapeError, refused, unasked
+from epp.scrape.reading.error import ScrapeError, encoded, refused
 
 MAX_HEAD_BYTES = 1 << 16
 MAX_PARTS = 1 << 16
@@ -100,7 +100,7 @@ class Answers:
             raise ScrapeError(f"{self._where} sends more than {MAX_PAGE_BYTES >> 20} MiB", reason="size")
         if self._encoding not in (b"", b"identity"):
             self.keep = False
-            raise unasked(self._where, self._encoding.decode("latin-1"))
+            raise encoded(self._where, self._encoding.decode("latin-1"))
 
     # The parser's callbacks
 

@@ -43,7 +43,7 @@ class Outages:
             was_fresh = target.silence is None
             self._mark(target, Silence.GONE)
             if was_fresh:
-                target.told.add(error.reason)
+                target.logged.add(error.reason)
                 self._report(target, "it is out of reach", str(error))
             self._look()
         elif error.answered:
@@ -55,7 +55,7 @@ class Outages:
         """Its last reading is older than ``limit_s``."""
         if target.silence is None:
             self._mark(target, Silence.LATE)
-        why = target.fails or "the last reading is still under way"
+        why = target.failure or "the last reading is still under way"
         self._report(target, f"no metrics for {limit_s:.1f} s", why)
 
     def _mark(self, target: Target, silence: Silence) -> None:

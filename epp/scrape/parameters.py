@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from epp.scrape.reading.specs import Engines
+from epp.scrape.reading.specs import EngineSpecs
 
 DATA_SOURCE_TYPE = "metrics-data-source"
 """The plugin type that fetches pages, and the label by which failed fetches are counted."""
@@ -29,7 +29,7 @@ class ScrapeParameters:
     client_key_path: str = ""
     interval_s: float | None = None
     """Between two reads of a busy endpoint; None for ``--refresh-metrics-interval``."""
-    engines: Engines = field(default_factory=Engines)
+    engines: EngineSpecs = field(default_factory=EngineSpecs)
     """What is read of a page."""
 
 

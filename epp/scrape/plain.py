@@ -33,11 +33,11 @@ class PlainPage(Page):
         kept = self._connection
         if kept is not None and kept.open:
             try:
-                return await kept.ask(self._request, deadline)
+                return await kept.exchange(self._request, deadline)
             except Unanswered:
                 pass  # closed for its age while the request was on its way
         connection = self._connection = await self._connect(deadline)
-        return await connection.ask(self._request, deadline)
+        return await connection.exchange(self._request, deadline)
 
     @override
     def close(self) -> None:
@@ -68,7 +68,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport  # once made
         self._waiter: asyncio.Future[bytes] | None = None
 
-    async def ask(self, request: bytes, deadline: float) -> bytes:
+    async def exchange(self, request: bytes, deadline: float) -> bytes:
         """The page that answers ``request``. Raises: ScrapeError; the connection is closed then."""
         if not self.open:
             raise self._answers.unanswered()

@@ -135,7 +135,7 @@ class Scraper:
         """How it goes with every endpoint, by address."""
         now = self._clock()
         return {
-            t.address: ScrapeState(now - t.began_at, t.interval_s, t.stale, t.fails, dict(t.errors))
+            t.address: ScrapeState(now - t.began_at, t.interval_s, t.stale, t.failure, dict(t.errors))
             for t in self._targets.values()
         }
 
@@ -148,7 +148,7 @@ class Scraper:
         self._targets[target.address] = target
         spread_s = min(interval_s, len(self._targets) / self._pace.most_per_s)
         self._schedule(target, target.began_at + self._jitter() * spread_s)
-        self._expect(target)
+        self._check_age(target)
 
     def endpoint_removed(self, slot: Slot, address: str) -> None:  # noqa: ARG002
         """Forget it; what is under way is cancelled."""
@@ -163,7 +163,7 @@ class Scraper:
         """Bring the next reading forward: the endpoint has a request now. It is read at once if its last reading is
         older than the interval in force, for it may have other clients. A failing one keeps its pace."""
         target = self._targets.get(address)
-        if target is None or target.timer is None or target.fails:
+        if target is None or target.timer is None or target.failure:
             return
         interval_s = max(target.least_s, self._pace.at_pick(self._ledger.busy_endpoints()))
         at = max(self._clock(), target.began_at + interval_s)
@@ -193,9 +193,9 @@ class Scraper:
         except ScrapeError as error:
             self._failed(target, error)
         except Exception as error:  # one endpoint must not take the others down
-            if "internal" not in target.told:
+            if "internal" not in target.logged:
                 log.exception("endpoint %s: reading its metrics failed", target.address)
-                target.told.add("internal")
+                target.logged.add("internal")
             self._failed(target, ScrapeError(repr(error), reason="internal"))
         target.task = None
         if self._targets.get(target.address) is target:
@@ -219,13 +219,13 @@ class Scraper:
         self._bytes += len(text)
         self._pool.observe(target.slot, engine, began_at)
         if engine.doubted or target.doubted:
-            target.doubts(engine.doubted)
+            target.count_doubted(engine.doubted)
         if self._page_read is not None:
             self._page_read(target.address, text)
         if not engine.partial:
             for pick_id, cause in self._ledger.reconcile(target.address, engine.waiting + engine.running, began_at):
                 self._ended(pick_id, cause)
-        target.began_at, target.fails = began_at, None
+        target.began_at, target.failure = began_at, None
         interval_s = self._pace.after_success(
             target.interval_s,
             in_flight=self._ledger.in_flight(target.address) > 0,
@@ -233,7 +233,7 @@ class Scraper:
             endpoints=len(self._targets),
         )
         target.interval_s = max(interval_s, target.least_s)
-        target.told.clear()
+        target.logged.clear()
         target.answers = True
         if target.silence is not None:
             self._outages.answered(target)
@@ -253,11 +253,11 @@ class Scraper:
         return target.page
 
     def _look_for_gaps(self, target: Target, text: bytes) -> None:
-        lacks = target.reader.missing(text)
-        if lacks and lacks != target.lacks:
+        missing = target.reader.missing(text)
+        if missing and missing != target.missing:
             engine = target.reader.spec.name
-            log.warning("endpoint %s: read as %s, its page lacks %s", target.address, engine, ", ".join(lacks))
-        target.lacks = lacks
+            log.warning("endpoint %s: read as %s, its page lacks %s", target.address, engine, ", ".join(missing))
+        target.missing = missing
 
     def _failed(self, target: Target, error: ScrapeError) -> None:
         reason, message = error.reason, str(error)
@@ -267,27 +267,27 @@ class Scraper:
             self._extract_errors += 1
         else:
             self._poll_errors += 1
-        target.fails, target.answers = message, error.answered
+        target.failure, target.answers = message, error.answered
         interval_s = self._pace.after_failure(target.interval_s, endpoints=len(self._targets))
         target.interval_s = max(interval_s, target.least_s)
-        if target.reported and reason not in target.told:
+        if target.reported and reason not in target.logged:
             log.warning("endpoint %s: its metrics cannot be read: %s", target.address, message)
-        target.told.add(reason)
+        target.logged.add(reason)
         self._outages.failed(target, error)
         self._ledger.unwatch(target.address)
 
-    def _expect(self, target: Target) -> None:
+    def _check_age(self, target: Target) -> None:
         """Look again when the last reading would be too old. One timer serves many readings. An endpoint whose first
         reading has not ended yet, as on busy cores at a start, is not late."""
         limit_s = self._pace.stale_after(target.interval_s)
         left_s = target.began_at + limit_s - self._clock()
-        had_its_chance = target.silence is None or target.fails is not None
+        had_its_chance = target.silence is None or target.failure is not None
         if left_s <= 0 and not target.reported and had_its_chance:
-            if target.fails is None:
-                target.told.add("timeout")  # that is what the line in the log says
+            if target.failure is None:
+                target.logged.add("timeout")  # that is what the line in the log says
             self._outages.late(target, limit_s)
         target.stale_timer = asyncio.get_running_loop().call_later(
-            left_s if left_s > 0 else self._pace.stale_after(0), self._expect, target
+            left_s if left_s > 0 else self._pace.stale_after(0), self._check_age, target
         )
 
     def _cancel(self, target: Target) -> None:

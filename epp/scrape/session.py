@@ -9,7 +9,7 @@ from typing_extensions import override
 from yarl import URL
 
 from epp.scrape.page import HEADERS, MAX_PAGE_BYTES, Page
-from epp.scrape.reading.error import ScrapeError, refused, unasked, unconnected
+from epp.scrape.reading.error import ScrapeError, encoded, refused, unconnected
 
 
 def session(tls: ssl.SSLContext | bool, timeout_s: float) -> aiohttp.ClientSession:
@@ -40,7 +40,7 @@ class SessionPage(Page):
                     raise refused(str(url), response.status)
                 encoding = response.headers.get("Content-Encoding", "").strip().lower()
                 if encoding not in ("", "identity"):
-                    raise unasked(str(url), encoding)
+                    raise encoded(str(url), encoding)
                 return await _body(url, response)
         except TimeoutError as error:
             limit_s = self._session.timeout.total or 0

@@ -28,7 +28,7 @@ class Target:
         self.page: Page | None = None
         self.reader: EngineReader  # of the same endpoint
         self.tiers = TierReader()
-        self.lacks: list[str] = []
+        self.missing: list[str] = []
         """Metrics that its page did not have."""
         self.began_at = now
         """When the last reading that succeeded began; at first, when the endpoint was added."""
@@ -38,9 +38,9 @@ class Target:
         self.stale_timer: asyncio.TimerHandle | None = None
         self.least_s = 0.0
         """The shortest interval that its page's size allows."""
-        self.fails: str | None = None
+        self.failure: str | None = None
         """What was last wrong; None after a success."""
-        self.told: set[str] = set()
+        self.logged: set[str] = set()
         """Reasons of failures that the log has, since the last success."""
         self.silence: Silence | None = Silence.UNREAD
         """Why its numbers are not believed; None while they are."""
@@ -63,7 +63,7 @@ class Target:
         ended."""
         return self.reported or self.silence in (Silence.LATE, Silence.GONE)
 
-    def doubts(self, readings: Sequence[str]) -> None:
+    def count_doubted(self, readings: Sequence[str]) -> None:
         """Count ``readings`` that are not believed. The log has each once, until it is believed again, and then the
         2nd, 4th, 8th ... time: pages are read often."""
         names = {reading.partition(" ")[0] for reading in readings}

@@ -27,7 +27,7 @@ class ModelCard(msgspec.Struct, frozen=True):
     """The whole card. Nobody changes it."""
 
     @property
-    def told(self) -> tuple[object, ...]:
+    def shown_fields(self) -> tuple[object, ...]:
         """What matters to clients, of fields that engines make up anew with every answer."""
         return (self.id, self.root, self.parent, self.fields.get(LEAST))
 

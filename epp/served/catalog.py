@@ -23,7 +23,7 @@ MOST_NAMES = 200
 """Number of models that the metrics distinguish: engines name them, and an engine may list thousands of adapters."""
 
 
-class Engines(Protocol):
+class EngineTable(Protocol):
     """``epp.pool.pool.Pool``."""
 
     def engine(self, address: str) -> EngineMetrics | None:
@@ -50,11 +50,11 @@ class Catalog:
     of its metrics page.
     """
 
-    def __init__(self, engines: Engines, forget: Callable[[Candidate], None]) -> None:
+    def __init__(self, engines: EngineTable, forget: Callable[[Candidate], None]) -> None:
         """``forget`` is called with an endpoint that serves other models than before, so that it holds nothing that
         was computed for them."""
         self.served = ServedModels()
-        self.on_doubt: list[Callable[[str | None], None]] = []
+        self.on_outdated: list[Callable[[str | None], None]] = []
         """Called with the address of an endpoint whose list may be out of date, None for all of them."""
         self.lists_answered = 0
         """Requests for the list, or for one model of it, that were answered from here."""
@@ -92,12 +92,12 @@ class Catalog:
         """The models that any endpoint lists, without adapters."""
         return sorted({name for kind in self._alike for name in base_names(kind)})
 
-    def lists(self, address: str, cards: Sequence[ModelCard], *, complete: bool) -> None:
+    def set_list(self, address: str, cards: Sequence[ModelCard], *, complete: bool) -> None:
         """The endpoint at ``address`` lists ``cards``; ``complete``: its engine refuses every other name."""
         if address not in self._slots:
             return
         known = self._lists.get(address)
-        if known is None or [c.told for c in known.cards] != [c.told for c in cards]:
+        if known is None or [c.shown_fields for c in known.cards] != [c.shown_fields for c in cards]:
             names = frozenset([card.id for card in cards])
             kind = frozenset([(card.id, card.root, card.parent) for card in cards])
             self._lists[address] = _Listed(tuple(cards), names, kind, complete)
@@ -109,25 +109,25 @@ class Catalog:
         if before != bases and (candidate := self._engines.candidate(address)) is not None:
             log.info("endpoint %s: it serves other models than before, and counts as empty", address)
             self._forget(candidate)
-        self._say(address)
+        self._update(address)
 
-    def lists_nothing(self, address: str) -> None:
+    def remove_list(self, address: str) -> None:
         """The endpoint at ``address`` has no list of models, or none that can be read."""
         if self._lists.pop(address, None) is not None:
             self.edition += 1
-            self._say(address)
+            self._update(address)
 
-    def doubt(self, address: str | None) -> None:
+    def mark_outdated(self, address: str | None) -> None:
         """What the endpoint at ``address`` lists, or any of them, may be out of date."""
-        for doubted in self.on_doubt:
-            doubted(address)
+        for notify in self.on_outdated:
+            notify(address)
 
     # PoolListener
 
     def endpoint_added(self, candidate: Candidate) -> None:
         """Nothing is known of it."""
         self._slots[candidate.address] = candidate.slot
-        self._say(candidate.address)
+        self._update(candidate.address)
 
     def endpoint_removed(self, slot: Slot, address: str) -> None:
         """Forget what it serves."""
@@ -139,7 +139,7 @@ class Catalog:
 
     def engine_reported(self, candidate: Candidate) -> None:
         """Its metrics page may name another model, or places for adapters."""
-        self._say(candidate.address)
+        self._update(candidate.address)
 
     def readings(self) -> Iterator[Reading]:
         """For ``Telemetry.gauge_source``."""
@@ -158,7 +158,7 @@ class Catalog:
         text = "Requests for /v1/models that were answered by the picker."
         yield Reading("tierwise_model_lists_answered", text, (), [((), self.lists_answered)], counter=True)
 
-    def _say(self, address: str) -> None:
+    def _update(self, address: str) -> None:
         slot, listed, engine = self._slots[address], self._lists.get(address), self._engines.engine(address)
         adapters = engine is not None and engine.lora.max_loras > 0
         if listed is not None:

@@ -19,7 +19,7 @@ from epp.metrics.gauges import Reading
 from epp.pool.pool import Endpoint, Pool
 from epp.scrape.page import Page
 from epp.scrape.reading.error import ScrapeError
-from epp.scrape.reading.specs import Engines
+from epp.scrape.reading.specs import EngineSpecs
 from epp.served.card import read_cards
 from epp.served.catalog import Catalog
 from scorers.base import Candidate, Slot
@@ -39,7 +39,7 @@ ANSWERED = ("status", "page", "size")
 """Reasons of failures that are an answer: the endpoint has no list."""
 
 
-class Source(Protocol):
+class ListClient(Protocol):
     """``epp.scrape.client.Client``."""
 
     def model_list(self, endpoint: Endpoint) -> Page:
@@ -71,8 +71,8 @@ class Lister:
         self,
         pool: Pool,
         catalog: Catalog,
-        source: Source,
-        engines: Engines,
+        source: ListClient,
+        engines: EngineSpecs,
         *,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
@@ -91,14 +91,14 @@ class Lister:
     def start(self) -> None:
         """Begin with the endpoints that there are, and follow the pool."""
         self._pool.listeners.append(self)
-        self._catalog.on_doubt.append(self.doubt)
+        self._catalog.on_outdated.append(self.read_soon)
         for candidate in self._pool.candidates():
             self.endpoint_added(candidate)
 
     async def stop(self) -> None:
         """End every request under way."""
         self._pool.listeners.remove(self)
-        self._catalog.on_doubt.remove(self.doubt)
+        self._catalog.on_outdated.remove(self.read_soon)
         tasks = [target.task for target in self._targets.values() if target.task is not None]
         for target in self._targets.values():
             _cancel(target)
@@ -118,18 +118,18 @@ class Lister:
             counter=True,
         )
 
-    def doubt(self, address: str | None) -> None:
+    def read_soon(self, address: str | None) -> None:
         """Read the endpoint at ``address`` again soon, or each endpoint in turn for None. O(1): doubts of all endpoints
         that come sooner than those can be read again are followed together, later."""
         if address is not None:
             if (target := self._targets.get(address)) is not None:
                 self._bring_forward(target)
         elif (wait_s := self._scan_not_before_s - self._clock()) <= 0:
-            self.follow_doubts()
+            self.read_all_soon()
         elif self._next_scan is None:
-            self._next_scan = asyncio.get_running_loop().call_later(wait_s, self.follow_doubts)
+            self._next_scan = asyncio.get_running_loop().call_later(wait_s, self.read_all_soon)
 
-    def follow_doubts(self) -> None:
+    def read_all_soon(self) -> None:
         """Bring forward the reading of every endpoint."""
         if self._next_scan is not None:
             self._next_scan.cancel()
@@ -193,12 +193,12 @@ class Lister:
                 self._reads += 1
                 target.failed, target.unreached = None, 0
                 complete = self._engines.spec_of(endpoint.labels).refuses_other_models
-                self._catalog.lists(target.address, cards, complete=complete)
+                self._catalog.set_list(target.address, cards, complete=complete)
         except ScrapeError as error:
             self._errors[error.reason] += 1
             if error.reason in ANSWERED:
                 target.unreached = 0
-                self._catalog.lists_nothing(target.address)
+                self._catalog.remove_list(target.address)
             else:
                 target.unreached += 1
             if target.failed != error.reason:

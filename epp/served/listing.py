@@ -28,7 +28,7 @@ class ModelAnswer(NamedTuple):
     body: bytes
 
 
-def asked_model(method: str, path: str) -> str | None:
+def requested_model(method: str, path: str) -> str | None:
     """The id that a request asks about; empty for the whole list, None for a request that asks for neither."""
     if method != "GET" or len(path) > LONGEST_PATH:
         return None

@@ -15,7 +15,7 @@ from epp.parsers.base import UNREAD, Parsed
 from epp.parsers.identity import of_model
 from epp.served.card import ModelCard
 from epp.served.catalog import Catalog
-from epp.served.listing import ModelAnswer, anthropic_card, anthropic_list, asked_model, openai_list, union
+from epp.served.listing import ModelAnswer, anthropic_card, anthropic_list, openai_list, requested_model, union
 from scorers.base import Candidate, Prompt, Silence
 from scorers.labels.served_model_filter import ServedModelFilter
 
@@ -67,8 +67,8 @@ class ModelRouter:
 
     def check(self, model: str) -> None:
         """Raises: ModelNotFound when every endpoint has listed what it serves, and none of them ``model``."""
-        if self.narrower is not None and self.narrower.serving(model) == _NOBODY:
-            self.catalog.doubt(None)
+        if self.narrower is not None and self.narrower.serving(model) == _NO_ENDPOINT:
+            self.catalog.mark_outdated(None)
             raise ModelNotFound(self._refusal(model))
 
     def keep(self, model: str, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
@@ -105,7 +105,7 @@ class ModelRouter:
 
         Raises: ModelNotFound for a model that none of them serves, once all have listed theirs.
         """
-        if self.narrower is None or (model := asked_model(head.headers.get(":method", ""), head.path)) is None:
+        if self.narrower is None or (model := requested_model(head.headers.get(":method", ""), head.path)) is None:
             return None
         listed = self._listed_by(candidates)
         if listed.unknown:
@@ -149,7 +149,7 @@ class ModelRouter:
             return
         listed = self.catalog.listed(address)
         if listed is not None and (status == 404 or model not in listed) and status < 500:
-            self.catalog.doubt(address)
+            self.catalog.mark_outdated(address)
 
     def _refusal(self, model: str) -> str:
         names = self.catalog.base_names()
@@ -158,7 +158,7 @@ class ModelRouter:
         return f"The model `{_shown(model)}` does not exist. Served here: {some}{more}; GET /v1/models lists all."
 
 
-_NOBODY: frozenset[int] = frozenset()
+_NO_ENDPOINT: frozenset[int] = frozenset()
 
 
 def _model_in(body: bytes) -> str:

@@ -24,9 +24,9 @@ from epp.explain.server import DebugServer
 from epp.extproc import service
 from epp.kvevents.feed import Feed, open_feed
 from epp.metrics.exposition import Exposition
-from epp.metrics.gauges import Source
+from epp.metrics.gauges import ReadingSource
 from epp.pool import index_file
-from epp.pool.index_keeper import PATIENCE_S, Keeping, finished
+from epp.pool.index_keeper import PATIENCE_S, IndexKeeper, finish_in_time
 from epp.pool.pool import Endpoint
 from epp.ports.certificates import Certificate, certificate_readings
 from epp.ports.claim import listening
@@ -86,7 +86,7 @@ class App:
         self._certificates: list[Certificate] = []
         self._failed = FailedConnections()
         self._tokens = OpenedSource(core.tokens, core.pool.candidates)
-        self._keeping: Keeping | None = None
+        self._keeping: IndexKeeper | None = None
         self.feed: Feed | None = None
         """Who follows the engines' KV events, where a plugin asks for that."""
         self._closing = AsyncExitStack()
@@ -97,14 +97,14 @@ class App:
             await self._start(stack)
             self._closing = stack.pop_all()
         if self._keeping is not None:
-            self._keeping.serves()
+            self._keeping.started()
 
     @property
     def changes_responses(self) -> bool:
         """Whether it may have something to change in any response."""
         return self.core.plan.changes_responses
 
-    def expose(self, source: Source) -> None:
+    def expose(self, source: ReadingSource) -> None:
         """Show what ``source`` reads among the metrics."""
         self.telemetry.gauge_source(source)
 
@@ -131,7 +131,7 @@ class App:
         await self._server.drain(drain_timeout_s)
         timer.cancel()
         if self._keeping is not None and (write := self._keeping.save()) is not None:
-            await finished(write)
+            await finish_in_time(write)
         await self._closing.aclose()
         streams = sum(cut)
         log.info("stopped; %s cut", f"{counted(streams, 'stream')} {'was' if streams == 1 else 'were'}")
@@ -228,7 +228,7 @@ class App:
             raise ConfigError(f"--index-snapshot={file}: {why}")
         in_use, clock = (lambda: self.core.plan.prefix_cache), self.core.clock
         every_s = self._settings.snapshot.interval_s
-        self._keeping = keeping = Keeping(file, self.pool, in_use, clock=clock, every_s=every_s)
+        self._keeping = keeping = IndexKeeper(file, self.pool, in_use, clock=clock, every_s=every_s)
         keeping.load()
         self.pool.listeners.append(keeping)
         self.expose(keeping.readings)

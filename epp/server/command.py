@@ -14,7 +14,7 @@ from epp.config.options import ConfigOptions
 from epp.config.plan import Plan
 from epp.config.wiring.build import plan_from
 from epp.errors import ConfigError
-from epp.metrics.gauges import Source
+from epp.metrics.gauges import ReadingSource
 from epp.runtime import logs
 from epp.runtime.background import Chore
 from epp.runtime.followed_files import FollowedFiles
@@ -56,7 +56,7 @@ async def _beside_chores(work: Callable[[], Awaitable[None]]) -> None:
         await memory.stop()
 
 
-async def serve(options: ServeOptions, *sources: Source) -> None:
+async def serve(options: ServeOptions, *sources: ReadingSource) -> None:
     """Serve until a signal, then drain; ``sources`` are shown among the metrics. Raises: ConfigError."""
     config, picker = options.config, options.picker
     read = partial(plan_from, config.file, config.inline, metrics_source=options.metrics_source)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from epp.metrics.gauges import Reading, Source
+from epp.metrics.gauges import Reading, ReadingSource
 from epp.pool.pool import Pool
 from epp.ports.claim import claim
 from epp.ports.resolve import resolve
@@ -46,7 +46,7 @@ class RunningPicker(Protocol):
     def changes_responses(self) -> bool:
         """Whether it may have something to change in any response."""
 
-    def expose(self, source: Source) -> None:
+    def expose(self, source: ReadingSource) -> None:
         """Add the readings of ``source`` to the metrics."""
 
     def drain(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from epp.histogram import Histogram
 from epp.metrics.gauges import Histograms, Reading
 from epp.metrics.tables import Metric
-from epp.tokens.model.answer import Untold
+from epp.tokens.model.answer import NoTokenIds
 
 TOKENIZED, SENT, GONE = "tokenized", "sent_as_tokens", "client_gone"
 
@@ -24,7 +24,7 @@ class TokenCounts:
     """Counts, waits and durations of the tokenizing step. Owner: the event loop."""
 
     def __init__(self) -> None:
-        self.results: Counter[str | Untold] = Counter()
+        self.results: Counter[str | NoTokenIds] = Counter()
         self.seconds = Histogram(SECONDS.bounds)
         self.waiting = 0
 
@@ -34,7 +34,7 @@ class TokenCounts:
             "tierwise_tokenized_requests",
             "Requests by whether their token ids are known, and if not why.",
             ("result",),
-            [((r.value if isinstance(r, Untold) else r,), count) for r, count in self.results.items()],
+            [((r.value if isinstance(r, NoTokenIds) else r,), count) for r, count in self.results.items()],
             counter=True,
         )
         yield Reading("tierwise_tokenize_waiting", "Requests that wait for token ids.", (), [((), self.waiting)])

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from epp.tokens.model.answer import Answer, Untold
+from epp.tokens.model.answer import Answer, NoTokenIds
 from epp.tokens.model.chat import Unrendered
 from epp.tokens.model.model import ModelTokenizer, Partly, Text
-from epp.tokens.source import Asked, Done
+from epp.tokens.source import Done, TokenRequest
 
 log = logging.getLogger(__name__)
 
@@ -78,22 +78,22 @@ class LocalSource:
         self._at_once_characters = at_once_characters
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="tokenize")
         self._jobs: set[LocalJob] = set()
-        self._begun: tuple[Asked, list[Text], Partly] | None = None
+        self._begun: tuple[TokenRequest, list[Text], Partly] | None = None
 
-    def now(self, asked: Asked) -> Answer | None:
+    def now(self, asked: TokenRequest) -> Answer | None:
         """Return the answer for a short or mostly cached request; None for the rest."""
         model = self._model(asked)
         if model is None:
-            return Untold.NO_MODEL
+            return NoTokenIds.NO_MODEL
         if len(asked.body) > self._max_bytes:
-            return Untold.TOO_LONG
+            return NoTokenIds.TOO_LONG
         if len(asked.body) > self._at_once_bytes or asked.prompts > AT_ONCE_PROMPTS:
             return None
         if asked.body.count(b"{") > AT_ONCE_OBJECTS:
             return None
         return told(lambda: self._at_once(model, asked))
 
-    def later(self, asked: Asked, done: Done) -> LocalJob:
+    def later(self, asked: TokenRequest, done: Done) -> LocalJob:
         """Tokenize the request in a thread."""
         begun, self._begun = self._begun, None
         model = self._model(asked)
@@ -125,13 +125,13 @@ class LocalSource:
     async def close(self) -> None:
         """Finish all waiting jobs with ``CLOSED``, and let the threads end."""
         for job in list(self._jobs):
-            job.finish(Untold.CLOSED)
+            job.finish(NoTokenIds.CLOSED)
         await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
 
-    def _model(self, asked: Asked) -> ModelTokenizer | None:
+    def _model(self, asked: TokenRequest) -> ModelTokenizer | None:
         return self.models.get(asked.model) or self.models.get("")
 
-    def _at_once(self, model: ModelTokenizer, asked: Asked) -> Answer | None:
+    def _at_once(self, model: ModelTokenizer, asked: TokenRequest) -> Answer | None:
         texts = model.texts(asked.path, asked.body, asked.prompts)
         partly = model.look_up(texts)
         if partly.missing_characters > self._at_once_characters:
@@ -140,9 +140,9 @@ class LocalSource:
         return checked(asked, model.put_together(texts, partly, model.encode(partly)))
 
 
-def checked(asked: Asked, answer: Answer) -> Answer:
+def checked(asked: TokenRequest, answer: Answer) -> Answer:
     """Return ``answer`` if it has as many prompts as the request, else ``UNSUPPORTED``."""
-    return answer if isinstance(answer, Untold) or len(answer) == asked.prompts else Untold.UNSUPPORTED
+    return answer if isinstance(answer, NoTokenIds) or len(answer) == asked.prompts else NoTokenIds.UNSUPPORTED
 
 
 def told(work: Callable[[], Answer | None]) -> Answer | None:
@@ -153,4 +153,4 @@ def told(work: Callable[[], Answer | None]) -> Answer | None:
         return error.why
     except Exception:
         log.exception("a request could not be tokenized, and goes on without")
-        return Untold.FAILED
+        return NoTokenIds.FAILED

@@ -22,11 +22,11 @@ from epp.errors import BadRequest, ConfigError
 from epp.parsers.rewrite import with_model
 from epp.pool.candidates import serving
 from epp.tokens.media import begins_with_media, goes_on_with_media
-from epp.tokens.model.answer import Answer, Untold
+from epp.tokens.model.answer import Answer, NoTokenIds
 from epp.tokens.model.packing import packed
 from epp.tokens.plan import Candidates, RemotePlan
 from epp.tokens.resting import Resting
-from epp.tokens.source import Asked, Done
+from epp.tokens.source import Done, TokenRequest
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ REASONING = b'"reasoning_content"'
 class Failed(Exception):
     """Raised when the server has not answered as it should; with an empty sentence, no request was sent."""
 
-    def __init__(self, why: Untold, sentence: str) -> None:
+    def __init__(self, why: NoTokenIds, sentence: str) -> None:
         super().__init__(sentence)
         self.why = why
 
@@ -115,17 +115,17 @@ class RemoteSource:
         self._session: aiohttp.ClientSession | None = None
         self._jobs: dict[asyncio.Task[None], RemoteJob] = {}
 
-    def now(self, asked: Asked) -> Answer | None:
+    def now(self, asked: TokenRequest) -> Answer | None:
         """Return the reason if the request cannot be tokenized by a server, else None."""
         if rendered_path(asked.path) is None:
-            return Untold.UNSUPPORTED
+            return NoTokenIds.UNSUPPORTED
         if len(asked.body) > self._plan.max_bytes:
-            return Untold.TOO_LONG
+            return NoTokenIds.TOO_LONG
         if begins_with_media(asked.body):
-            return Untold.MEDIA
+            return NoTokenIds.MEDIA
         return None
 
-    def later(self, asked: Asked, done: Done) -> RemoteJob:
+    def later(self, asked: TokenRequest, done: Done) -> RemoteJob:
         """Send the request to a server."""
         job = RemoteJob(done)
         task = job.task = asyncio.get_running_loop().create_task(self._run(asked, job))
@@ -136,52 +136,52 @@ class RemoteSource:
     async def close(self) -> None:
         """End all requests with ``CLOSED``, and close the connections."""
         for task, job in list(self._jobs.items()):
-            job.finish(Untold.CLOSED)
+            job.finish(NoTokenIds.CLOSED)
             task.cancel()
         if self._session is not None:
             await self._session.close()
 
-    async def _run(self, asked: Asked, job: RemoteJob) -> None:
+    async def _run(self, asked: TokenRequest, job: RemoteJob) -> None:
         try:
             if await goes_on_with_media(asked.body):
-                job.finish(Untold.MEDIA)
+                job.finish(NoTokenIds.MEDIA)
                 return
             ids = await (self._render(asked) if self._plan.renders else self._tokenize(asked))
             job.finish(_enough(ids, asked.prompts))
         except Failed as failure:
-            if failure.why is Untold.FAILED and str(failure):
+            if failure.why is NoTokenIds.FAILED and str(failure):
                 log.warning("tokens: %s", failure)
             job.finish(failure.why)
         except Exception:
             log.exception("tokens: a request could not be tokenized, and goes on without")
-            job.finish(Untold.FAILED)
+            job.finish(NoTokenIds.FAILED)
 
-    async def _render(self, asked: Asked) -> list[bytes]:
+    async def _render(self, asked: TokenRequest) -> list[bytes]:
         path = rendered_path(asked.path)
         name, body = self._plan.model_name, asked.body
         if name and name != asked.model:
             try:
                 body = with_model(body, name)
             except BadRequest as error:
-                raise Failed(Untold.REFUSED, str(error)) from error
+                raise Failed(NoTokenIds.REFUSED, str(error)) from error
         answered = await self._post(f"/v1{path}/render", body)
         kind = list[Rendered] if path == "/completions" else Rendered
         answer: Any = await self._decoded(answered, kind)
         prompts: list[Rendered] = answer if isinstance(answer, list) else [answer]
         if any(prompt.features for prompt in prompts):
-            raise Failed(Untold.MEDIA, "media")
+            raise Failed(NoTokenIds.MEDIA, "media")
         return [_packed(prompt.token_ids) for prompt in prompts]
 
-    async def _tokenize(self, asked: Asked) -> list[bytes]:
+    async def _tokenize(self, asked: TokenRequest) -> list[bytes]:
         if rendered_path(asked.path) not in RENDERED[:2]:
-            raise Failed(Untold.UNSUPPORTED, "neither a completion nor a chat")
+            raise Failed(NoTokenIds.UNSUPPORTED, "neither a completion nor a chat")
         try:
             given = msgspec.json.decode(asked.body, type=dict[str, msgspec.Raw])
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise Failed(Untold.REFUSED, str(error)) from error
+            raise Failed(NoTokenIds.REFUSED, str(error)) from error
         present = {key: raw for key, raw in given.items() if bytes(raw) != b"null"}
         if any(key in present for key in UNTAKEN) or REASONING in asked.body:
-            raise Failed(Untold.UNSUPPORTED, "a field that /tokenize does not know")
+            raise Failed(NoTokenIds.UNSUPPORTED, "a field that /tokenize does not know")
         model = msgspec.Raw(msgspec.json.encode(self._plan.model_name or asked.model))
         wanted = {"model": model, **{key: present[key] for key in TAKEN if key in present}}
         found = []
@@ -205,7 +205,7 @@ class RemoteSource:
         try:
             async with self._session.post(url, data=body, allow_redirects=False) as response:
                 if response.status != 200:
-                    why = Untold.REFUSED if response.status in (400, 413, 422) else Untold.FAILED
+                    why = NoTokenIds.REFUSED if response.status in (400, 413, 422) else NoTokenIds.FAILED
                     if response.status in AWAY:
                         self._resting.failed(base)
                     else:
@@ -216,7 +216,7 @@ class RemoteSource:
                 async for part in response.content.iter_any():
                     size += len(part)
                     if size > MAX_ANSWER_BYTES:
-                        raise Failed(Untold.TOO_LONG, f"{url} sends more than {MAX_ANSWER_BYTES >> 20} MiB")
+                        raise Failed(NoTokenIds.TOO_LONG, f"{url} sends more than {MAX_ANSWER_BYTES >> 20} MiB")
                     parts.append(part)
                 self._resting.answered(base)
                 return b"".join(parts)
@@ -226,10 +226,10 @@ class RemoteSource:
             raise
         except TimeoutError as error:
             self._resting.failed(base)
-            raise Failed(Untold.TIMEOUT, f"{url} takes more than {self._plan.timeout_s:g} s") from error
+            raise Failed(NoTokenIds.TIMEOUT, f"{url} takes more than {self._plan.timeout_s:g} s") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._resting.failed(base)
-            raise Failed(Untold.FAILED, f"{url}: {str(error) or type(error).__name__}") from error
+            raise Failed(NoTokenIds.FAILED, f"{url}: {str(error) or type(error).__name__}") from error
 
     def _base(self) -> str:
         """Return the base URL of the next server. Raises: Failed if no server is available now."""
@@ -239,10 +239,10 @@ class RemoteSource:
             candidates = serving(self._candidates())
             servers = [f"{self._plan.scheme}://{candidate.address}" for candidate in candidates]
         if not servers:
-            raise Failed(Untold.FAILED, "the pool has no endpoint to ask")
+            raise Failed(NoTokenIds.FAILED, "the pool has no endpoint to ask")
         awake = self._resting.awake(servers)
         if not awake:
-            raise Failed(Untold.FAILED, "")
+            raise Failed(NoTokenIds.FAILED, "")
         base = awake[next(self._turns) % len(awake)]
         self._resting.asked(base)
         return base
@@ -254,7 +254,7 @@ class RemoteSource:
         try:
             return decode() if len(body) < LARGE_ANSWER_BYTES else await asyncio.to_thread(decode)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise Failed(Untold.FAILED, f"an answer that is none: {error}") from error
+            raise Failed(NoTokenIds.FAILED, f"an answer that is none: {error}") from error
 
 
 def _tls(plan: RemotePlan) -> ssl.SSLContext | bool:
@@ -287,7 +287,7 @@ def _texts(prompt: msgspec.Raw | None, most: int) -> list[msgspec.Raw | None]:
 
 def _enough(ids: list[bytes], prompts: int) -> tuple[bytes, ...]:
     if len(ids) < prompts:
-        raise Failed(Untold.FAILED, f"an answer for {len(ids)} prompts of {prompts}")
+        raise Failed(NoTokenIds.FAILED, f"an answer for {len(ids)} prompts of {prompts}")
     return tuple(ids[:prompts])
 
 
@@ -295,4 +295,4 @@ def _packed(ids: list[int]) -> bytes:
     try:
         return packed(ids)
     except OverflowError as error:
-        raise Failed(Untold.FAILED, f"an answer with a token id that is none: {error}") from error
+        raise Failed(NoTokenIds.FAILED, f"an answer with a token id that is none: {error}") from error

@@ -14,7 +14,7 @@ import msgspec
 from epp.tokens.model.answer import Answer
 
 
-class Asked(msgspec.Struct, frozen=True):
+class TokenRequest(msgspec.Struct, frozen=True):
     """A request to tokenize."""
 
     path: str
@@ -41,10 +41,10 @@ class Job(Protocol):
 class TokenSource(Protocol):
     """The interface of all token sources. No method raises, whatever the request is. Owner: the event loop."""
 
-    def now(self, asked: Asked) -> Answer | None:
+    def now(self, asked: TokenRequest) -> Answer | None:
         """Return what can be answered without delaying others; None if it takes time and needs ``later``."""
 
-    def later(self, asked: Asked, done: Done) -> Job:
+    def later(self, asked: TokenRequest, done: Done) -> Job:
         """Tokenize, and call ``done`` with the answer."""
 
     async def close(self) -> None:

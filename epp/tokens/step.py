@@ -18,8 +18,8 @@ from epp.errors import EppError, WaitedTooLong
 from epp.flowcontrol.admission import MOST_PATIENCE_S, Admission, Arrival, Resume, Wait
 from epp.parsers.identity import TOKENS, as_tokens, kind_of
 from epp.tokens.counts import GONE, SENT, TOKENIZED, TokenCounts
-from epp.tokens.model.answer import Answer, Untold
-from epp.tokens.source import Asked, Job, TokenSource
+from epp.tokens.model.answer import Answer, NoTokenIds
+from epp.tokens.source import Job, TokenRequest, TokenSource
 from scorers.base import Prompt, Request
 
 LATE_S = 1.0
@@ -64,12 +64,12 @@ class TokenStep:
         source = self.source
         assert source is not None  # noqa: S101 - or something would be known
         began = self._clock()
-        asked = _asked(arrival, body)
-        answer = source.now(asked)
+        wanted = _request_for_source(arrival, body)
+        answer = source.now(wanted)
         if answer is None and self.counts.waiting >= self.limits.max_waiting:
-            answer = Untold.BUSY
+            answer = NoTokenIds.BUSY
         if answer is None:
-            return TokenWait(self, source, asked, arrival, resume, began)
+            return TokenWait(self, source, wanted, arrival, resume, began)
         self.take(request, answer, began)
         return self.onward(arrival, resume)
 
@@ -81,16 +81,16 @@ class TokenStep:
         known = self._without_source(request)
         if known is not None or source is None:
             return known
-        asked = _asked(arrival, body)
-        answer = source.now(asked)
+        wanted = _request_for_source(arrival, body)
+        answer = source.now(wanted)
         if answer is not None:
             return answer
-        heard: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        job = source.later(asked, heard.set_result)
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        job = source.later(wanted, answered.set_result)
         try:
-            return await asyncio.wait_for(heard, self.limits.timeout_s)
+            return await asyncio.wait_for(answered, self.limits.timeout_s)
         except TimeoutError:
-            return Untold.TIMEOUT
+            return NoTokenIds.TIMEOUT
         finally:
             job.cancel()
 
@@ -103,13 +103,13 @@ class TokenStep:
         if kinds == {TOKENS}:
             return tuple([prompt.data for prompt in request.prompts])
         if self.source is None:
-            return Untold.NO_MODEL
-        return Untold.MEDIA if any(kind.startswith(TOKENS) for kind in kinds) else None
+            return NoTokenIds.NO_MODEL
+        return NoTokenIds.MEDIA if any(kind.startswith(TOKENS) for kind in kinds) else None
 
     def take(self, request: Request, answer: Answer, began: float) -> None:
         """Write the answer into ``request``, and count it."""
         self.counts.seconds.observe(self._clock() - began)
-        self.counts.results[answer if isinstance(answer, Untold) else TOKENIZED] += 1
+        self.counts.results[answer if isinstance(answer, NoTokenIds) else TOKENIZED] += 1
         written(request, answer)
 
     def onward(self, arrival: Arrival, resume: Resume) -> Wait | None:
@@ -117,14 +117,14 @@ class TokenStep:
         return None if self.admission is None else self.admission.admit(arrival, resume)
 
 
-def _asked(arrival: Arrival, body: bytes) -> Asked:
+def _request_for_source(arrival: Arrival, body: bytes) -> TokenRequest:
     sent = body if arrival.body is None else arrival.body
-    return Asked(arrival.head.path, sent, arrival.request.target_model, len(arrival.request.prompts))
+    return TokenRequest(arrival.head.path, sent, arrival.request.target_model, len(arrival.request.prompts))
 
 
 def written(request: Request, answer: Answer) -> str:
     """Write ``answer`` into ``request``; return its name in the metrics."""
-    if isinstance(answer, Untold):
+    if isinstance(answer, NoTokenIds):
         return answer.value
     if kind_of(request.prompts[0].identity) == TOKENS:
         request.tokens = request.prompts
@@ -146,7 +146,7 @@ class TokenWait:
     __slots__ = ("_arrival", "_began", "_behind", "_job", "_resume", "_step", "_timer", "_until_s")
 
     def __init__(
-        self, step: TokenStep, source: TokenSource, asked: Asked, arrival: Arrival, resume: Resume, began: float
+        self, step: TokenStep, source: TokenSource, wanted: TokenRequest, arrival: Arrival, resume: Resume, began: float
     ) -> None:
         self._step = step
         self._arrival = arrival
@@ -159,7 +159,7 @@ class TokenWait:
         self._timer: asyncio.TimerHandle | None = asyncio.get_running_loop().call_later(
             step.limits.timeout_s, self._late
         )
-        self._job: Job | None = source.later(asked, self._told)
+        self._job: Job | None = source.later(wanted, self._answered)
 
     def patience_s(self) -> float:
         """Return how long the proxy must wait at most, for both waits together."""
@@ -187,9 +187,9 @@ class TokenWait:
     def _late(self) -> None:
         if self._job is not None:
             self._job.cancel()
-        self._told(Untold.TIMEOUT)
+        self._answered(NoTokenIds.TIMEOUT)
 
-    def _told(self, answer: Answer) -> None:
+    def _answered(self, answer: Answer) -> None:
         """Handle the answer of the source, or a reason why there is none."""
         self._leave()
         self._stop()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 
-from epp.metrics.gauges import Reading, Source
+from epp.metrics.gauges import Reading, ReadingSource
 from epp.wire.http2.counters import Statistics
 
 
-def wire_readings(statistics: Callable[[], Statistics]) -> Source:
+def wire_readings(statistics: Callable[[], Statistics]) -> ReadingSource:
     """Connections, streams, resets and floods of a transport."""
 
     def read() -> Iterator[Reading]:

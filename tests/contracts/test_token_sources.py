@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from epp.tokens.local import LocalSource
-from epp.tokens.model.answer import Answer, Untold
+from epp.tokens.model.answer import Answer, NoTokenIds
 from epp.tokens.model.model import ModelTokenizer
 from epp.tokens.model.packing import packed
 from epp.tokens.plan import RemotePlan
 from epp.tokens.remote import RemoteSource
-from epp.tokens.source import Asked, TokenSource
+from epp.tokens.source import TokenRequest, TokenSource
 from tests.epp.tokens.rendering import Renderer
 from tests.epp.tokens.trained import KINDS
 
@@ -48,11 +48,11 @@ async def opened(kind: str, folder: Path) -> AsyncIterator[TokenSource]:
     await source.close()
 
 
-def asked(body: dict[str, Any], path: str = CHAT, prompts: int = 1) -> Asked:
-    return Asked(path, json.dumps({"model": "m", **body}).encode(), "m", prompts)
+def asked(body: dict[str, Any], path: str = CHAT, prompts: int = 1) -> TokenRequest:
+    return TokenRequest(path, json.dumps({"model": "m", **body}).encode(), "m", prompts)
 
 
-async def answer(source: TokenSource, request: Asked) -> Answer:
+async def answer(source: TokenSource, request: TokenRequest) -> Answer:
     told = source.now(request)
     if told is not None:
         return told
@@ -99,16 +99,16 @@ def test_every_prompt_of_a_completion_is_told_in_its_place_and_no_more_than_were
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize(("body", "path", "why"), [
     ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, CHAT,
-     {Untold.MEDIA}),
-    ({"messages": []}, CHAT, {Untold.REFUSED}),
-    ({"messages": "x"}, CHAT, {Untold.REFUSED}),
-    ({"messages": [{"role": "user", "content": "x"}], "continue_final_message": True}, CHAT, {Untold.REFUSED}),
-    ({"prompt": "x", "suffix": "y"}, COMPLETION, {Untold.UNSUPPORTED, Untold.REFUSED}),
-    ({"prompt": "x"}, "/v1/embeddings", {Untold.UNSUPPORTED}),
-    ({"prompt": 7}, COMPLETION, {Untold.REFUSED}),
+     {NoTokenIds.MEDIA}),
+    ({"messages": []}, CHAT, {NoTokenIds.REFUSED}),
+    ({"messages": "x"}, CHAT, {NoTokenIds.REFUSED}),
+    ({"messages": [{"role": "user", "content": "x"}], "continue_final_message": True}, CHAT, {NoTokenIds.REFUSED}),
+    ({"prompt": "x", "suffix": "y"}, COMPLETION, {NoTokenIds.UNSUPPORTED, NoTokenIds.REFUSED}),
+    ({"prompt": "x"}, "/v1/embeddings", {NoTokenIds.UNSUPPORTED}),
+    ({"prompt": 7}, COMPLETION, {NoTokenIds.REFUSED}),
 ])  # fmt: skip
 def test_what_is_not_told_is_told_why(
-    kind: str, body: dict[str, Any], path: str, why: set[Untold], folder: Path
+    kind: str, body: dict[str, Any], path: str, why: set[NoTokenIds], folder: Path
 ) -> None:
     async def scene(source: TokenSource) -> None:
         assert await answer(source, asked(body, path)) in why
@@ -132,8 +132,8 @@ def test_no_bytes_make_it_raise(kind: str, folder: Path) -> None:
 
     async def scene(source: TokenSource) -> None:
         for body, path in cases:
-            told = await answer(source, Asked(path, body, "m", 1))
-            assert isinstance(told, Untold) or len(told) == 1
+            told = await answer(source, TokenRequest(path, body, "m", 1))
+            assert isinstance(told, NoTokenIds) or len(told) == 1
 
     run(kind, folder, scene)
 
@@ -162,7 +162,7 @@ def test_who_waits_when_it_is_closed_is_told_so(kind: str, folder: Path) -> None
             assert source.now(request) is None
             source.later(request, heard.append)
         await source.close()
-        assert heard == [Untold.CLOSED] * 20
+        assert heard == [NoTokenIds.CLOSED] * 20
 
     run(kind, folder, scene)
 
@@ -170,7 +170,7 @@ def test_who_waits_when_it_is_closed_is_told_so(kind: str, folder: Path) -> None
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_body_that_is_too_long_is_not_read(kind: str, folder: Path) -> None:
     async def scene(source: TokenSource) -> None:
-        assert await answer(source, Asked(COMPLETION, b'"' + b"x" * (17 << 20), "m", 1)) is Untold.TOO_LONG
+        assert await answer(source, TokenRequest(COMPLETION, b'"' + b"x" * (17 << 20), "m", 1)) is NoTokenIds.TOO_LONG
 
     run(kind, folder, scene)
 

@@ -12,7 +12,7 @@ from epp.config.wiring.instances import Instances
 from epp.config.wiring.sources import CoreMetricsExtractor, MetricsDataSource
 from epp.errors import ConfigError
 from epp.scrape.parameters import MIN_REFRESH_S, MetricsSourceOptions, ScrapeParameters
-from epp.scrape.reading.specs import Engines
+from epp.scrape.reading.specs import EngineSpecs
 
 
 def wire_scraping(
@@ -77,7 +77,7 @@ def _read(
     instances.use(extractor)
     path = _path(extractor, instances)
     engines = engines_of(extractor.parameters, path)
-    if by_flags != Engines() and by_flags.default != engines.by_name[by_flags.default.name]:
+    if by_flags != EngineSpecs() and by_flags.default != engines.by_name[by_flags.default.name]:
         warnings = [*warnings, f"{path}: says which metrics are read, so the flags --*-metric have no effect"]
     return replace(parameters, engines=engines), warnings
 

@@ -10,12 +10,12 @@ from epp.config.strict import nearest
 from epp.config.wiring.sources import CoreMetricsExtractorParameters, EngineConfig
 from epp.errors import ConfigError
 from epp.scrape.parameters import EngineMetricNames
-from epp.scrape.reading.specs import BUILT_IN, ENGINE_LABELS, VLLM, Engines, EngineSpec, MetricSpec, parse_spec
+from epp.scrape.reading.specs import BUILT_IN, ENGINE_LABELS, VLLM, EngineSpec, EngineSpecs, MetricSpec, parse_spec
 
 T = TypeVar("T")
 
 
-def engines_of(parameters: CoreMetricsExtractorParameters, path: str) -> Engines:
+def engines_of(parameters: CoreMetricsExtractorParameters, path: str) -> EngineSpecs:
     """Return the engines in ``parameters``. Raises: ConfigError with the key path, which begins with ``path``."""
     by_name = dict(BUILT_IN)
     at: dict[str, str] = {}
@@ -32,10 +32,10 @@ def engines_of(parameters: CoreMetricsExtractorParameters, path: str) -> Engines
             f"{nearest(parameters.default_engine, by_name)}"
         )
     labels = (parameters.engine_label_key,) if parameters.engine_label_key else ENGINE_LABELS
-    return Engines(default=default, by_name=by_name, labels=labels)
+    return EngineSpecs(default=default, by_name=by_name, labels=labels)
 
 
-def engines_named_by_flags(names: EngineMetricNames) -> Engines:
+def engines_named_by_flags(names: EngineMetricNames) -> EngineSpecs:
     """Return vLLM's metrics, with the names that the flags give some of them."""
     kv_usage = VLLM.kv_usage
     if names.kv_usage is not None and names.kv_usage != str(kv_usage[0]):
@@ -48,7 +48,7 @@ def engines_named_by_flags(names: EngineMetricNames) -> Engines:
         lora=_flag(names.lora, VLLM.lora),
         cache_info=_flag(names.cache_info, VLLM.cache_info),
     )
-    return Engines(default=vllm, by_name={**BUILT_IN, vllm.name: vllm})
+    return EngineSpecs(default=vllm, by_name={**BUILT_IN, vllm.name: vllm})
 
 
 def _flag(text: str | None, standard: MetricSpec | None) -> MetricSpec | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from epp.kvevents.follower.columns import COUNTS_AT, DEPTH, DEPTH_BITS, RUN, TIERS, Column
-from epp.kvevents.follower.run import Place, Run
+from epp.kvevents.follower.run import Run, RunSpan
 from epp.kvevents.follower.runs import Runs
 
 MOST_BLOCKS = 4_000_000
@@ -114,7 +114,7 @@ class Blocks:
         if value & RUN:
             self._runs.name(self.place_of(value)[0], -1)
 
-    def place_new(self, size: int, table: Table, names: Sequence[int], place: Place, column: Column) -> None:
+    def place_new(self, size: int, table: Table, names: Sequence[int], place: RunSpan, column: Column) -> None:
         """Give blocks that were never announced before their place, and count their announcement."""
         first = column.one | place.run.number << DEPTH_BITS | place.depth
         table.update(zip(names, range(first, first + place.blocks), strict=True))

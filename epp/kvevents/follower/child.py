@@ -11,7 +11,7 @@ import msgspec
 from zmq import POLLIN
 
 from epp.kvevents.follower.subscriber import Subscriber
-from epp.kvevents.orders import LENGTH_BYTES, Command, Report, Start, framed
+from epp.kvevents.orders import LENGTH_BYTES, Command, FollowerMessage, Start, framed
 
 READ_BYTES = 1 << 16
 
@@ -51,7 +51,7 @@ def run(commands_in: int, orders_out: int) -> None:
     """Follow the engines until the picker is gone."""
     commands = Commands(commands_in)
 
-    def send(orders: list[Report]) -> None:
+    def send(orders: list[FollowerMessage]) -> None:
         left = memoryview(framed(orders))
         while left:
             left = left[os.write(orders_out, left) :]

@@ -13,7 +13,7 @@ MOST_BYTES = 64 << 20
 """Maximum number of bytes of the tokens of the blocks that wait for a parent."""
 
 
-class Nameless:
+class HashOnlyBlocks:
     """The blocks of which only the hash (*name*) is known, with their counts by it, as ``residents`` keeps them. No
     tokens came with them, and no placed block has that hash yet.
 
@@ -89,7 +89,7 @@ class Nameless:
             del self._chunks[name]
 
 
-class Waiting(NamedTuple):
+class WaitingEvent(NamedTuple):
     """The blocks of one event."""
 
     hashes: list[int]
@@ -106,13 +106,13 @@ class WaitingBlocks:
     def __init__(self) -> None:
         self.blocks = 0
         self._bytes = 0
-        self._by_parent: dict[int, list[Waiting]] = {}
+        self._by_parent: dict[int, list[WaitingEvent]] = {}
         self._until_look = 0  # adds beyond the limits until unneeded blocks are swept again
 
     def __bool__(self) -> bool:
         return bool(self._by_parent)
 
-    def add(self, parent: int, waiting: Waiting, is_needed: Callable[[Waiting], bool]) -> bool:
+    def add(self, parent: int, waiting: WaitingEvent, is_needed: Callable[[WaitingEvent], bool]) -> bool:
         """Keep blocks until ``parent`` is known; return False beyond the limits.
 
         Blocks that are no longer needed (``is_needed``) are dropped now and then to make room.
@@ -130,7 +130,7 @@ class WaitingBlocks:
         self._put(parent, waiting)
         return True
 
-    def pop(self, parent: int) -> Sequence[Waiting]:
+    def pop(self, parent: int) -> Sequence[WaitingEvent]:
         """Remove and return the blocks that waited for ``parent``."""
         found = self._by_parent.pop(parent, ())
         for each in found:
@@ -138,10 +138,10 @@ class WaitingBlocks:
             self._bytes -= len(each.data)
         return found
 
-    def _is_too_much(self, waiting: Waiting) -> bool:
+    def _is_too_much(self, waiting: WaitingEvent) -> bool:
         return self.blocks + len(waiting.hashes) > MOST or self._bytes + len(waiting.data) > MOST_BYTES
 
-    def _put(self, parent: int, waiting: Waiting) -> None:
+    def _put(self, parent: int, waiting: WaitingEvent) -> None:
         self._by_parent.setdefault(parent, []).append(waiting)
         self.blocks += len(waiting.hashes)
         self._bytes += len(waiting.data)

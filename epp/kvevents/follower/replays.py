@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import zmq
 
-from epp.kvevents.follower.lines import Line, Watching, received
+from epp.kvevents.follower.connections import Connection, Watching, received
 from epp.kvevents.follower.stream import Replay
 from epp.kvevents.follower.tally import Tally
 
@@ -33,7 +33,7 @@ class Replays:
         self,
         watching: Watching,
         tally: Tally,
-        touch: Callable[[Line], None],
+        touch: Callable[[Connection], None],
         note: Callable[[str, str], None],
         clock: Callable[[], float],
     ) -> None:
@@ -43,92 +43,94 @@ class Replays:
         self._touch = touch
         self._note = note
         self._clock = clock
-        self._waiting: deque[tuple[Line, Replay]] = deque()
-        self._under_way: set[Line] = set()
+        self._waiting: deque[tuple[Connection, Replay]] = deque()
+        self._under_way: set[Connection] = set()
 
-    def ask(self, line: Line, replay: Replay | None) -> None:
+    def request(self, connection: Connection, replay: Replay | None) -> None:
         """Begin ``replay``, or queue it; does nothing if it is None."""
         if replay is None:
             return
-        self.end(line)
+        self.end(connection)
         now = self._clock()
-        if len(line.recent) == line.recent.maxlen and now - line.recent[0] < AGAIN_S:
-            self._failed(line, now)  # each of its messages triggers another replay
+        if len(connection.recent) == connection.recent.maxlen and now - connection.recent[0] < AGAIN_S:
+            self._failed(connection, now)  # each of its messages triggers another replay
             return
-        line.recent.append(now)
-        self._begin_or_wait(line, replay, now)
+        connection.recent.append(now)
+        self._begin_or_wait(connection, replay, now)
 
-    def end(self, line: Line) -> None:
+    def end(self, connection: Connection) -> None:
         """Cancel the line's replay, under way or queued."""
-        self._under_way.discard(line)
-        if any(each is line for each, _ in self._waiting):
-            self._waiting = deque([(each, replay) for each, replay in self._waiting if each is not line])
-        if line.dealer is not None:
-            self._watching.close(line.dealer)
-            line.dealer = None
+        self._under_way.discard(connection)
+        if any(each is connection for each, _ in self._waiting):
+            self._waiting = deque([(each, replay) for each, replay in self._waiting if each is not connection])
+        if connection.dealer is not None:
+            self._watching.close(connection.dealer)
+            connection.dealer = None
 
     def look(self) -> None:
         """Fail the replays that take too long, and begin queued ones."""
         now = self._clock()
-        for line in list(self._under_way):
-            if now - line.heard_at > IDLE_S or now - line.asked_at > BUDGET_S:
-                self._failed(line, now)
+        for connection in list(self._under_way):
+            if now - connection.received_at > IDLE_S or now - connection.requested_at > BUDGET_S:
+                self._failed(connection, now)
         while self._waiting and len(self._under_way) < MOST:
             self._begin(*self._waiting.popleft(), now)
 
-    def try_again(self, lines: Iterable[Line]) -> None:
+    def try_again(self, connections: Iterable[Connection]) -> None:
         """Request again, where it is time, the batches of lines whose replay failed or could not be read."""
         now = self._clock()
-        for line in lines:
-            if now >= line.again_at and not line.stream.replaying:
-                replay = line.source.do(line.stream, line.stream.retry())
+        for connection in connections:
+            if now >= connection.again_at and not connection.stream.replaying:
+                replay = connection.source.do(connection.stream, connection.stream.retry())
                 if replay is not None:  # a replay costs as much as the publisher's buffer has batches
-                    line.again_at = now + min(RARELY_S, AGAIN_S * 2.0 ** min(10, line.vain))
-                    line.vain += 1
-                    self._begin_or_wait(line, replay, now)
+                    connection.again_at = now + min(RARELY_S, AGAIN_S * 2.0 ** min(10, connection.vain))
+                    connection.vain += 1
+                    self._begin_or_wait(connection, replay, now)
 
-    def _begin_or_wait(self, line: Line, replay: Replay, now: float) -> None:
+    def _begin_or_wait(self, connection: Connection, replay: Replay, now: float) -> None:
         if len(self._under_way) < MOST:
-            self._begin(line, replay, now)
+            self._begin(connection, replay, now)
         else:
-            self._waiting.append((line, replay))
+            self._waiting.append((connection, replay))
 
-    def _begin(self, line: Line, replay: Replay, now: float) -> None:
+    def _begin(self, connection: Connection, replay: Replay, now: float) -> None:
         self._tally.replays += 1
-        line.asked_at = line.heard_at = now
-        self._under_way.add(line)
-        dealer = line.dealer = self._watching.question()
-        self._watching.watch(dealer, self._hear, line)
+        connection.requested_at = connection.received_at = now
+        self._under_way.add(connection)
+        dealer = connection.dealer = self._watching.replay_socket()
+        self._watching.watch(dealer, self._receive, connection)
         try:
-            dealer.connect(line.wire.replay)
+            dealer.connect(connection.wire.replay)
             dealer.send_multipart([b"", replay.start.to_bytes(8, "big")], zmq.NOBLOCK)
         except zmq.ZMQError as error:
-            self._note("address", f"{line.wire.replay}: {error}")
+            self._note("address", f"{connection.wire.replay}: {error}")
 
-    def _hear(self, line: Line) -> None:
-        dealer = line.dealer
+    def _receive(self, connection: Connection) -> None:
+        dealer = connection.dealer
         for _ in range(AT_ONCE):
             frames = received(dealer)
             if frames is None:
                 return
-            self._touch(line)
-            line.heard_at = self._clock()
+            self._touch(connection)
+            connection.received_at = self._clock()
             if len(frames) < 3 or len(frames[-2]) != 8:
                 self._tally.malformed += 1
             elif frames[-2] == END:
-                self.end(line)
-                line.failures = 0
-                self.ask(line, line.source.do(line.stream, line.stream.replay_ended()))
-                if line.stream.why is None:
-                    line.vain = 0
+                self.end(connection)
+                connection.failures = 0
+                self.request(connection, connection.source.do(connection.stream, connection.stream.replay_ended()))
+                if connection.stream.why is None:
+                    connection.vain = 0
             else:
                 number = int.from_bytes(frames[-2], "big")
-                self.ask(line, line.source.do(line.stream, line.stream.replayed(number, frames[-1])))
+                self.request(
+                    connection, connection.source.do(connection.stream, connection.stream.replayed(number, frames[-1]))
+                )
 
-    def _failed(self, line: Line, now: float) -> None:
+    def _failed(self, connection: Connection, now: float) -> None:
         self._tally.failed_replays += 1
-        line.failures += 1
-        line.again_at = now + min(AGAIN_S, 2.0**line.failures)
-        self.end(line)
-        self._touch(line)
-        line.source.do(line.stream, line.stream.replay_failed())
+        connection.failures += 1
+        connection.again_at = now + min(AGAIN_S, 2.0**connection.failures)
+        self.end(connection)
+        self._touch(connection)
+        connection.source.do(connection.stream, connection.stream.replay_failed())

@@ -17,8 +17,8 @@ from epp.kvevents.follower.block_data import MOST_BLOCK_TOKENS, Malformed, salt_
 from epp.kvevents.follower.blocks import MOST_BLOCKS, Blocks, Table
 from epp.kvevents.follower.columns import DEPTH, MOST_DEPTH, TIERS, Column, Columns
 from epp.kvevents.follower.decoding import BlockRemoved, BlockStored, Event, Hash, hash_of
-from epp.kvevents.follower.pending import Nameless, Waiting, WaitingBlocks
-from epp.kvevents.follower.run import Place, Run
+from epp.kvevents.follower.pending import HashOnlyBlocks, WaitingBlocks, WaitingEvent
+from epp.kvevents.follower.run import Run, RunSpan
 from epp.kvevents.follower.runs import Runs
 from epp.kvevents.follower.tally import Tally
 from epp.parsers.identity import TOKENS, identity
@@ -45,7 +45,7 @@ class Residents:
     def _reset(self) -> None:
         self._columns = Columns()
         self._blocks = Blocks(self._runs, self._first_holder, self._columns.masks)
-        self._nameless = Nameless()
+        self._hash_only = HashOnlyBlocks()
         self._waiting = WaitingBlocks()
         self._ignored: set[int] = set()  # the numbers of cache groups
 
@@ -56,7 +56,7 @@ class Residents:
 
     def __len__(self) -> int:
         """Return the number of hashes, placed or not."""
-        return len(self._blocks) + len(self._nameless)
+        return len(self._blocks) + len(self._hash_only)
 
     def apply(self, events: Iterable[Event], rank: int = 0) -> None:
         """Apply the events of one batch, in order."""
@@ -94,7 +94,7 @@ class Residents:
         hashes = [hash_of(each) for each in event.block_hashes]
         self._tally.stored += count
         if not event.token_ids:
-            self._stored_nameless(hashes, column, event.block_size if 0 < event.block_size <= MOST_BLOCK_TOKENS else 0)
+            self._stored_hashes(hashes, column, event.block_size if 0 < event.block_size <= MOST_BLOCK_TOKENS else 0)
             return
         size, lora = event.block_size, event.lora_name or ""
         salt, data = salt_and_data(event, lora)
@@ -111,14 +111,14 @@ class Residents:
         found = self._blocks.find(size, parent)
         if found is not None:
             self._place(size, hashes, data, *found, column)
-        elif not self._waiting.add(parent, Waiting(hashes, data, size), self._is_here):
+        elif not self._waiting.add(parent, WaitingEvent(hashes, data, size), self._is_here):
             self._tally.over_limit += count
         else:
             table = self._blocks.table(size)
             for each in hashes:
-                self._blocks.add(size, table, each, table.get(each) or self._nameless.take(each), column)
+                self._blocks.add(size, table, each, table.get(each) or self._hash_only.take(each), column)
 
-    def _stored_nameless(self, hashes: Sequence[int], column: Column, chunk_tokens: int) -> None:
+    def _stored_hashes(self, hashes: Sequence[int], column: Column, chunk_tokens: int) -> None:
         """Count announcements that carry hashes only, for blocks that are known already or will be.
 
         With ``chunk_tokens``, each hash names the chunk of that size which ends with the block.
@@ -130,7 +130,7 @@ class Residents:
                     self._blocks.add(size, table, each, value, column)
                     break
             else:
-                if len(self) >= MOST_BLOCKS or not self._nameless.add(each, column, chunk_tokens):
+                if len(self) >= MOST_BLOCKS or not self._hash_only.add(each, column, chunk_tokens):
                     self._tally.over_limit += 1
                 elif chunk_tokens:
                     self._complete(each)
@@ -142,10 +142,10 @@ class Residents:
         """
         _check_depth(depth, len(hashes))
         self._lay(size, hashes, data, run, depth, column)
-        reached = [hashes] if self._waiting or self._nameless.has_chunks else []
+        reached = [hashes] if self._waiting or self._hash_only.has_chunks else []
         while reached:
             for each in reached.pop():
-                if self._nameless.has_chunk(each):
+                if self._hash_only.has_chunk(each):
                     self._complete(each)
                 for waiting in self._waiting.pop(each):
                     found = self._blocks.find(waiting.block_tokens, each)
@@ -163,7 +163,7 @@ class Residents:
         Without a column, they were announced before, and only those that are still there are placed.
         """
         table = self._blocks.table(size)
-        plain = column is not None and not self._nameless and table.keys().isdisjoint(hashes)
+        plain = column is not None and not self._hash_only and table.keys().isdisjoint(hashes)
         plain = plain and len(set(hashes)) == len(hashes)
         begin = 0
         places = self._runs.lay(run, depth, data)
@@ -176,11 +176,11 @@ class Residents:
                 self._lay_each(size, table, of_place, place, column)
         self._runs.settle(places)
 
-    def _lay_each(self, size: int, table: Table, hashes: list[int], place: Place, column: Column | None) -> None:
+    def _lay_each(self, size: int, table: Table, hashes: list[int], place: RunSpan, column: Column | None) -> None:
         for n, each in enumerate(hashes):
             value = table.get(each)
             if value is None:
-                value = self._nameless.take(each)
+                value = self._hash_only.take(each)
                 if not value and column is None:
                     continue  # it was removed while it waited
             value = self._blocks.place(size, table, each, value, place.run, place.depth + n)
@@ -192,7 +192,7 @@ class Residents:
         size, value = self._blocks.placed(name)
         if not size:
             return
-        counts, chunk_tokens = self._nameless.take_chunk(name)
+        counts, chunk_tokens = self._hash_only.take_chunk(name)
         chunks, rest = divmod(((value & DEPTH) + 1) * size, chunk_tokens)
         if rest or name in self._blocks.tables.get(chunk_tokens, ()) or not self._blocks.has_room(chunk_tokens, 1):
             table = self._blocks.table(size)
@@ -201,9 +201,9 @@ class Residents:
             return
         run = self._blocks.in_blocks_of(chunk_tokens, value)
         self._blocks.place(chunk_tokens, self._blocks.table(chunk_tokens), name, counts, run, chunks - 1)
-        self._runs.settle([Place(run, chunks - 1, 1)])
+        self._runs.settle([RunSpan(run, chunks - 1, 1)])
 
-    def _is_here(self, waiting: Waiting) -> bool:
+    def _is_here(self, waiting: WaitingEvent) -> bool:
         return not self._blocks.table(waiting.block_tokens).keys().isdisjoint(waiting.hashes)
 
     # Removals
@@ -223,7 +223,7 @@ class Residents:
                     blocks.take(size, table, each, value, column.one, column.tier)
                     break
             else:
-                self._tally.unknown_removals += not self._nameless.remove(each, column)
+                self._tally.unknown_removals += not self._hash_only.remove(each, column)
 
     def _cleared(self, rank: int) -> None:
         """Remove all that this rank has announced in GPU memory; other tiers keep theirs."""
@@ -233,7 +233,7 @@ class Residents:
             for size, table, having in self._blocks.having(counts):
                 for each, value in having:
                     self._blocks.take(size, table, each, value, value & counts, 0)
-            self._nameless.clear(counts)
+            self._hash_only.clear(counts)
         if all(column.rank == rank for column in of_gpu):
             self.known |= 1
 

@@ -36,7 +36,7 @@ class Run(msgspec.Struct, gc=False, eq=False):
     """How many places name this run."""
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class RunSpan(msgspec.Struct, frozen=True, gc=False):
     """Consecutive blocks of one run."""
 
     run: Run

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from epp.kvevents.follower.run import BYTES_PER_TOKEN, Place, Run, common, gain, lose
+from epp.kvevents.follower.run import BYTES_PER_TOKEN, Run, RunSpan, common, gain, lose
 from epp.kvevents.follower.tips import Tips
 from epp.kvevents.orders import Add, Drop, Grow, Hold, Order, Split
 from scorers.index.identity import PrefixHasher, digests
@@ -59,7 +59,7 @@ class Runs:
             root = self._roots[key] = Run(0, None, 0, b"", 0, block_tokens, identity)
         return root
 
-    def lay(self, run: Run, depth: int, data: bytes) -> list[Place]:
+    def lay(self, run: Run, depth: int, data: bytes) -> list[RunSpan]:
         """Return the places of the blocks in ``data``, which follow the block at ``depth`` of ``run``.
 
         A depth of -1 is the prompt's start. Missing runs are made. The caller must record the holders at once, and then
@@ -68,7 +68,7 @@ class Runs:
         run = self._climb(run, depth)
         at, depth = depth + 1 - run.start, depth + 1
         step = run.block_tokens * BYTES_PER_TOKEN
-        places: list[Place] = []
+        places: list[RunSpan] = []
         while data:
             if at == run.blocks:
                 child = (run.children or {}).get(data[:step])
@@ -80,7 +80,7 @@ class Runs:
                 run, at = child, 0
             known = common(run.data, at * step, data, step)
             if known:
-                places.append(Place(run, depth, known))
+                places.append(RunSpan(run, depth, known))
                 at, depth, data = at + known, depth + known, data[known * step :]
             if data and at < run.blocks:
                 below, run = run, self._split(run, at)
@@ -108,7 +108,7 @@ class Runs:
             self._changed[run.number, holder] = run
         self.discard(run)
 
-    def settle(self, places: Sequence[Place]) -> None:
+    def settle(self, places: Sequence[RunSpan]) -> None:
         """Drop the runs that ``lay`` has made or cut off, if they have no holders."""
         for run in (places[-1].run, *self._cut):
             self.discard(run)
@@ -189,7 +189,7 @@ class Runs:
         above = run.parent
         return above is not None and (above.children or {}).get(run.data[: run.block_tokens * BYTES_PER_TOKEN]) is run
 
-    def _append(self, run: Run, depth: int, data: bytes) -> Place:
+    def _append(self, run: Run, depth: int, data: bytes) -> RunSpan:
         """Put the blocks in ``data`` behind ``run``: as part of it if it has at most one holder, else as a child."""
         step = run.block_tokens * BYTES_PER_TOKEN
         blocks = len(data) // step
@@ -210,7 +210,7 @@ class Runs:
             self._orders.append(Add(child.number, run.number, run.block_tokens, new))
             run = child
         self._tips.put(run, state)
-        return Place(run, depth, blocks)
+        return RunSpan(run, depth, blocks)
 
     def _state(self, run: Run) -> Any:
         """Return the hash state at the end of ``run``. The caller may change it."""

@@ -10,7 +10,7 @@ from epp.kvevents.follower.residents import Residents
 from epp.kvevents.follower.runs import Runs
 from epp.kvevents.follower.stream import Act, Apply, Replay, Stream
 from epp.kvevents.follower.tally import Tally
-from epp.kvevents.orders import Fares, Why
+from epp.kvevents.orders import Incomplete, SourceStatus
 
 ALL_TIERS = (1 << TIERS) - 1
 
@@ -24,19 +24,19 @@ class Source:
         self.streams: list[Stream] = []
         self.residents = Residents(runs, number, tally, note)
         self._tally = tally
-        self._said: Fares | None = None
+        self._reported: SourceStatus | None = None
 
     def do(self, stream: Stream, acts: Iterable[Act]) -> Replay | None:
         """Carry out the acts of ``stream``; return the last replay among them, which is the one to request."""
-        asked: Replay | None = None
+        replay: Replay | None = None
         for act in acts:
             if isinstance(act, Apply):
                 self._apply(stream, act.payload)
             elif isinstance(act, Replay):
-                asked = act
+                replay = act
             else:
                 self.forget(stream)
-        return asked
+        return replay
 
     def forget(self, stream: Stream | None = None) -> None:
         """Forget all blocks of the endpoint, and mark its streams except ``stream`` as incomplete."""
@@ -45,16 +45,22 @@ class Source:
             if other is not stream:
                 other.lose()
 
-    def fares(self, *, with_tokens: bool) -> Fares | None:
+    def status(self, *, with_tokens: bool) -> SourceStatus | None:
         """Return the endpoint's status if it has changed, else None.
 
         Token counts change all the time: without ``with_tokens``, a change of them alone is not reported.
         """
         why = next((stream.why for stream in self.streams if stream.why is not None), None)
         if not self.streams:
-            why = Why.NOT_CONNECTED
-        known = ALL_TIERS if why is None else 0 if why in (Why.NOT_CONNECTED, Why.CATCHING_UP) else self.residents.known
-        fares = Fares(
+            why = Incomplete.NOT_CONNECTED
+        known = (
+            ALL_TIERS
+            if why is None
+            else 0
+            if why in (Incomplete.NOT_CONNECTED, Incomplete.CATCHING_UP)
+            else self.residents.known
+        )
+        status = SourceStatus(
             self.number,
             "" if why is None else why.value,
             known,
@@ -62,11 +68,13 @@ class Source:
             sum([stream.gaps for stream in self.streams]),
             sum([stream.restarts for stream in self.streams]),
         )
-        said = self._said
-        if said == fares or (said is not None and not with_tokens and (said.why, said.known) == (fares.why, known)):
+        before = self._reported
+        if before == status or (
+            before is not None and not with_tokens and (before.why, before.known) == (status.why, known)
+        ):
             return None
-        self._said = fares
-        return fares
+        self._reported = status
+        return status
 
     def _apply(self, stream: Stream, payload: bytes) -> None:
         try:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
-from epp.kvevents.orders import Why
+from epp.kvevents.orders import Incomplete
 
 FIRST = 1
 """A replay that begins at this number or below is complete, because some publishers count from 1. If a publisher that
@@ -55,7 +55,7 @@ class Stream:
         self._replays = replays
         self._connected = False
         self._doubtful = False  # batches may have been missed while there was no connection
-        self._lacks: Why | None = Why.CATCHING_UP  # why what is known may be incomplete
+        self._incomplete: Incomplete | None = Incomplete.CATCHING_UP  # why what is known may be incomplete
         self._next: int | None = None  # None: no batch has been applied
         self._last = b""  # the payload of batch `_next` - 1
         self._live = -1  # the number of the last batch received live, not by a replay
@@ -66,11 +66,11 @@ class Stream:
         self._replayed = False  # the replay has sent at least one batch
 
     @property
-    def why(self) -> Why | None:
+    def why(self) -> Incomplete | None:
         """Why the blocks of the publisher's endpoint are not fully known; None if they are."""
         if not self._connected:
-            return Why.NOT_CONNECTED
-        return Why.CATCHING_UP if self.replaying or self._doubtful else self._lacks
+            return Incomplete.NOT_CONNECTED
+        return Incomplete.CATCHING_UP if self.replaying or self._doubtful else self._incomplete
 
     def connected(self) -> Iterator[Act]:
         """Handle a new connection: request what was missed meanwhile."""
@@ -107,9 +107,9 @@ class Stream:
         if not self._replayed:
             self._replayed = True
             yield Forget()
-            self._lacks = None if number <= FIRST else Why.REPLAY_TOO_SHORT
+            self._incomplete = None if number <= FIRST else Incomplete.REPLAY_TOO_SHORT
         elif number != self._next:
-            self._lacks = Why.REPLAY_TOO_SHORT
+            self._incomplete = Incomplete.REPLAY_TOO_SHORT
         yield from self._apply(number, payload)
 
     def replay_ended(self) -> Iterator[Act]:
@@ -123,7 +123,7 @@ class Stream:
         self._begins_anew(self._reached is not None)  # it has not reached its former number
         if not self._replayed:
             yield Forget()
-            self._next, self._lacks = 0, None
+            self._next, self._incomplete = 0, None
         while self._held and not self.replaying:
             number, payload = self._held.popleft()
             self._held_bytes -= len(payload)
@@ -136,7 +136,7 @@ class Stream:
         self.replaying = self._compare = self._doubtful = False
         yield Forget()
         self._remember()
-        self._next, self._lacks = None, Why.REPLAY_FAILED
+        self._next, self._incomplete = None, Incomplete.REPLAY_FAILED
         for number, payload in self._held:
             if self._next is None or number == self._next:
                 if number <= self._live:
@@ -148,41 +148,41 @@ class Stream:
 
     def retry(self) -> Iterator[Act]:
         """Request all batches again, if that may help."""
-        may_help = self._lacks in (Why.REPLAY_FAILED, Why.UNREADABLE)
+        may_help = self._incomplete in (Incomplete.REPLAY_FAILED, Incomplete.UNREADABLE)
         if self._connected and self._replays and not self.replaying and may_help:
             yield from self._ask_for_everything()
 
     def unreadable(self) -> Iterator[Act]:
         """Handle a batch that could not be decoded."""
         yield Forget()
-        self._lacks = Why.UNREADABLE
+        self._incomplete = Incomplete.UNREADABLE
 
     def lose(self) -> None:
         """Mark the stream as incomplete: because of another publisher, all blocks of the endpoint were forgotten."""
-        if self._lacks is None or self._lacks is Why.JOINED_LATE:
-            self._lacks = Why.UNREADABLE if self._replays else Why.GAP
+        if self._incomplete is None or self._incomplete is Incomplete.JOINED_LATE:
+            self._incomplete = Incomplete.UNREADABLE if self._replays else Incomplete.GAP
 
     def _take(self, number: int, payload: bytes) -> Iterator[Act]:
         seen, self._live = self._live, number
-        asks = self._replays and self._lacks is not Why.REPLAY_FAILED
+        asks = self._replays and self._incomplete is not Incomplete.REPLAY_FAILED
         if self._next is None:
             if number <= seen:
                 self._begins_anew(self._reached is not None)
                 seen, self._live = -1, number
             if not number:
-                self._lacks = None
+                self._incomplete = None
             elif asks:
                 self._live = seen
                 self._hold(number, payload)
                 yield from self._ask_for_everything()
                 return
-            elif self._lacks is not Why.REPLAY_FAILED:
-                self._lacks = Why.JOINED_LATE
+            elif self._incomplete is not Incomplete.REPLAY_FAILED:
+                self._incomplete = Incomplete.JOINED_LATE
         elif number < self._next:
             if number > seen:
                 return  # already applied in a replay
             self._begins_anew(True)
-            self._next, self._live, self._lacks = None, -1, Why.CATCHING_UP
+            self._next, self._live, self._incomplete = None, -1, Incomplete.CATCHING_UP
             yield Forget()
             yield from self._take(number, payload)
             return
@@ -194,7 +194,7 @@ class Stream:
                 yield from self._ask()
                 return
             yield Forget()
-            self._lacks = Why.REPLAY_FAILED if self._replays else Why.GAP
+            self._incomplete = Incomplete.REPLAY_FAILED if self._replays else Incomplete.GAP
         self._doubtful = False
         yield from self._apply(number, payload)
 

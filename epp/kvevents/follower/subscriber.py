@@ -14,14 +14,14 @@ import msgspec
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
+from epp.kvevents.follower.connections import Connection, Watching, received
 from epp.kvevents.follower.decoding import Unreadable, decode
-from epp.kvevents.follower.lines import Line, Watching, received
 from epp.kvevents.follower.replays import AT_ONCE, Replays
 from epp.kvevents.follower.runs import Runs
 from epp.kvevents.follower.source import Source
 from epp.kvevents.follower.stream import Stream
 from epp.kvevents.follower.tally import Tally
-from epp.kvevents.orders import Add, Command, Counts, Follow, Grow, Leave, Left, Note, Report, Start, Wire
+from epp.kvevents.orders import Add, Command, Counts, Follow, FollowerMessage, Grow, Leave, Left, Note, Start, Wire
 
 FLUSH_S = 0.002
 REPORT_S = 1.0
@@ -40,7 +40,7 @@ class Subscriber:
     """Holds all sockets and sources, and turns what publishers send into reports. Owner: the process's only thread."""
 
     def __init__(
-        self, start: Start, send: Callable[[list[Report]], None], clock: Callable[[], float] = time.monotonic
+        self, start: Start, send: Callable[[list[FollowerMessage]], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._send = send
         self._clock = clock
@@ -49,11 +49,11 @@ class Subscriber:
         self._tally = Tally()
         self._sources: dict[int, Source] = {}
         self._by_address: dict[str, Source] = {}
-        self._lines: dict[int, list[Line]] = {}
-        self._ranks: dict[tuple[int, int], Line] = {}  # of publishers that connect to us, by source and rank
+        self._connections: dict[int, list[Connection]] = {}
+        self._ranks: dict[tuple[int, int], Connection] = {}  # of publishers that connect to us, by source and rank
         self._touched: dict[int, Source] = {}
         self._noted: dict[str, set[str]] = {}
-        self._reports: list[Report] = []
+        self._reports: list[FollowerMessage] = []
         self._flushed_at = self._reported_at = clock()
         self.watching = Watching()
         self._replays = Replays(self.watching, self._tally, self._touch, self._note, clock)
@@ -71,7 +71,7 @@ class Subscriber:
         waiting = FLUSH_S if self._touched or self._reports else idle_s
         rest = self.watching.wait(waiting)
         if self._bound in rest:
-            self._hear_all()
+            self._receive_all()
         self._replays.look()
         now = self._clock()
         if now - self._flushed_at >= FLUSH_S:
@@ -82,17 +82,19 @@ class Subscriber:
         """Send the picker everything that has changed since the last flush."""
         self._flushed_at = now
         all_of_them = now - self._reported_at >= REPORT_S
-        orders: list[Report] = [*self._runs.take()] if self._touched or self._reports else []
+        orders: list[FollowerMessage] = [*self._runs.take()] if self._touched or self._reports else []
         for source in list(self._sources.values() if all_of_them else self._touched.values()):
-            fares = source.fares(with_tokens=all_of_them)
-            if fares is not None:
-                orders.append(fares)
+            status = source.status(with_tokens=all_of_them)
+            if status is not None:
+                orders.append(status)
         self._touched.clear()
         orders += self._reports
         self._reports = []
         if all_of_them:
             self._reported_at = now
-            self._replays.try_again([line for lines in self._lines.values() for line in lines])
+            self._replays.try_again(
+                [connection for connections in self._connections.values() for connection in connections]
+            )
             orders.append(Counts(msgspec.structs.asdict(self._tally), self._runs.distinct_blocks, len(self._runs)))
         self._in_pieces(orders)
 
@@ -104,7 +106,7 @@ class Subscriber:
             self._bound.close(0)
         self.watching.context.destroy(0)
 
-    def _in_pieces(self, orders: list[Report]) -> None:
+    def _in_pieces(self, orders: list[FollowerMessage]) -> None:
         begin, size = 0, 0
         for n, order in enumerate(orders):
             size += ORDER_BYTES + (len(order.digests) if isinstance(order, Add | Grow) else 0)
@@ -120,12 +122,12 @@ class Subscriber:
         source = Source(follow.source, follow.address, self._runs, self._tally, self._note)
         self._sources[source.number] = self._by_address[follow.address] = source
         self._touched[source.number] = source
-        self._lines[source.number] = []
+        self._connections[source.number] = []
         for wire in follow.wires:
-            line = Line(source, wire, Stream(replays=bool(wire.replay)))
-            source.streams.append(line.stream)
-            self._lines[source.number].append(line)
-            self._connect(line)
+            connection = Connection(source, wire, Stream(replays=bool(wire.replay)))
+            source.streams.append(connection.stream)
+            self._connections[source.number].append(connection)
+            self._connect(connection)
 
     def _leave(self, number: int) -> None:
         source = self._sources.pop(number, None)
@@ -133,27 +135,27 @@ class Subscriber:
             return
         if self._by_address.get(source.address) is source:
             del self._by_address[source.address]
-        for line in self._lines.pop(number):
-            self._replays.end(line)
-            if line.events is not None and line.monitor is not None:
-                line.events.disable_monitor()
-                self.watching.close(line.monitor)
-                self.watching.close(line.events)
+        for connection in self._connections.pop(number):
+            self._replays.end(connection)
+            if connection.events is not None and connection.monitor is not None:
+                connection.events.disable_monitor()
+                self.watching.close(connection.monitor)
+                self.watching.close(connection.events)
         for key in [key for key in self._ranks if key[0] == number]:
             del self._ranks[key]
         source.residents.forget()
         self._touched.pop(number, None)
         self._reports.append(Left(number))
 
-    def _connect(self, line: Line) -> None:
+    def _connect(self, connection: Connection) -> None:
         try:
-            events = line.events = self.watching.subscription()
-            line.monitor = events.get_monitor_socket(_WATCHED)
-            self.watching.watch(line.monitor, self._watched, line)
-            self.watching.watch(events, self._hear, line)
-            events.connect(line.wire.events)
+            events = connection.events = self.watching.subscription()
+            connection.monitor = events.get_monitor_socket(_WATCHED)
+            self.watching.watch(connection.monitor, self._watched, connection)
+            self.watching.watch(events, self._receive, connection)
+            events.connect(connection.wire.events)
         except zmq.ZMQError as error:
-            self._note("address", f"{line.wire.events}: {error}")
+            self._note("address", f"{connection.wire.events}: {error}")
 
     def _bind(self, where: str) -> zmq.Socket[bytes]:
         socket = self.watching.subscription()
@@ -163,18 +165,20 @@ class Subscriber:
 
     # Messages from publishers
 
-    def _watched(self, line: Line) -> None:
-        while line.monitor is not None and line.monitor.poll(0):
-            said = recv_monitor_message(line.monitor)
-            self._touch(line)
-            if said["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                self._replays.ask(line, line.source.do(line.stream, line.stream.connected()))
-            elif said["event"] == zmq.EVENT_DISCONNECTED:
-                line.stream.disconnected()
+    def _watched(self, connection: Connection) -> None:
+        while connection.monitor is not None and connection.monitor.poll(0):
+            event = recv_monitor_message(connection.monitor)
+            self._touch(connection)
+            if event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._replays.request(
+                    connection, connection.source.do(connection.stream, connection.stream.connected())
+                )
+            elif event["event"] == zmq.EVENT_DISCONNECTED:
+                connection.stream.disconnected()
 
-    def _hear(self, line: Line) -> None:
+    def _receive(self, connection: Connection) -> None:
         for _ in range(AT_ONCE):
-            frames = received(line.events)
+            frames = received(connection.events)
             if frames is None:
                 return
             if len(frames) != 3 or len(frames[1]) != 8:
@@ -185,9 +189,9 @@ class Subscriber:
                 self._tally.other_topics += 1
                 self._note("topic", topic[:256].decode(errors="replace"))
                 continue
-            self._take(line, int.from_bytes(number, "big"), payload)
+            self._take(connection, int.from_bytes(number, "big"), payload)
 
-    def _hear_all(self) -> None:
+    def _receive_all(self) -> None:
         """Read from publishers that connect to us. The topic names the endpoint, and the batch names its rank."""
         for _ in range(AT_ONCE):
             frames = received(self._bound)
@@ -197,7 +201,7 @@ class Subscriber:
             if len(frames) != 3 or len(frames[1]) != 8:
                 self._tally.malformed += 1
                 continue
-            source = self._speaker(parts[1]) if len(parts) > 1 and frames[0].startswith(self._topic) else None
+            source = self._sender(parts[1]) if len(parts) > 1 and frames[0].startswith(self._topic) else None
             if source is None:
                 self._tally.other_topics += 1
                 self._note("topic", frames[0][:256].decode(errors="replace"))
@@ -206,16 +210,16 @@ class Subscriber:
                 rank = decode(frames[2]).rank
             except Unreadable:
                 rank = 0
-            line = self._ranks.get((source.number, rank))
-            if line is None and len(source.streams) >= MOST_RANKS:
+            connection = self._ranks.get((source.number, rank))
+            if connection is None and len(source.streams) >= MOST_RANKS:
                 self._tally.malformed += 1
                 continue
-            if line is None:
-                line = self._ranks[source.number, rank] = Line(source, Wire(""), Stream(replays=False))
-                source.streams.append(line.stream)
-            self._take(line, int.from_bytes(frames[1], "big"), frames[2])
+            if connection is None:
+                connection = self._ranks[source.number, rank] = Connection(source, Wire(""), Stream(replays=False))
+                source.streams.append(connection.stream)
+            self._take(connection, int.from_bytes(frames[1], "big"), frames[2])
 
-    def _speaker(self, address: str) -> Source | None:
+    def _sender(self, address: str) -> Source | None:
         """Return the source with this address, or the only source at this host if ``address`` has no port."""
         source = self._by_address.get(address)
         if source is None and address:
@@ -223,12 +227,14 @@ class Subscriber:
             source = at_host[0] if len(at_host) == 1 else None
         return source
 
-    def _take(self, line: Line, number: int, payload: bytes) -> None:
-        self._touch(line)
-        self._replays.ask(line, line.source.do(line.stream, line.stream.live(number, payload)))
+    def _take(self, connection: Connection, number: int, payload: bytes) -> None:
+        self._touch(connection)
+        self._replays.request(
+            connection, connection.source.do(connection.stream, connection.stream.live(number, payload))
+        )
 
-    def _touch(self, line: Line) -> None:
-        self._touched[line.source.number] = line.source
+    def _touch(self, connection: Connection) -> None:
+        self._touched[connection.source.number] = connection.source
 
     def _note(self, kind: str, value: str) -> None:
         noted = self._noted.setdefault(kind, set())

@@ -46,6 +46,6 @@ def refused(where: str, status: int) -> ScrapeError:
     return ScrapeError(f"{where} answers with status {status}", reason="status", gone=status in UNREACHED)
 
 
-def unasked(where: str, encoding: str) -> ScrapeError:
+def encoded(where: str, encoding: str) -> ScrapeError:
     """Return the error for a compressed page, which is not read because a small one may expand without end."""
     return ScrapeError(f"{where} is encoded as {encoding[:20]!r}, unasked; serve it as it is")

@@ -6,7 +6,7 @@ import logging
 
 from epp.pool.pool import Endpoint
 from epp.scrape.reading.reader import EngineReader
-from epp.scrape.reading.specs import Engines
+from epp.scrape.reading.specs import EngineSpecs
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ MAX_UNKNOWN = 100
 class Readers:
     """One reader for each kind of engine. Owner: the event loop."""
 
-    def __init__(self, engines: Engines) -> None:
+    def __init__(self, engines: EngineSpecs) -> None:
         self._engines = engines
         self._by_name = {name: EngineReader(spec) for name, spec in engines.by_name.items()}
         self._default = EngineReader(engines.default)

@@ -144,7 +144,7 @@ ENGINE_LABELS = ("llm-d.ai/engine-type", "inference.networking.k8s.io/engine-typ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engines:
+class EngineSpecs:
     """Decides which kind of engine an endpoint is."""
 
     default: EngineSpec = VLLM

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TypeAlias
 
 
-class Untold(Enum):
+class NoTokenIds(Enum):
     """The reason why there are no token ids; the request goes on without them."""
 
     NO_MODEL = "no_model"
@@ -32,4 +32,4 @@ class Untold(Enum):
 
 Ids: TypeAlias = tuple[bytes, ...]
 """Each prompt's token ids, little-endian uint32."""
-Answer: TypeAlias = "Ids | Untold"
+Answer: TypeAlias = "Ids | NoTokenIds"

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from epp.tokens.model.answer import Untold
+from epp.tokens.model.answer import NoTokenIds
 
 Message: TypeAlias = dict[str, Any]
 
@@ -45,7 +45,7 @@ CONTINUE = "CONTINUE_FINAL_MESSAGE_TAG "
 class Unrendered(Exception):
     """Raised for a request that cannot be rendered here."""
 
-    def __init__(self, why: Untold) -> None:
+    def __init__(self, why: NoTokenIds) -> None:
         super().__init__(why.value)
         self.why = why
 
@@ -72,9 +72,9 @@ class Chat(msgspec.Struct):
         """
         given = self.chat_template_kwargs or {}
         if self.chat_template is not None or self.truncate_prompt_tokens is not None:
-            raise Unrendered(Untold.UNSUPPORTED)
+            raise Unrendered(NoTokenIds.UNSUPPORTED)
         if NOT_FOR_TEMPLATES & given.keys() or "prompt_token_ids" in (self.kv_transfer_params or ()):
-            raise Unrendered(Untold.UNSUPPORTED)
+            raise Unrendered(NoTokenIds.UNSUPPORTED)
         own: dict[str, Any] = {
             "add_generation_prompt": self.add_generation_prompt,
             "continue_final_message": self.continue_final_message,
@@ -85,7 +85,7 @@ class Chat(msgspec.Struct):
             own["enable_thinking"] = self.reasoning_effort != "none"
         merged = {**defaults, **given, **{key: value for key, value in own.items() if value not in (None, "auto")}}
         if merged["continue_final_message"] and merged["add_generation_prompt"]:
-            raise Unrendered(Untold.REFUSED)
+            raise Unrendered(NoTokenIds.REFUSED)
         return {"documents": None, **merged}
 
 
@@ -95,7 +95,7 @@ def described(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for tool in tools:
         function = tool.get("function")
         if tool.get("type", "function") != "function" or not isinstance(function, dict) or "name" not in function:
-            raise Unrendered(Untold.REFUSED)
+            raise Unrendered(NoTokenIds.REFUSED)
         deferred = function.get("defer_loading")
         deferred = tool.get("defer_loading") if deferred is None else deferred
         shown = {name: function.get(name) for name in ("name", "description", "parameters")}
@@ -121,7 +121,7 @@ def conversation(messages: Sequence[Message], *, in_parts: bool) -> list[Message
 def _message(message: Message, *, in_parts: bool) -> Message:
     role = message.get("role")
     if not isinstance(role, str):
-        raise Unrendered(Untold.REFUSED)
+        raise Unrendered(NoTokenIds.REFUSED)
     parts = list(_parts(message.get("content"), role))
     shown: Message = {"role": role, "content": parts if in_parts else _joined(parts)}
     if role == "assistant":
@@ -162,24 +162,24 @@ def _is_text(part: object) -> bool:
 
 def _listed(content: object) -> list[Any]:
     if not isinstance(content, list):
-        raise Unrendered(Untold.REFUSED)
+        raise Unrendered(NoTokenIds.REFUSED)
     return content
 
 
 def _part(part: object) -> dict[str, Any] | None:
     """Return the part as a text part; None if it is left out. Raises: Unrendered."""
     if not isinstance(part, dict):
-        raise Unrendered(Untold.REFUSED)
+        raise Unrendered(NoTokenIds.REFUSED)
     kind = part.get("type")
     field = TEXTS.get(kind) if isinstance(kind, str) else None
     if field is None:
         media = [name for name in (kind, *part) if isinstance(name, str) and any(word in name for word in MEDIA)]
-        raise Unrendered(Untold.MEDIA if media else Untold.UNSUPPORTED)
+        raise Unrendered(NoTokenIds.MEDIA if media else NoTokenIds.UNSUPPORTED)
     text = part.get(field)
     if text is None and kind in MAY_BE_NULL:
         return None
     if not isinstance(text, str):
-        raise Unrendered(Untold.REFUSED)
+        raise Unrendered(NoTokenIds.REFUSED)
     return {"type": "text", "text": text, **{key: value for key, value in part.items() if key not in OF_PARTS}}
 
 
@@ -199,7 +199,7 @@ def _add_assistant(shown: Message, message: Message) -> None:
 def _call(call: object) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(call, dict) or not isinstance(function, dict) or call.get("type", "function") != "function":
-        raise Unrendered(Untold.REFUSED)
+        raise Unrendered(NoTokenIds.REFUSED)
     arguments = function.get("arguments")
     if isinstance(arguments, str) and arguments:
         try:
@@ -246,7 +246,7 @@ def to_be_continued(messages: Sequence[Message]) -> tuple[list[Message], str]:
         last["content"] = content + CONTINUE
         return [*messages[:-1], last], content
     if not content:
-        raise Unrendered(Untold.REFUSED)
+        raise Unrendered(NoTokenIds.REFUSED)
     text: str = content[-1]["text"]
     last["content"] = [*content[:-1], {**content[-1], "text": text + CONTINUE}]
     return [*messages[:-1], last], text
@@ -257,5 +257,5 @@ def cut_at_mark(written: str, content: str) -> str:
     bare = CONTINUE.strip()
     at = written.rfind(bare)
     if at < 0 or content.strip() not in written:
-        raise Unrendered(Untold.REFUSED)
+        raise Unrendered(NoTokenIds.REFUSED)
     return written[:at] if written.startswith(CONTINUE, at) else written[:at].rstrip()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from epp.errors import ConfigError
-from epp.tokens.model.answer import Ids, Untold
+from epp.tokens.model.answer import Ids, NoTokenIds
 from epp.tokens.model.chat import Chat, Unrendered, described
 from epp.tokens.model.segments import Segments
 from epp.tokens.model.template import ChatTemplate
@@ -98,8 +98,8 @@ class ModelTokenizer:
             if path.endswith(COMPLETIONS):
                 return _completion(_COMPLETION.decode(body))[:most]
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise Unrendered(Untold.REFUSED) from error
-        raise Unrendered(Untold.UNSUPPORTED)
+            raise Unrendered(NoTokenIds.REFUSED) from error
+        raise Unrendered(NoTokenIds.UNSUPPORTED)
 
     def look_up(self, texts: list[Text]) -> Partly:
         """Cut the texts into pieces, and look these up in the cache."""
@@ -120,7 +120,7 @@ class ModelTokenizer:
         try:
             return self.vocabulary.encode(partly.missing) if partly.missing else []
         except Exception as error:  # errors of the library, for example for half a surrogate pair
-            raise Unrendered(Untold.REFUSED) from error
+            raise Unrendered(NoTokenIds.REFUSED) from error
 
     def put_together(self, texts: list[Text], partly: Partly, encoded: list[bytes]) -> Ids:
         """Return the token ids of all prompts, and cache the pieces that were encoded."""
@@ -138,7 +138,7 @@ class ModelTokenizer:
         template = self._templates.get(WITH_TOOLS) if chat.tools is not None else None
         template = template or self._templates.get(DEFAULT)
         if template is None:
-            raise Unrendered(Untold.UNSUPPORTED)
+            raise Unrendered(NoTokenIds.UNSUPPORTED)
         arguments = chat.arguments(self._arguments)
         tools = None if chat.tools is None else described(chat.tools)
         written = template.write(chat.messages, tools, {**self._special, **arguments})
@@ -148,8 +148,8 @@ class ModelTokenizer:
 def _completion(completion: Completion) -> list[Text]:
     unclear = completion.suffix is not None or completion.prompt_embeds is not None
     if unclear or completion.truncate_prompt_tokens is not None:
-        raise Unrendered(Untold.UNSUPPORTED)
+        raise Unrendered(NoTokenIds.UNSUPPORTED)
     if "prompt_token_ids" in (completion.kv_transfer_params or ()):
-        raise Unrendered(Untold.UNSUPPORTED)
+        raise Unrendered(NoTokenIds.UNSUPPORTED)
     prompts = [completion.prompt] if isinstance(completion.prompt, str) else completion.prompt
     return [Text(prompt, completion.add_special_tokens) for prompt in prompts]

@@ -36,7 +36,7 @@ class Unclear(Exception):
     """Raised if the expression has a construct that this module does not know."""
 
 
-class Part(NamedTuple):
+class PatternPart(NamedTuple):
     """How the matches of a piece of the expression begin and end."""
 
     nullable: bool
@@ -44,7 +44,7 @@ class Part(NamedTuple):
     ends_with_letter: bool
 
 
-EMPTY = Part(nullable=True, begins_with_space=False, ends_with_letter=False)
+EMPTY = PatternPart(nullable=True, begins_with_space=False, ends_with_letter=False)
 
 
 def keeps_apart(pattern: str) -> bool:
@@ -85,7 +85,7 @@ class _Reader:
         """The outermost alternatives of the expression."""
         self._depth = 0
 
-    def alternatives(self) -> Part:
+    def alternatives(self) -> PatternPart:
         parts = []
         self._depth += 1
         while True:
@@ -96,21 +96,21 @@ class _Reader:
             if not self._next("|"):
                 break
         self._depth -= 1
-        return Part(*map(any, zip(*parts, strict=True)))
+        return PatternPart(*map(any, zip(*parts, strict=True)))
 
-    def _sequence(self) -> Part:
+    def _sequence(self) -> PatternPart:
         whole = EMPTY
         while self.at < len(self.pattern) and self.pattern[self.at] not in "|)":
             part = self._quantified()
             self.crossed |= whole.ends_with_letter and part.begins_with_space
-            whole = Part(
+            whole = PatternPart(
                 whole.nullable and part.nullable,
                 whole.begins_with_space or (whole.nullable and part.begins_with_space),
                 part.ends_with_letter or (part.nullable and whole.ends_with_letter),
             )
         return whole
 
-    def _quantified(self) -> Part:
+    def _quantified(self) -> PatternPart:
         part = self._atom()
         found = QUANTIFIER.match(self.pattern, self.at)
         if found is None:
@@ -121,7 +121,7 @@ class _Reader:
             self.crossed |= part.ends_with_letter and part.begins_with_space
         return part._replace(nullable=part.nullable or how[0] in "*?" or how.startswith("{0"))
 
-    def _atom(self) -> Part:
+    def _atom(self) -> PatternPart:
         if self.pattern.startswith(NOT_BEFORE_TEXT, self.at):
             self.at += len(NOT_BEFORE_TEXT)
             return EMPTY
@@ -133,7 +133,7 @@ class _Reader:
                 raise Unclear
             return part
         characters = self._class() if self._next("[") else self._outside_class()
-        return Part(False, " " in characters, bool(characters & LETTERS))
+        return PatternPart(False, " " in characters, bool(characters & LETTERS))
 
     def _class(self) -> frozenset[str]:
         negated = self._next("^")

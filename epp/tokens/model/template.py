@@ -22,7 +22,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from epp.errors import ConfigError
-from epp.tokens.model.answer import Untold
+from epp.tokens.model.answer import NoTokenIds
 from epp.tokens.model.chat import Message, Unrendered, conversation, cut_at_mark, to_be_continued, without_developers
 from epp.tokens.model.content_format import takes_parts
 
@@ -95,18 +95,18 @@ class ChatTemplate:
         """Return the rendered prompt. Raises: Unrendered if it cannot be rendered."""
         shown = conversation(messages, in_parts=self.in_parts)
         if not shown:
-            raise Unrendered(Untold.REFUSED)
+            raise Unrendered(NoTokenIds.REFUSED)
         if not self._knows_developers and any(message["role"] == "developer" for message in shown):
             shown = without_developers(shown)
         more = dict(arguments)
         content = ""
         continued = more.pop("continue_final_message", False)
         if continued and not self._names_content:
-            raise Unrendered(Untold.REFUSED)
+            raise Unrendered(NoTokenIds.REFUSED)
         if continued:
             shown, content = to_be_continued(shown)
         try:
             written = self._template.render(messages=shown, tools=tools, **more)
         except Exception as error:  # a template may fail in any way on what clients send
-            raise Unrendered(Untold.REFUSED) from error
+            raise Unrendered(NoTokenIds.REFUSED) from error
         return cut_at_mark(written, content) if continued else written

@@ -11,7 +11,7 @@ from epp.config.plan import Plan
 from epp.config.wiring.build import build
 from epp.errors import ConfigError
 from epp.scrape.parameters import EngineMetricNames, MetricsSourceOptions
-from epp.scrape.reading.specs import BUILT_IN, VLLM, Engines, MetricSpec
+from epp.scrape.reading.specs import BUILT_IN, VLLM, EngineSpecs, MetricSpec
 
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 
@@ -23,7 +23,7 @@ def plan(parameters: str = "", *, extra: str = "", names: EngineMetricNames | No
     )
 
 
-def engines(parameters: str = "", *, names: EngineMetricNames | None = None) -> Engines:
+def engines(parameters: str = "", *, names: EngineMetricNames | None = None) -> EngineSpecs:
     scrape = plan(parameters, names=names).scrape
     assert scrape is not None
     return scrape.engines
@@ -36,7 +36,7 @@ def refusal(parameters: str) -> str:
 
 
 def test_without_a_word_the_built_in_engines_are_read_and_vllm_is_the_default() -> None:
-    assert engines() == Engines()
+    assert engines() == EngineSpecs()
 
 
 def test_the_default_engine_and_the_label_can_be_named() -> None:
@@ -63,7 +63,7 @@ def test_an_engine_of_ones_own_has_what_is_written() -> None:
 
 
 def test_the_usual_name_of_kv_usage_written_out_keeps_the_older_one() -> None:
-    assert engines("engineConfigs: [{name: vllm, kvUsageSpec: 'vllm:kv_cache_usage_perc'}]") == Engines()
+    assert engines("engineConfigs: [{name: vllm, kvUsageSpec: 'vllm:kv_cache_usage_perc'}]") == EngineSpecs()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_the_older_flags_name_vllms_metrics() -> None:
 
 
 def test_the_usual_name_as_a_flag_changes_nothing() -> None:
-    assert engines(names=EngineMetricNames(kv_usage="vllm:kv_cache_usage_perc")) == Engines()
+    assert engines(names=EngineMetricNames(kv_usage="vllm:kv_cache_usage_perc")) == EngineSpecs()
 
 
 def test_an_extractor_in_the_configuration_wins_over_the_flags_with_a_warning() -> None:

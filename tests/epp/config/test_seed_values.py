@@ -11,7 +11,7 @@ import pytest
 
 from epp.commandline import cli
 from epp.config.wiring.build import plan_from
-from epp.scrape.reading.specs import VLLM, Engines
+from epp.scrape.reading.specs import VLLM, EngineSpecs
 from epp.server.options import ServeOptions
 
 EXAMPLE = Path(__file__).parents[3] / "manifests" / "config" / "tiered-v0.4.yaml"
@@ -52,7 +52,7 @@ def test_the_seeds_values_file_runs_unchanged(tmp_path: Path, monkeypatch: pytes
         ("cpu-prefix-cache-scorer", 1.0),
     ]
     assert plan.scrape is not None
-    assert plan.scrape.engines == Engines(default=VLLM)
+    assert plan.scrape.engines == EngineSpecs(default=VLLM)
     assert [warning for warning in plan.warnings if "deprecated" in warning] == [
         "apiVersion: inference.networking.x-k8s.io/v1alpha1 is deprecated; write llm-d.ai/v1alpha1"
     ]

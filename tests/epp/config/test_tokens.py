@@ -18,10 +18,10 @@ from epp.config.wiring.kinds import known_kinds
 from epp.errors import ConfigError
 from epp.server.core import Core
 from epp.server.settings import Settings
-from epp.tokens.model.answer import Untold
+from epp.tokens.model.answer import NoTokenIds
 from epp.tokens.opened import OpenedSource, open_source
 from epp.tokens.plan import RemotePlan
-from epp.tokens.source import Asked
+from epp.tokens.source import TokenRequest
 from scorers.base import Candidate, NoParameters, Producer, Request
 from tests.epp.tokens.trained import KINDS
 
@@ -145,8 +145,8 @@ def test_tokenizers_are_read_once_however_often_the_configuration_changes(folder
     assert other.tokens is not first.tokens
 
 
-def asked(path: str = "/v1/completions", **body: Any) -> Asked:
-    return Asked(path, msgspec.json.encode({"model": "m", **body}), "m", 1)
+def asked(path: str = "/v1/completions", **body: Any) -> TokenRequest:
+    return TokenRequest(path, msgspec.json.encode({"model": "m", **body}), "m", 1)
 
 
 def test_a_picker_tokenizes_as_its_plan_says_now(folder: Path) -> None:
@@ -182,7 +182,7 @@ def test_models_are_told_apart_by_name(folder: Path) -> None:
     async def scene() -> None:
         source = open_source(tokens, tuple)
         assert source is not None
-        assert source.now(asked(prompt="x")) is Untold.NO_MODEL
+        assert source.now(asked(prompt="x")) is NoTokenIds.NO_MODEL
         await source.close()
 
     asyncio.run(scene())

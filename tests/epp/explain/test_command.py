@@ -90,7 +90,7 @@ def test_a_prompt_without_a_model_is_asked_about_with_one_that_is_served(capsys:
     async def scenario() -> int:
         async with running(written_default()) as (app, _):
             for address in ENDPOINTS:
-                app.core.catalog.lists(address, read_cards(b'{"data": [{"id": "served-here"}]}'), complete=True)
+                app.core.catalog.set_list(address, read_cards(b'{"data": [{"id": "served-here"}]}'), complete=True)
             url = f"http://{LOOPBACK}:{app.debug_port}"
             return await asyncio.to_thread(cli.main, ["explain", f"--url={url}", "--prompt", "hello"])
 

@@ -10,7 +10,7 @@ from epp.decision import RequestHead, RequestLabels
 from epp.errors import EppError
 from epp.flowcontrol.admission import Arrival
 from epp.flowcontrol.controller import FlowController
-from epp.flowcontrol.queue import QueueOutcome, Waiting
+from epp.flowcontrol.queue import QueueEntry, QueueOutcome
 from epp.flowcontrol.saturation import Gauge, SaturationDetector
 from epp.flowcontrol.settings import FlowSettings
 from scorers.base import Candidate, NoParameters, Request, Slot
@@ -81,7 +81,7 @@ class Stage:
         self.ended: dict[str, EppError | None] = {}
         """None for those sent on."""
         self.order: list[str] = []
-        self.waits: dict[str, Waiting] = {}
+        self.waits: dict[str, QueueEntry] = {}
         gauge = Gauge(self.detector, self.candidates)
         self.controller = FlowController(settings or self.settings(), gauge, self.seen, lambda: self.now)
 

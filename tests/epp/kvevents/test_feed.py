@@ -16,7 +16,7 @@ import pytest
 
 from epp.kvevents.feed import SILENT_S, Feed
 from epp.kvevents.follower.subscriber import Subscriber
-from epp.kvevents.orders import Follow, Start, Why, Wire
+from epp.kvevents.orders import Follow, Incomplete, Start, Wire
 from epp.lab.engine.publisher import EventPublisher
 from epp.pool.pool import Endpoint, Pool
 from scorers.base import Prompt, Slot, Tier
@@ -344,7 +344,7 @@ def test_what_cannot_be_read_is_asked_for_more_and_more_rarely() -> None:
 
         async def settled() -> None:
             async with asyncio.timeout(20):
-                while stream.why is not Why.UNREADABLE:
+                while stream.why is not Incomplete.UNREADABLE:
                     subscriber.step(0.01)
                     await asyncio.sleep(0)  # for the publisher's answer
 

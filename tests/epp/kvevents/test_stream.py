@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epp.kvevents.follower.stream import Act, Apply, Forget, Replay, Stream
-from epp.kvevents.orders import Why
+from epp.kvevents.orders import Incomplete
 
 
 class Publisher:
@@ -83,7 +83,7 @@ def test_who_joins_late_without_a_replay_is_unsure_and_follows() -> None:
     publisher.publish(heard=False)
     publisher.publish(heard=False)
     publisher.publish()
-    assert publisher.stream.why is Why.JOINED_LATE
+    assert publisher.stream.why is Incomplete.JOINED_LATE
     assert publisher.believed == publisher.said[2:]
 
 
@@ -103,7 +103,7 @@ def test_a_gap_that_cannot_be_filled_is_forgotten_and_unsure_until_the_publisher
     publisher.publish(heard=False)
     publisher.publish()
     publisher.publish()
-    assert publisher.stream.why is Why.GAP
+    assert publisher.stream.why is Incomplete.GAP
     assert publisher.believed == publisher.said[2:]
     publisher.restart()
     publisher.publish()
@@ -117,7 +117,7 @@ def test_a_replay_that_begins_too_late_leaves_it_unsure() -> None:
     for _ in range(8):
         publisher.publish(heard=False)
     publisher.publish()
-    assert publisher.stream.why is Why.REPLAY_TOO_SHORT
+    assert publisher.stream.why is Incomplete.REPLAY_TOO_SHORT
     assert publisher.believed == publisher.said[-3:]
     publisher.publish()
     assert publisher.believed == publisher.said[-4:]
@@ -197,7 +197,7 @@ def test_a_replay_without_an_answer_is_given_up_and_tried_again() -> None:
     publisher.publish()
     assert publisher.believed == []
     publisher.do(stream.replay_failed())
-    assert (stream.why, publisher.believed) == (Why.REPLAY_FAILED, publisher.said[1:])
+    assert (stream.why, publisher.believed) == (Incomplete.REPLAY_FAILED, publisher.said[1:])
     publisher.publish()
     publisher.answers = True
     publisher.do(stream.retry())
@@ -211,7 +211,7 @@ def test_a_lost_connection_is_unsure_until_it_is_back_and_nothing_was_missed() -
         publisher = Publisher(replays=replays)
         publisher.publish()
         publisher.stream.disconnected()
-        assert publisher.stream.why is Why.NOT_CONNECTED
+        assert publisher.stream.why is Incomplete.NOT_CONNECTED
         publisher.do(publisher.stream.connected())
         publisher.publish()
         assert (publisher.believed, publisher.stream.why) == (publisher.said, None)
@@ -221,7 +221,7 @@ def test_a_batch_that_cannot_be_read_is_a_gap_until_a_replay_has_been_read() -> 
     publisher = Publisher(replays=True)
     publisher.publish()
     publisher.do(publisher.stream.unreadable())
-    assert (publisher.believed, publisher.stream.why) == ([], Why.UNREADABLE)
+    assert (publisher.believed, publisher.stream.why) == ([], Incomplete.UNREADABLE)
     publisher.do(publisher.stream.retry())
     assert (publisher.believed, publisher.stream.why) == (publisher.said, None)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epp.pool.index_file import MAX_AGE_S, Foreign, Kept, SnapshotError, impossible, read, tidy, unfinished, write
+from epp.pool.index_file import MAX_AGE_S, NotOurs, SavedIndex, SnapshotError, impossible, read, tidy, unfinished, write
 from scorers.base import Prompt, Slot
 from scorers.index.index import PrefixIndex
 from scorers.index.snapshot import Snapshot
@@ -21,11 +21,11 @@ NOW = 1_800_000_000.0
 A = "10.0.0.1:8000"
 
 
-def kept(written_s: float = NOW) -> Kept:
+def kept(written_s: float = NOW) -> SavedIndex:
     index = PrefixIndex(1, 1, bytes(32))
     index.set_capacity(Slot(0), 0, 100)
     index.record(index.match(Prompt(b"", b"abcd" * 20)), Slot(0))
-    return Kept(written_s, ("gpu",), {A: "engine"}, taken(index, {A: Slot(0)}))
+    return SavedIndex(written_s, ("gpu",), {A: "engine"}, taken(index, {A: Slot(0)}))
 
 
 @pytest.fixture
@@ -58,9 +58,9 @@ def test_no_file_and_an_empty_one_are_nothing_to_read(path: Path) -> None:
 
 def test_a_file_of_somebody_else_is_neither_read_nor_written_over(path: Path) -> None:
     path.write_text("apiVersion: llm-d.ai/v1alpha1\n")
-    with pytest.raises(Foreign, match="left alone"):
+    with pytest.raises(NotOurs, match="left alone"):
         read(path, NOW)
-    with pytest.raises(Foreign):
+    with pytest.raises(NotOurs):
         write(path, kept())
     assert path.read_text().startswith("apiVersion")
     assert list(path.parent.iterdir()) == [path]
@@ -68,16 +68,16 @@ def test_a_file_of_somebody_else_is_neither_read_nor_written_over(path: Path) ->
 
 def test_what_is_no_file_is_not_used(path: Path) -> None:
     path.mkdir()
-    with pytest.raises(Foreign):
+    with pytest.raises(NotOurs):
         read(path, NOW)
-    with pytest.raises(Foreign):
+    with pytest.raises(NotOurs):
         write(path, kept())
 
 
 def test_a_link_is_not_followed(path: Path) -> None:
     write(path.with_name("other"), kept())
     path.symlink_to(path.with_name("other"))
-    with pytest.raises(Foreign, match="symbolic"):
+    with pytest.raises(NotOurs, match="symbolic"):
         read(path, NOW)
 
 
@@ -127,7 +127,7 @@ def test_an_old_one_and_one_of_the_future_are_not_believed(path: Path, age_s: fl
 def test_one_that_makes_no_sense_is_not_used(path: Path) -> None:
     bent = kept()
     broken = Snapshot(bytes(32), 1, 1, [0], [b"12345678"], [], {})
-    write(path, Kept(NOW, bent.tiers, bent.engines, broken))
+    write(path, SavedIndex(NOW, bent.tiers, bent.engines, broken))
     with pytest.raises(SnapshotError, match="comes before what it follows"):
         read(path, NOW)
 
@@ -192,8 +192,8 @@ def test_a_folder_that_cannot_be_written_to_is_no_place_for_it() -> None:
 def test_what_the_system_refuses_is_said_in_words_and_leaves_nothing_open(path: Path) -> None:
     path.symlink_to(path.parent / "elsewhere")
     open_before = len(list(Path("/proc/self/fd").iterdir()))
-    with pytest.raises(Foreign, match="is a symbolic link, and is left alone; name the file itself"):
+    with pytest.raises(NotOurs, match="is a symbolic link, and is left alone; name the file itself"):
         read(path, NOW)
-    with pytest.raises(Foreign, match="is no file"):
+    with pytest.raises(NotOurs, match="is no file"):
         read(path.parent, NOW)
     assert len(list(Path("/proc/self/fd").iterdir())) == open_before

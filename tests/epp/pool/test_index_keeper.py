@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from epp.pool.index_keeper import Keeping
+from epp.pool.index_keeper import IndexKeeper
 from epp.pool.pool import Endpoint, EngineMetrics, Pool
 from epp.pool.restarts import Restarts
 from scorers.base import Candidate, Prompt, Request, Slot, Tier, TierReport
@@ -45,13 +45,13 @@ class Picker:
         self.pool = Pool()
         self.clock_s = clock_s
         unix_s = now_s - clock_s
-        self.keeping = Keeping(
+        self.keeping = IndexKeeper(
             path, self.pool, lambda: self.cache, lambda: unix_s + self.clock_s, lambda: self.clock_s, every_s=every_s
         )
         self.keeping.load()
         self.pool.listeners += [self.cache, Restarts(self.pool, self.cache.endpoint_added), self.keeping]
         self.pool.replace([Endpoint(address) for address in addresses])
-        self.keeping.serves()
+        self.keeping.started()
 
     def read(self, address: str, engine: EngineMetrics = ENGINE, began_at: float = 0.0) -> None:
         candidate = self.pool.candidate(address)
@@ -163,7 +163,7 @@ def test_a_snapshot_that_is_written_while_requests_are_served_outlives_a_crash(p
     picker.read(A)
     picker.read(B)
     picker.send(TEXT + "z" * 1024, A)
-    asyncio.run(picker.keeping.save_beside())
+    asyncio.run(picker.keeping.save_while_serving())
     assert picker.numbers("writes") == {"written": 1}
     crashed = Picker(path)
     crashed.read(A)
@@ -179,7 +179,7 @@ def test_what_comes_into_the_slot_of_an_endpoint_that_goes_meanwhile_is_not_kept
     picker.send(TEXT, B)
 
     async def body() -> None:
-        saving = asyncio.create_task(picker.keeping.save_beside())
+        saving = asyncio.create_task(picker.keeping.save_while_serving())
         await asyncio.sleep(0)
         assert not saving.done()
         picker.pool.replace([Endpoint(A), Endpoint(C)])
@@ -200,7 +200,7 @@ def test_a_write_that_does_not_end_keeps_nobody_from_leaving(tmp_path: Path) -> 
     picker.keeping._writing.acquire()
 
     async def body() -> list[bool]:
-        saving = asyncio.create_task(picker.keeping.save_beside())
+        saving = asyncio.create_task(picker.keeping.save_while_serving())
         async with asyncio.timeout(20):
             while not (writers := set(threading.enumerate()) - before):  # noqa: ASYNC110 - a thread begins
                 await asyncio.sleep(0.001)
@@ -246,7 +246,7 @@ def test_nothing_is_written_over_what_waits_to_be_restored(path: Path) -> None:
 
 def test_a_start_that_fails_leaves_it(path: Path) -> None:
     pool = Pool()
-    Keeping(path, pool, lambda: Picker(path.with_name("other")).cache, lambda: 1e9).load()
+    IndexKeeper(path, pool, lambda: Picker(path.with_name("other")).cache, lambda: 1e9).load()
     assert path.exists()
 
 

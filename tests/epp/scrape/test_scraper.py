@@ -486,8 +486,8 @@ def test_a_number_that_no_engine_has_is_one_warning_and_counted_each_time(caplog
 def test_a_number_that_is_absurd_now_and_then_is_ever_rarer_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     target = Target(Slot(0), "10.0.0.1:8000", 0.0, 1.0)
     for _ in range(100):
-        target.doubts(("vllm:num_requests_running 1e+30",))
-        target.doubts(())
+        target.count_doubted(("vllm:num_requests_running 1e+30",))
+        target.count_doubted(())
     assert target.errors["doubted"] == 100
     assert len(caplog.records) == 7, "the 1st, 2nd, 4th ... 64th time"
 

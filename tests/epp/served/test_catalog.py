@@ -45,24 +45,24 @@ def test_a_metrics_page_is_believed_until_the_list_is_read() -> None:
     assert stage.serving("a") == [ONE, TWO], "the second has not said"
     stage.page(TWO, "b")
     assert (stage.serving("a"), stage.serving("b")) == ([ONE], [TWO])
-    stage.catalog.lists(TWO, cards("b", "a"), complete=True)
+    stage.catalog.set_list(TWO, cards("b", "a"), complete=True)
     assert stage.serving("a") == [ONE, TWO]
 
 
 def test_an_endpoint_that_has_no_list_goes_by_its_page_again() -> None:
     stage = Stage()
     stage.page(ONE, "a")
-    stage.catalog.lists(ONE, cards("x"), complete=True)
-    stage.catalog.lists(TWO, cards("y"), complete=True)
+    stage.catalog.set_list(ONE, cards("x"), complete=True)
+    stage.catalog.set_list(TWO, cards("y"), complete=True)
     assert stage.serving("a") == []
-    stage.catalog.lists_nothing(ONE)
+    stage.catalog.remove_list(ONE)
     assert stage.serving("a") == [ONE]
 
 
 def test_places_for_adapters_are_read_off_the_page() -> None:
     stage = Stage()
     for address in (ONE, TWO):
-        stage.catalog.lists(address, cards("a"), complete=True)
+        stage.catalog.set_list(address, cards("a"), complete=True)
     assert stage.serving("unlisted") == []
     stage.page(TWO, "a", max_loras=4)
     assert stage.serving("unlisted") == [TWO]
@@ -71,30 +71,30 @@ def test_places_for_adapters_are_read_off_the_page() -> None:
 def test_an_endpoint_that_leaves_and_comes_back_has_said_nothing() -> None:
     stage = Stage()
     for address in (ONE, TWO):
-        stage.catalog.lists(address, cards("a"), complete=True)
+        stage.catalog.set_list(address, cards("a"), complete=True)
     stage.pool.replace([Endpoint(ONE)])
     stage.pool.replace([Endpoint(ONE), Endpoint(TWO)])
     assert stage.serving("b") == [TWO]
     assert stage.catalog.cards(TWO) is None
-    stage.catalog.lists("10.9.9.9:1", cards("z"), complete=True)  # an answer that comes too late
+    stage.catalog.set_list("10.9.9.9:1", cards("z"), complete=True)  # an answer that comes too late
 
 
 def test_an_endpoint_that_serves_other_weights_than_before_counts_as_empty() -> None:
     stage = Stage()
-    stage.catalog.lists(ONE, cards("a"), complete=True)
-    stage.catalog.lists(ONE, cards("a"), complete=True)
+    stage.catalog.set_list(ONE, cards("a"), complete=True)
+    stage.catalog.set_list(ONE, cards("a"), complete=True)
     assert stage.forgotten == []
-    stage.catalog.lists(ONE, cards("a", root="/other"), complete=True)
+    stage.catalog.set_list(ONE, cards("a", root="/other"), complete=True)
     assert stage.forgotten == [ONE]
-    stage.catalog.lists(ONE, cards("b", root="/other"), complete=True)
+    stage.catalog.set_list(ONE, cards("b", root="/other"), complete=True)
     assert stage.forgotten == [ONE, ONE]
 
 
 def test_names_that_have_got_weights_of_their_own_share_nothing_any_more() -> None:
     stage = Stage(ONE)
-    stage.catalog.lists(ONE, cards("a", "alias"), complete=True)
+    stage.catalog.set_list(ONE, cards("a", "alias"), complete=True)
     assert stage.catalog.aliases == {"a": "a", "alias": "a"}
-    stage.catalog.lists(ONE, (*cards("a"), *cards("alias", root="/other")), complete=True)
+    stage.catalog.set_list(ONE, (*cards("a"), *cards("alias", root="/other")), complete=True)
     assert stage.catalog.aliases == {}
 
 
@@ -102,7 +102,7 @@ def test_a_page_that_names_the_same_models_makes_nothing_anew() -> None:
     """Engines of several tiers report another eviction horizon with every page."""
     stage = Stage(ONE)
     stage.page(ONE, "m0", max_loras=1, at=1.0)
-    stage.catalog.lists(ONE, cards(*(f"m{n}" for n in range(2000))), complete=True)
+    stage.catalog.set_list(ONE, cards(*(f"m{n}" for n in range(2000))), complete=True)
     candidate = stage.pool.candidate(ONE)
     assert candidate is not None
     tracemalloc.start()
@@ -114,19 +114,19 @@ def test_a_page_that_names_the_same_models_makes_nothing_anew() -> None:
 
 def test_an_adapter_that_comes_empties_nothing() -> None:
     stage = Stage()
-    stage.catalog.lists(ONE, cards("a"), complete=True)
+    stage.catalog.set_list(ONE, cards("a"), complete=True)
     tuned = ModelCard("tuned", "/t", "a", {"id": "tuned"})
-    stage.catalog.lists(ONE, (*cards("a"), tuned), complete=True)
+    stage.catalog.set_list(ONE, (*cards("a"), tuned), complete=True)
     assert stage.forgotten == []
 
 
 def test_endpoints_that_differ_are_told_once_for_each_change(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     caplog.set_level(logging.INFO)
-    stage.catalog.lists(ONE, cards("a"), complete=True)
+    stage.catalog.set_list(ONE, cards("a"), complete=True)
     assert not caplog.records
     for _ in range(3):
-        stage.catalog.lists(TWO, cards("b"), complete=True)
+        stage.catalog.set_list(TWO, cards("b"), complete=True)
     (told,) = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert told == (
         f"the endpoints serve different models: a at {ONE}; b at {TWO}; requests go to any of them, and those for "
@@ -134,22 +134,22 @@ def test_endpoints_that_differ_are_told_once_for_each_change(caplog: pytest.LogC
     )
     caplog.clear()
     stage.catalog.filters = True
-    stage.catalog.lists(TWO, cards("a"), complete=True)
+    stage.catalog.set_list(TWO, cards("a"), complete=True)
     assert "all endpoints serve the same models again" in [r.getMessage() for r in caplog.records]
-    stage.catalog.lists(TWO, cards("c"), complete=True)
+    stage.catalog.set_list(TWO, cards("c"), complete=True)
     assert "each request goes to endpoints that serve its model" in caplog.text
 
 
 def test_an_endpoint_that_names_one_of_the_others_names_is_no_difference(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
-    stage.catalog.lists(ONE, cards("a", "alias"), complete=True)
+    stage.catalog.set_list(ONE, cards("a", "alias"), complete=True)
     stage.page(TWO, "a")
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
 
 
 def test_the_metrics_count_the_endpoints_of_each_model() -> None:
     stage = Stage()
-    stage.catalog.lists(ONE, cards("a", "b"), complete=True)
+    stage.catalog.set_list(ONE, cards("a", "b"), complete=True)
     stage.page(TWO, "a")
     by_name = {reading.name: dict(reading.samples) for reading in stage.catalog.readings()}
     assert by_name["tierwise_served_models"] == {("a",): 2, ("b",): 1}
@@ -158,7 +158,7 @@ def test_the_metrics_count_the_endpoints_of_each_model() -> None:
 
 def test_the_metrics_tell_a_bounded_number_of_models_apart() -> None:
     stage = Stage()
-    stage.catalog.lists(ONE, cards(*(f"m{n}" for n in range(1000))), complete=True)
+    stage.catalog.set_list(ONE, cards(*(f"m{n}" for n in range(1000))), complete=True)
     (served,) = [r for r in stage.catalog.readings() if r.name == "tierwise_served_models"]
     assert len(list(served.samples)) == 201
     assert dict(served.samples)[("other",)] == 800
@@ -166,7 +166,7 @@ def test_the_metrics_tell_a_bounded_number_of_models_apart() -> None:
 
 def test_the_metrics_show_long_names_shortened_as_those_of_requests_are() -> None:
     stage = Stage()
-    stage.catalog.lists(ONE, cards("m" * 1000 + "1", "m" * 1000 + "2", "two\nlines"), complete=True)
+    stage.catalog.set_list(ONE, cards("m" * 1000 + "1", "m" * 1000 + "2", "two\nlines"), complete=True)
     (served,) = [r for r in stage.catalog.readings() if r.name == "tierwise_served_models"]
     labels = [label for (label,), count in served.samples if count == 1]
     assert len(set(labels)) == 3

@@ -11,7 +11,7 @@ import pytest
 
 from epp.pool.pool import Endpoint, EngineMetrics, Pool
 from epp.scrape.reading.error import ScrapeError
-from epp.scrape.reading.specs import Engines
+from epp.scrape.reading.specs import EngineSpecs
 from epp.served.catalog import Catalog
 from epp.served.lister import EVERY_S, LEAST_S, MOST_PER_S, RETRY_S, Lister
 
@@ -75,7 +75,7 @@ async def stage(*endpoints: Endpoint) -> AsyncIterator[Stage]:
     pool, fake = Pool(), Fake()
     catalog = Catalog(pool, lambda _: None)
     pool.listeners.append(catalog)
-    lister = Lister(pool, catalog, fake, Engines(), clock=fake.clock, jitter=lambda: 0.0)
+    lister = Lister(pool, catalog, fake, EngineSpecs(), clock=fake.clock, jitter=lambda: 0.0)
     pool.replace(endpoints or [Endpoint(ONE)])
     lister.start()
     try:
@@ -100,12 +100,12 @@ def test_doubts_are_followed_but_not_as_often_as_clients_cause_them() -> None:
         async with stage() as it:
             await it.settle()
             for _ in range(50):
-                it.catalog.doubt(ONE)
-                it.catalog.doubt(None)
-                it.catalog.doubt("10.9.9.9:1")
+                it.catalog.mark_outdated(ONE)
+                it.catalog.mark_outdated(None)
+                it.catalog.mark_outdated("10.9.9.9:1")
             assert await it.settle() == 1
             it.fake.now_s += LEAST_S
-            it.catalog.doubt(None)
+            it.catalog.mark_outdated(None)
             assert await it.settle() == 2
 
     asyncio.run(run())
@@ -120,7 +120,7 @@ def test_a_request_that_doubts_every_endpoint_has_them_read_in_turn() -> None:
             await it.settle()
             it.fake.now_s += LEAST_S
             for _ in range(3):
-                it.catalog.doubt(None)
+                it.catalog.mark_outdated(None)
             due_s = sorted(target.due_at - it.fake.now_s for target in it.lister._targets.values())
             assert due_s == pytest.approx([place / MOST_PER_S for place in range(len(endpoints))])
 
@@ -136,10 +136,10 @@ def test_doubts_of_every_endpoint_that_come_at_once_look_at_the_endpoints_once()
             await it.settle()
             it.fake.now_s += LEAST_S
             for _ in range(1000):
-                it.catalog.doubt(None)
+                it.catalog.mark_outdated(None)
             assert it.lister.scans == 1
             it.fake.now_s += LEAST_S
-            it.catalog.doubt(None)
+            it.catalog.mark_outdated(None)
             assert it.lister.scans == 2
 
     asyncio.run(run())
@@ -150,11 +150,11 @@ def test_a_doubt_that_comes_too_soon_is_followed_when_it_may_be() -> None:
         async with stage() as it:
             await it.settle()
             it.fake.now_s += LEAST_S
-            it.catalog.doubt(None)
+            it.catalog.mark_outdated(None)
             assert await it.settle() == 2
-            it.catalog.doubt(None)
+            it.catalog.mark_outdated(None)
             assert it.lister._targets[ONE].due_at == it.fake.now_s + EVERY_S * 0.95
-            it.lister.follow_doubts()  # what the timer calls
+            it.lister.read_all_soon()  # what the timer calls
             assert it.lister._targets[ONE].due_at == it.fake.now_s + LEAST_S
 
     asyncio.run(run())
@@ -166,7 +166,7 @@ def test_an_endpoint_of_a_large_pool_is_not_read_again_sooner_because_every_requ
     async def run() -> None:
         async with stage(*endpoints) as it:
             await it.settle()
-            it.catalog.doubt(endpoints[0].address)
+            it.catalog.mark_outdated(endpoints[0].address)
             assert it.lister._targets[endpoints[0].address].due_at == it.fake.now_s + len(endpoints) / MOST_PER_S
 
     asyncio.run(run())
@@ -193,13 +193,13 @@ def test_an_endpoint_without_a_list_says_nothing_and_one_out_of_reach_keeps_what
             await it.settle()
             it.fake.answers[ONE] = ScrapeError("refused", reason="connection")
             it.fake.now_s += LEAST_S
-            it.catalog.doubt(ONE)
+            it.catalog.mark_outdated(ONE)
             assert await it.settle() == 2
             assert it.catalog.listed(ONE) == {"a"}
             assert it.lister._targets[ONE].due_at == it.fake.now_s + RETRY_S
             it.fake.answers[ONE] = ScrapeError("answers with status 404", reason="status")
             it.fake.now_s += LEAST_S
-            it.catalog.doubt(ONE)
+            it.catalog.mark_outdated(ONE)
             assert await it.settle() == 3
             assert it.catalog.listed(ONE) is None
             counts = {reading.name: dict(reading.samples) for reading in it.lister.readings()}

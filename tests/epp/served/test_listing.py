@@ -8,7 +8,7 @@ import pytest
 
 from epp.scrape.reading.error import ScrapeError
 from epp.served.card import ModelCard, read_cards
-from epp.served.listing import anthropic_list, asked_model, openai_list, union
+from epp.served.listing import anthropic_list, openai_list, requested_model, union
 
 
 def cards(*listed: dict[str, object]) -> tuple[ModelCard, ...]:
@@ -36,7 +36,7 @@ B = {"id": "b", "object": "model", "created": 6, "owned_by": "sglang"}
     ],
 )
 def test_what_a_path_asks_for(method: str, path: str, asked: str | None) -> None:
-    assert asked_model(method, path) == asked
+    assert requested_model(method, path) == asked
 
 
 def test_the_union_has_each_model_once_as_its_engine_describes_it() -> None:

@@ -45,7 +45,7 @@ def core(lists: dict[str, Sequence[str] | None], *, config: str | None = None) -
 
 def tell(made: Core, address: str, *names: str, root: str | None = "/weights") -> None:
     listed = [{"id": name, "object": "model", "root": root} for name in names]
-    made.catalog.lists(address, read_cards(json.dumps({"data": listed}).encode()), complete=True)
+    made.catalog.set_list(address, read_cards(json.dumps({"data": listed}).encode()), complete=True)
 
 
 def body(model: str, prompt: str = "x", **more: object) -> bytes:
@@ -214,7 +214,7 @@ def test_a_reload_switches_the_filter_on_with_what_is_known() -> None:
 def test_an_engine_that_does_not_know_what_it_listed_is_doubted(model: str, status: int, doubted: list[str]) -> None:
     made = core({ONE: ["a"]})
     doubts: list[str | None] = []
-    made.catalog.on_doubt.append(doubts.append)
+    made.catalog.on_outdated.append(doubts.append)
     pick = made.director.decide(HEAD, body(model))
     made.director.picks.ended(pick.pick_id, Outcome(Cause.COMPLETED, status=status))
     assert doubts == doubted
@@ -223,7 +223,7 @@ def test_an_engine_that_does_not_know_what_it_listed_is_doubted(model: str, stat
 def test_a_refusal_has_all_lists_read_again() -> None:
     made = core({ONE: ["a"]})
     doubts: list[str | None] = []
-    made.catalog.on_doubt.append(doubts.append)
+    made.catalog.on_outdated.append(doubts.append)
     with pytest.raises(ModelNotFound):
         made.director.decide(HEAD, body("nope"))
     assert set(doubts) == {None}
@@ -294,13 +294,13 @@ def test_the_list_is_made_once_for_as_long_as_it_says_the_same() -> None:
     first = made.director.decide_bodiless(MODELS)
     assert isinstance(first, ModelAnswer)
     cards = read_cards(b'{"data": [{"id": "a", "object": "model", "root": "/weights", "created": 12}]}')
-    made.catalog.lists(ONE, cards, complete=True)  # vLLM says another time with each answer
+    made.catalog.set_list(ONE, cards, complete=True)  # vLLM says another time with each answer
     again = made.director.decide_bodiless(MODELS)
     assert isinstance(again, ModelAnswer)
     assert again.body is first.body
     tell(made, TWO, "b", "c")
     assert [card["id"] for card in answer(made)["data"]] == ["a", "b", "c"]  # type: ignore[attr-defined]
-    made.catalog.lists_nothing(TWO)
+    made.catalog.remove_list(TWO)
     assert [card["id"] for card in answer(made)["data"]] == ["a"]  # type: ignore[attr-defined]
     tell(made, TWO, "d")
     made.pool.replace([Endpoint(TWO)])

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from epp.errors import ConfigError
-from epp.metrics.gauges import Source
+from epp.metrics.gauges import ReadingSource
 from epp.pool.pool import Endpoint, Pool
 from epp.ports.claim import claim
 from epp.ports.resolve import resolve
@@ -230,7 +230,7 @@ class Picker(FixedPicker):
     def drain(self) -> None:
         self.draining = True
 
-    def expose(self, source: Source) -> None:
+    def expose(self, source: ReadingSource) -> None:
         self.exposed = {reading.name: list(reading.samples) for reading in source()}
 
     @property

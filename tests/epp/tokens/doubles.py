@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from epp.tokens.model.answer import Answer, Untold
-from epp.tokens.source import Asked, Done
+from epp.tokens.model.answer import Answer, NoTokenIds
+from epp.tokens.source import Done, TokenRequest
 
 
 class SlowJob:
-    def __init__(self, source: SlowSource, asked: Asked, done: Done) -> None:
+    def __init__(self, source: SlowSource, asked: TokenRequest, done: Done) -> None:
         self.source = source
         self.asked = asked
         self._done: Done | None = done
@@ -33,10 +33,10 @@ class SlowSource:
         self.jobs: list[SlowJob] = []
         self.cancelled = 0
 
-    def now(self, asked: Asked) -> Answer | None:
+    def now(self, asked: TokenRequest) -> Answer | None:
         return self.at_once
 
-    def later(self, asked: Asked, done: Done) -> SlowJob:
+    def later(self, asked: TokenRequest, done: Done) -> SlowJob:
         job = SlowJob(self, asked, done)
         self.jobs.append(job)
         return job
@@ -47,4 +47,4 @@ class SlowSource:
 
     async def close(self) -> None:
         for job in list(self.jobs):
-            job.finish(Untold.CLOSED)
+            job.finish(NoTokenIds.CLOSED)

@@ -18,7 +18,7 @@ from epp.explain.options import DebugOptions
 from epp.server.app import App
 from epp.server.settings import Settings, Transport
 from epp.tokens.counts import GONE, SENT, TOKENIZED
-from epp.tokens.model.answer import Untold
+from epp.tokens.model.answer import NoTokenIds
 from tests.epp.doubles import kinds, request_body, request_headers
 from tests.epp.tokens.doubles import SlowSource
 
@@ -93,9 +93,9 @@ def test_one_that_waits_holds_up_nobody_and_is_forgotten_when_its_client_goes(tr
                 gone.leave()
                 while len(source.jobs) > 1:  # noqa: ASYNC110 - over a real socket, nobody has an event for it
                     await asyncio.sleep(0.001)
-                source.finish(Untold.FAILED)
+                source.finish(NoTokenIds.FAILED)
                 assert await slow.answers() == ["request_headers", "request_body"]
-            assert app.core.tokens.counts.results == {SENT: 1, GONE: 1, Untold.FAILED: 1}
+            assert app.core.tokens.counts.results == {SENT: 1, GONE: 1, NoTokenIds.FAILED: 1}
         finally:
             await app.stop(0.0)
 

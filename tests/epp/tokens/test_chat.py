@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from epp.errors import ConfigError
-from epp.tokens.model.answer import Untold
+from epp.tokens.model.answer import NoTokenIds
 from epp.tokens.model.chat import Chat, Unrendered
 from epp.tokens.model.template import ChatTemplate
 from tests.epp.tokens.trained import CHATML, HEADERS
@@ -87,18 +87,18 @@ def test_whether_a_template_takes_parts_is_read_off_it(template: str, in_parts: 
 
 
 @pytest.mark.parametrize(("message", "why"), [
-    (user([{"type": "image_url", "image_url": {"url": "data:"}}]), Untold.MEDIA),
-    (user([{"type": "input_audio", "input_audio": {}}]), Untold.MEDIA),
-    (user([{"image_url": "x"}]), Untold.MEDIA),
-    (user([{"type": "tool_reference", "name": "x"}]), Untold.UNSUPPORTED),
-    (user([{"type": "text", "text": 1}]), Untold.REFUSED),
-    (user([1]), Untold.REFUSED),
-    (user(1), Untold.REFUSED),
-    ({"content": "x"}, Untold.REFUSED),
-    ({"role": "assistant", "tool_calls": [{"type": "custom"}]}, Untold.REFUSED),
-    ({"role": "assistant", "tool_calls": 1}, Untold.REFUSED),
+    (user([{"type": "image_url", "image_url": {"url": "data:"}}]), NoTokenIds.MEDIA),
+    (user([{"type": "input_audio", "input_audio": {}}]), NoTokenIds.MEDIA),
+    (user([{"image_url": "x"}]), NoTokenIds.MEDIA),
+    (user([{"type": "tool_reference", "name": "x"}]), NoTokenIds.UNSUPPORTED),
+    (user([{"type": "text", "text": 1}]), NoTokenIds.REFUSED),
+    (user([1]), NoTokenIds.REFUSED),
+    (user(1), NoTokenIds.REFUSED),
+    ({"content": "x"}, NoTokenIds.REFUSED),
+    ({"role": "assistant", "tool_calls": [{"type": "custom"}]}, NoTokenIds.REFUSED),
+    ({"role": "assistant", "tool_calls": 1}, NoTokenIds.REFUSED),
 ])  # fmt: skip
-def test_what_is_not_written_here_is_said(message: dict[str, Any], why: Untold) -> None:
+def test_what_is_not_written_here_is_said(message: dict[str, Any], why: NoTokenIds) -> None:
     with pytest.raises(Unrendered) as caught:
         shown(message)
     assert caught.value.why is why
@@ -108,7 +108,7 @@ def test_a_template_that_refuses_or_breaks_refuses_the_request() -> None:
     for template in ("{{ raise_exception('no') }}", "{{ messages.x.y }}", "{{ 1 // 0 }}", "{{ messages.append(1) }}"):
         with pytest.raises(Unrendered) as caught:
             shown(user("x"), template=template)
-        assert caught.value.why is Untold.REFUSED
+        assert caught.value.why is NoTokenIds.REFUSED
 
 
 @pytest.mark.parametrize(
@@ -189,14 +189,14 @@ def test_an_effort_says_whether_there_is_thinking() -> None:
 
 
 @pytest.mark.parametrize(("fields", "why"), [
-    ({"chat_template": "{{ x }}"}, Untold.UNSUPPORTED),
-    ({"chat_template_kwargs": {"chat_template": "x"}}, Untold.UNSUPPORTED),
-    ({"chat_template_kwargs": {"tools": []}}, Untold.UNSUPPORTED),
-    ({"truncate_prompt_tokens": 3}, Untold.UNSUPPORTED),
-    ({"kv_transfer_params": {"prompt_token_ids": [1]}}, Untold.UNSUPPORTED),
-    ({"continue_final_message": True}, Untold.REFUSED),
+    ({"chat_template": "{{ x }}"}, NoTokenIds.UNSUPPORTED),
+    ({"chat_template_kwargs": {"chat_template": "x"}}, NoTokenIds.UNSUPPORTED),
+    ({"chat_template_kwargs": {"tools": []}}, NoTokenIds.UNSUPPORTED),
+    ({"truncate_prompt_tokens": 3}, NoTokenIds.UNSUPPORTED),
+    ({"kv_transfer_params": {"prompt_token_ids": [1]}}, NoTokenIds.UNSUPPORTED),
+    ({"continue_final_message": True}, NoTokenIds.REFUSED),
 ])  # fmt: skip
-def test_what_the_engine_refuses_or_does_in_its_own_way_is_not_guessed(fields: dict[str, Any], why: Untold) -> None:
+def test_what_the_engine_refuses_or_does_in_its_own_way_is_not_guessed(fields: dict[str, Any], why: NoTokenIds) -> None:
     with pytest.raises(Unrendered) as caught:
         arguments(**fields)
     assert caught.value.why is why

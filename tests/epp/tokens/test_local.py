@@ -13,7 +13,7 @@ import pytest
 from epp.tokens.local import AT_ONCE_OBJECTS, AT_ONCE_PROMPTS, LocalSource
 from epp.tokens.model.answer import Answer
 from epp.tokens.model.model import ModelTokenizer
-from epp.tokens.source import Asked
+from epp.tokens.source import TokenRequest
 
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 MESSAGE = {"role": "user", "content": ""}
@@ -35,7 +35,7 @@ def test_short_bodies_of_many_parts_are_a_threads_work(
 ) -> None:
     async def run() -> None:
         source = LocalSource({"": ModelTokenizer(trained("chatml"), 1 << 20)})
-        asked = Asked(path, json.dumps(body).encode(), "m", prompts)
+        asked = TokenRequest(path, json.dumps(body).encode(), "m", prompts)
         answer = source.now(asked)
         assert isinstance(answer, tuple) == at_once
         if not at_once:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from epp.errors import ConfigError
-from epp.tokens.model.answer import Untold
+from epp.tokens.model.answer import NoTokenIds
 from epp.tokens.model.chat import Unrendered
 from epp.tokens.model.model import ModelTokenizer
 
@@ -112,7 +112,7 @@ def test_models_that_the_engine_gives_no_template_to_have_none_here(
     assert ids(model, prompt="x")
     with pytest.raises(Unrendered) as caught:
         ids(model, CHAT, messages=[{"role": "user", "content": "x"}])
-    assert caught.value.why is Untold.UNSUPPORTED
+    assert caught.value.why is NoTokenIds.UNSUPPORTED
 
 
 @pytest.mark.parametrize(("file", "text", "message"), [

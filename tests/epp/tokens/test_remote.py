@@ -13,23 +13,23 @@ import pytest
 from aiohttp import web
 
 from epp.errors import ConfigError
-from epp.tokens.model.answer import Answer, Untold
+from epp.tokens.model.answer import Answer, NoTokenIds
 from epp.tokens.model.model import ModelTokenizer
 from epp.tokens.plan import RemotePlan
 from epp.tokens.remote import RemoteSource
 from epp.tokens.resting import FAILURES, LONGEST_S
-from epp.tokens.source import Asked
+from epp.tokens.source import TokenRequest
 from scorers.base import Candidate, Slot
 from tests.epp.tokens.rendering import Renderer
 
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 
 
-def asked(path: str = COMPLETION, prompts: int = 1, model: str = "m", **body: Any) -> Asked:
-    return Asked(path, json.dumps({"model": model, "prompt": "x", **body}).encode(), model, prompts)
+def asked(path: str = COMPLETION, prompts: int = 1, model: str = "m", **body: Any) -> TokenRequest:
+    return TokenRequest(path, json.dumps({"model": model, "prompt": "x", **body}).encode(), model, prompts)
 
 
-async def told(source: RemoteSource, request: Asked) -> Answer:
+async def told(source: RemoteSource, request: TokenRequest) -> Answer:
     at_once = source.now(request)
     if at_once is not None:
         return at_once
@@ -64,24 +64,24 @@ async def endless(request: web.Request) -> web.StreamResponse:
 
 
 @pytest.mark.parametrize(("instead", "why"), [
-    (answers(b"{}"), Untold.FAILED),
-    (answers(b"not json"), Untold.FAILED),
-    (answers(b'[{"token_ids": [-1]}]'), Untold.FAILED),
-    (answers(b'[{"token_ids": [4294967296]}]'), Untold.FAILED),
-    (answers(b'[{"token_ids": ["1"]}]'), Untold.FAILED),
-    (answers(b"[]"), Untold.FAILED),
-    (answers(b"[" * 100_000), Untold.FAILED),
-    (answers(b'[{"token_ids": [1], "features": {"mm_hashes": {"image": ["a"]}}}]'), Untold.MEDIA),
-    (answers(b"", 400), Untold.REFUSED),
-    (answers(b"", 422), Untold.REFUSED),
-    (answers(b"", 404), Untold.FAILED),
-    (answers(b"", 302), Untold.FAILED),
-    (answers(b"boom", 500), Untold.FAILED),
-    (hangs, Untold.TIMEOUT),
-    (endless, Untold.TOO_LONG),
+    (answers(b"{}"), NoTokenIds.FAILED),
+    (answers(b"not json"), NoTokenIds.FAILED),
+    (answers(b'[{"token_ids": [-1]}]'), NoTokenIds.FAILED),
+    (answers(b'[{"token_ids": [4294967296]}]'), NoTokenIds.FAILED),
+    (answers(b'[{"token_ids": ["1"]}]'), NoTokenIds.FAILED),
+    (answers(b"[]"), NoTokenIds.FAILED),
+    (answers(b"[" * 100_000), NoTokenIds.FAILED),
+    (answers(b'[{"token_ids": [1], "features": {"mm_hashes": {"image": ["a"]}}}]'), NoTokenIds.MEDIA),
+    (answers(b"", 400), NoTokenIds.REFUSED),
+    (answers(b"", 422), NoTokenIds.REFUSED),
+    (answers(b"", 404), NoTokenIds.FAILED),
+    (answers(b"", 302), NoTokenIds.FAILED),
+    (answers(b"boom", 500), NoTokenIds.FAILED),
+    (hangs, NoTokenIds.TIMEOUT),
+    (endless, NoTokenIds.TOO_LONG),
 ])  # fmt: skip
 def test_an_answer_that_is_none_says_what_it_is(
-    instead: Callable[[web.Request], Any], why: Untold, trained: Callable[[str], Path]
+    instead: Callable[[web.Request], Any], why: NoTokenIds, trained: Callable[[str], Path]
 ) -> None:
     async def run(server: Renderer) -> None:
         server.instead = instead
@@ -99,7 +99,7 @@ def test_a_server_that_is_not_there_is_a_failure_that_the_log_names(caplog: pyte
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
         source = RemoteSource(RemotePlan(url=f"http://127.0.0.1:{port}"), tuple)
-        assert await told(source, asked()) is Untold.FAILED
+        assert await told(source, asked()) is NoTokenIds.FAILED
         await source.close()
         assert f"http://127.0.0.1:{port}/v1/completions/render" in caplog.text
 
@@ -112,7 +112,7 @@ def test_a_server_that_is_away_is_not_waited_for_by_every_request(trained: Calla
         source = RemoteSource(RemotePlan(url=server.url), tuple, lambda: now_s[0])
         server.instead = answers(b"", 503)
         for _ in range(20):
-            assert await told(source, asked()) is Untold.FAILED
+            assert await told(source, asked()) is NoTokenIds.FAILED
         assert len(server.asked) == FAILURES
         server.instead = None
         now_s[0] += LONGEST_S
@@ -136,7 +136,7 @@ def test_a_server_that_lets_requests_wait_in_vain_is_away_too(trained: Callable[
         for job in jobs:
             job.cancel()
         await asyncio.gather(*[job.task for job in jobs if job.task is not None], return_exceptions=True)
-        assert await told(source, asked()) is Untold.FAILED
+        assert await told(source, asked()) is NoTokenIds.FAILED
         assert len(server.asked) == FAILURES
         await source.close()
 
@@ -162,7 +162,7 @@ def test_media_are_seen_wherever_they_stand(before: int) -> None:
     async def run() -> None:
         source = RemoteSource(RemotePlan(url="http://127.0.0.1:1"), tuple)
         content = [{"type": "text", "text": "x" * before}, {"type": "image_url", "image_url": {"url": "y"}}]
-        assert await told(source, asked(CHAT, messages=[{"role": "user", "content": content}])) is Untold.MEDIA
+        assert await told(source, asked(CHAT, messages=[{"role": "user", "content": content}])) is NoTokenIds.MEDIA
         await source.close()
 
     asyncio.run(run())
@@ -214,7 +214,7 @@ def test_the_pools_endpoints_are_asked_in_turn_those_that_answer_scrapes_first(t
         address = server.url.removeprefix("http://")
         candidates: list[Candidate] = []
         source = RemoteSource(RemotePlan(url=""), lambda: candidates)
-        assert await told(source, asked()) is Untold.FAILED, "nobody is there"
+        assert await told(source, asked()) is NoTokenIds.FAILED, "nobody is there"
         candidates.append(Candidate(Slot(0), "127.0.0.1:1", fresh=False))
         candidates.append(Candidate(Slot(1), address))
         for _ in range(3):
@@ -231,7 +231,7 @@ def test_the_pools_endpoints_are_asked_in_turn_those_that_answer_scrapes_first(t
 def test_what_tokenize_does_not_know_is_not_asked_of_it(body: dict[str, Any], trained: Callable[[str], Path]) -> None:
     async def run(server: Renderer) -> None:
         source = RemoteSource(RemotePlan(url=server.url, renders=False), tuple)
-        assert await told(source, asked(CHAT, **body)) is Untold.UNSUPPORTED
+        assert await told(source, asked(CHAT, **body)) is NoTokenIds.UNSUPPORTED
         assert server.asked == []
         await source.close()
 

@@ -11,7 +11,7 @@ from epp.errors import Saturated
 from epp.parsers.identity import TOKENS, identity
 from epp.picking.profile import Profile
 from epp.tokens.counts import GONE, SENT, TOKENIZED
-from epp.tokens.model.answer import Untold
+from epp.tokens.model.answer import NoTokenIds
 from epp.tokens.step import TokenLimits, TokenStep
 from scorers.base import NoParameters, Prompt, Request, Scorer
 from scorers.pickers import MaxScorePicker
@@ -115,8 +115,8 @@ def test_a_request_waits_for_its_tokens_and_others_go_on_meanwhile() -> None:
     on_a_loop(run)
 
 
-@pytest.mark.parametrize("why", list(Untold))
-def test_a_request_whose_tokens_nobody_tells_goes_on_without(why: Untold) -> None:
+@pytest.mark.parametrize("why", list(NoTokenIds))
+def test_a_request_whose_tokens_nobody_tells_goes_on_without(why: NoTokenIds) -> None:
     async def run() -> None:
         source = SlowSource()
         scene = Scene(source)
@@ -135,7 +135,7 @@ def test_a_request_waits_no_longer_than_it_may() -> None:
         stream = scene.ask()
         while not stream.answers:  # noqa: ASYNC110 - the loop's timer tells nobody else
             await asyncio.sleep(0)
-        assert (scene.tokens, scene.results) == ([None], {Untold.TIMEOUT: 1})
+        assert (scene.tokens, scene.results) == ([None], {NoTokenIds.TIMEOUT: 1})
         assert (source.jobs, source.cancelled) == ([], 1)
 
     on_a_loop(run)
@@ -147,7 +147,7 @@ def test_of_too_many_the_last_go_on_at_once() -> None:
         scene = Scene(source, limits=TokenLimits(max_waiting=2))
         streams = [scene.ask() for _ in range(3)]
         assert [len(stream.answers) for stream in streams] == [0, 0, 2]
-        assert scene.results == {Untold.BUSY: 1}
+        assert scene.results == {NoTokenIds.BUSY: 1}
         source.finish((IDS,))
         assert scene.ask().answers == []
 

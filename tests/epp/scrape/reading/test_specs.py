@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epp.scrape.reading.specs import BUILT_IN, Engines, MetricSpec, parse_spec
+from epp.scrape.reading.specs import BUILT_IN, EngineSpecs, MetricSpec, parse_spec
 
 LABEL = st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True)
 
@@ -67,7 +67,7 @@ def test_any_text_is_a_spec_or_refused(text: str) -> None:
 
 
 def test_the_label_of_an_endpoint_names_its_engine_the_newer_one_first() -> None:
-    engines = Engines()
+    engines = EngineSpecs()
     old, new = "inference.networking.k8s.io/engine-type", "llm-d.ai/engine-type"
     assert engines.named_by({}) == "vllm"
     assert engines.named_by({old: "triton"}) == "triton"

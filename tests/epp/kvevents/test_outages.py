@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from epp.kvevents.unheard import PATIENCE_S, Unheard
+from epp.kvevents.outages import PATIENCE_S, PublisherOutages
 from scorers.base import Slot
 from scorers.precise.status import EndpointStatus
 
@@ -12,23 +12,23 @@ def told(why: str, source: int = 0) -> EndpointStatus:
 
 
 def test_an_endpoint_is_named_once_when_nobody_has_heard_it_for_a_while() -> None:
-    unheard = Unheard()
-    named = [len(list(unheard.look([told("not connected")], second))) for second in range(30)]
+    outages = PublisherOutages()
+    named = [len(list(outages.look([told("not connected")], second))) for second in range(30)]
     assert named == [0] * int(PATIENCE_S) + [1] + [0] * (29 - int(PATIENCE_S))
 
 
 def test_one_that_was_heard_meanwhile_has_as_long_again_and_is_named_again() -> None:
-    unheard, named = Unheard(), []
+    outages, named = PublisherOutages(), []
     for second in range(60):
         why = "" if 20 <= second < 25 else "not connected"
-        named += [second for _ in unheard.look([told(why)], second)]
+        named += [second for _ in outages.look([told(why)], second)]
     assert named == [10, 35]
 
 
 def test_an_endpoint_that_goes_is_forgotten_and_each_is_named_for_itself() -> None:
-    unheard = Unheard()
+    outages = PublisherOutages()
     for second in range(12):
-        last = [each.address for each in unheard.look([told("not connected"), told("gap", 1)], second)]
+        last = [each.address for each in outages.look([told("not connected"), told("gap", 1)], second)]
         assert last == (["127.0.0.1:8000"] if second == 10 else [])
-    assert list(unheard.look([], 12.0)) == []
-    assert list(unheard.look([told("not connected")], 13.0)) == []
+    assert list(outages.look([], 12.0)) == []
+    assert list(outages.look([told("not connected")], 13.0)) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from epp.kvevents.orders import Why
+from epp.kvevents.orders import Incomplete
 from scorers.precise.status import EndpointStatus
 
 PATIENCE_S = 10.0
@@ -13,7 +13,7 @@ break are replayed. A guess.
 """
 
 
-class Unheard:
+class PublisherOutages:
     """Reports each endpoint once per outage of its connection. Owner: the event loop."""
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Unheard:
 
     def look(self, statuses: Iterable[EndpointStatus], now: float) -> Iterator[EndpointStatus]:
         """Yield the endpoints that have been disconnected for ``PATIENCE_S`` and were not reported yet."""
-        disconnected = [status for status in statuses if status.why == Why.NOT_CONNECTED.value]
+        disconnected = [status for status in statuses if status.why == Incomplete.NOT_CONNECTED.value]
         silent = {(status.source, status.address): status for status in disconnected}
         self._since = {key: self._since.get(key, now) for key in silent}
         self._named &= silent.keys()

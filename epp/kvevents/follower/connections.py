@@ -17,11 +17,11 @@ MOST_MESSAGE_BYTES = 16 << 20
 """
 MOST_QUEUED = 10_000
 """Maximum number of batches queued per publisher. Beyond that, the publisher drops batches, which is a gap."""
-ASKS = 3
+MOST_TRIGGERED = 3
 """Maximum number of replays that one publisher's messages may trigger within ``AGAIN_S``."""
 
 
-class Line:
+class Connection:
     """The connection to one publisher, and the state of its replays."""
 
     def __init__(self, source: Source, wire: Wire, stream: Stream) -> None:
@@ -32,8 +32,8 @@ class Line:
         self.monitor: zmq.Socket[bytes] | None = None
         self.dealer: zmq.Socket[bytes] | None = None
         """The socket of the replay under way."""
-        self.asked_at = self.heard_at = 0.0
-        self.recent: deque[float] = deque(maxlen=ASKS)
+        self.requested_at = self.received_at = 0.0
+        self.recent: deque[float] = deque(maxlen=MOST_TRIGGERED)
         """The times of the last replays that were triggered by the publisher's messages."""
         self.failures = 0
         """How many replays in a row have failed."""
@@ -43,7 +43,7 @@ class Line:
         """How often the whole buffer has been requested again since the stream was last complete."""
 
 
-Deal: TypeAlias = Callable[[Line], None]
+Deal: TypeAlias = Callable[[Connection], None]
 
 
 class Watching:
@@ -54,11 +54,11 @@ class Watching:
         most = self.context.get(zmq.SOCKET_LIMIT)
         self.context.set(zmq.MAX_SOCKETS, most)  # two per publisher; ZeroMQ's default is 1,023
         self.poller = zmq.Poller()
-        self._of_socket: dict[object, tuple[Deal, Line]] = {}
+        self._of_socket: dict[object, tuple[Deal, Connection]] = {}
 
-    def watch(self, socket: zmq.Socket[bytes], deal: Deal, line: Line) -> None:
+    def watch(self, socket: zmq.Socket[bytes], deal: Deal, connection: Connection) -> None:
         """Call ``deal(line)`` whenever something arrives on ``socket``."""
-        self._of_socket[socket] = (deal, line)
+        self._of_socket[socket] = (deal, connection)
         self.poller.register(socket, zmq.POLLIN)
 
     def close(self, socket: zmq.Socket[bytes]) -> None:
@@ -91,7 +91,7 @@ class Watching:
         socket.subscribe(b"")
         return socket
 
-    def question(self) -> zmq.Socket[bytes]:
+    def replay_socket(self) -> zmq.Socket[bytes]:
         """Return a DEALER socket for a replay request."""
         socket = self.context.socket(zmq.DEALER)
         socket.setsockopt(zmq.IPV6, 1)
