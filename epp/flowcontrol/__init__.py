@@ -1,6 +1,6 @@
-"""Admission: how full the pool is, who is shed, who waits, and in which order those who wait go on.
+"""Admission: how full the pool is, which requests are shed or queued, and in which order they leave the queues.
 
-``saturation`` and its detectors say how full the endpoints are. Without the gate ``flowControl``, ``shedding`` refuses
-requests of negative priority while they are full. With it, ``controller`` is the pure core: bands by priority, flows
-within a band, an order within a flow; ``room`` is its shell on the event loop.
+``saturation`` and ``detectors`` measure how full the endpoints are. Without the feature gate ``flowControl``, ``gate``
+sheds requests of negative priority while the pool is full. With it, ``controller`` is the pure core: bands by priority,
+flows within a band, an order within a flow. ``room`` runs it on the event loop.
 """

@@ -1,9 +1,9 @@
-"""Whether a request that was understood may go on now, must wait, or is refused.
+"""The interface that decides whether a parsed request goes on now, waits, or is refused.
 
 read ─► (token ids) ─► admit ─► place
              └─► waits ─►└─► waits ─► resumed once: placed, or refused
 
-The step before, ``epp.tokens``, has the same kind of wait.
+The step before it, ``epp.tokens``, uses the same kind of wait.
 """
 
 from __future__ import annotations
@@ -20,53 +20,55 @@ from scorers.base import Request
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """A request that was read and is to be placed."""
+    """A request that was parsed and is not placed yet."""
 
     head: RequestHead
     request: Request
     labels: RequestLabels
     size_bytes: int
-    """Of the body as the client sent it."""
+    """The size of the body as the client sent it."""
     body: bytes | None = None
-    """What to send instead of it; None for the same bytes."""
+    """The body to send instead of the client's; None for the same bytes."""
     traceparent: str = ""
-    """What the engine is to be told of the trace; empty to leave the client's as it is."""
+    """The header ``traceparent`` for the engine; empty to leave the client's as it is."""
     trace: Trace | None = None
-    """Where this request is traced."""
+    """The trace of this request; None if it is not traced."""
 
 
 MOST_PATIENCE_S = 3600.0
-"""The most time that a proxy grants one message. Source: the rule that Envoy checks ``max_message_timeout`` by."""
+"""Maximum time that a proxy grants one message. Source: Envoy's validation rule for ``max_message_timeout``."""
 
 Resume: TypeAlias = Callable[[EppError | None], None]
-"""Called on the event loop, never inside ``admit`` or ``cancel``: None when the request may go on. Once for a request
-that waits; with an error for one in flight that is to end, as often as anybody tries."""
+"""A callback on the event loop, never called inside ``admit`` or ``cancel``. For a request that waits, it is called
+once: with None when the request may go on, else with the error that refuses it. For a request in flight, it is called
+with an error on each attempt to end it."""
 
 
 class Wait(Protocol):
-    """A request that waits. Small: a picker may hold a hundred thousand."""
+    """The wait of one request. It is small, since a picker may hold a hundred thousand."""
 
     def patience_s(self) -> float:
-        """How much time to ask of the proxy, at most ``MOST_PATIENCE_S``; asked once, and the wait ends before."""
+        """Return how long the proxy must wait, at most ``MOST_PATIENCE_S``; called once. The wait ends before that."""
 
     def cancel(self) -> None:
-        """Nobody waits any more: forget it now. Does nothing once it was resumed."""
+        """Drop the request, because its client has left. Does nothing once the request was resumed."""
 
 
 class Admission(Protocol):
-    """Owner: the event loop."""
+    """Decides which requests go on. Owner: the event loop."""
 
     def admit(self, arrival: Arrival, resume: Resume) -> Wait | None:
-        """None when the request may go on now, to be placed before anybody else asks; else it waits for ``resume``.
+        """Return None if the request may go on now; the caller then places it before any other call. Else it waits
+        until ``resume`` is called.
 
-        Raises: EppError when it is refused; nothing waits then.
+        Raises: EppError if the request is refused; nothing waits then.
         """
 
     def patience_s(self) -> float:
-        """The longest that a request which comes now may ask a proxy to wait with it; 0 where nobody waits."""
+        """Return the longest wait of a request that arrives now; 0 if there are no queues."""
 
     def placed(self, arrival: Arrival, pick_id: int, resume: Resume) -> None:
-        """A request is in flight, and may be ended for others by calling ``resume`` with an error."""
+        """Note a request in flight, which ``resume``, called with an error, ends in favor of others."""
 
     def ended(self, pick_id: int, labels: RequestLabels, outcome: Outcome) -> None:
-        """A request that was placed has ended."""
+        """Note that a placed request has ended."""

@@ -1,4 +1,4 @@
-"""The requests of one priority that wait, by flow."""
+"""The queued requests of one priority, by flow."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from epp.flowcontrol.settings import BandSettings
 
 
 class Band:
-    """Invariant: ``size`` and ``size_bytes`` are of the entries that are not gone; no flow is empty; the flow that was
-    served longest ago, or came last, stands where the fairness policy finds it: first, or last.
+    """The queues of one priority, one per flow.
+
+    Invariant: ``size`` and ``size_bytes`` count the entries that are not gone; no flow is empty; the flows are ordered
+    from the least to the most recently served, and a new flow comes last.
     """
 
     def __init__(self, priority: int, settings: BandSettings) -> None:
@@ -23,7 +25,7 @@ class Band:
         self._flows: OrderedDict[str, FlowQueue] = OrderedDict()
 
     def full(self, size_bytes: int) -> str | None:
-        """Why a request of ``size_bytes`` cannot wait here; None when it can."""
+        """Return why a request of ``size_bytes`` cannot be queued here, or None if it can."""
         most_bytes, most = self.settings.max_bytes, self.settings.max_requests
         if self.size_bytes + size_bytes > most_bytes:
             return f"{self.size_bytes} bytes wait already, and maxBytes of priority {self.priority} is {most_bytes}"
@@ -32,7 +34,7 @@ class Band:
         return None
 
     def add(self, entry: QueueEntry, number: int, ttl_s: float | None) -> None:
-        """Let ``entry`` wait; numbers count up with every entry."""
+        """Queue ``entry``. ``number`` grows with each entry, and breaks ties in the order."""
         queue = self._flows.get(entry.flow)
         if queue is None:
             queue = self._flows[entry.flow] = FlowQueue()
@@ -43,15 +45,15 @@ class Band:
         self.size_bytes += entry.arrival.size_bytes
 
     def head(self, now: float) -> QueueEntry:
-        """Whose turn it is; there must be one."""
+        """Return the next entry to dispatch. The band must not be empty."""
         return self._flows[self.settings.fairness.choose(self._flows, now)].head()
 
     def served(self, entry: QueueEntry) -> None:
-        """Its flow has had its turn."""
+        """Move the flow of ``entry`` to the end of the turns."""
         self._flows.move_to_end(entry.flow)
 
     def forget(self, entry: QueueEntry, arrival: Arrival) -> None:
-        """``entry`` is gone; it waited with ``arrival``."""
+        """Uncount ``entry``, which has left its queue; ``arrival`` was its request."""
         self.size -= 1
         self.size_bytes -= arrival.size_bytes
         queue = self._flows[entry.flow]

@@ -1,13 +1,13 @@
-"""Who waits, who goes on and who is sent away: the pure core of flow control. No I/O, no task; a clock is given.
+"""The pure core of flow control, which queues, dispatches and refuses requests. No I/O, no task; a clock is given.
 
-    admit ─► goes on, or waits in its band ─► dispatch: bands from the highest priority down, in each the flow whose
-             turn it is, in that flow the first by its order; a band stops at its ceiling, and all below it wait, too
+    admit ─► goes on, or waits in its band ─► dispatch: bands from the highest priority down, in each band the next
+             flow, in that flow the first request by its order; a band stops at its ceiling, and so do all below it
 
-Laws, tested as properties: a request that waits is resumed once, or cancelled; limits are never exceeded; no request
-goes on while one of higher priority waits that could.
+Laws, tested as properties: a queued request is resumed once, or cancelled; limits are never exceeded; no request goes
+on while a queued one of higher priority could.
 
-Source: the Go picker's flow control, with its words for outcomes. It queues every request and looks at one a
-millisecond; here a request that need not wait is never queued, and nothing runs unless something has happened.
+Source: the Go picker's flow control, with its words for outcomes. The Go picker queues every request and dispatches one
+per millisecond; here a request that need not wait is never queued, and nothing runs unless something has changed.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from epp.flowcontrol.settings import FlowSettings
 log = logging.getLogger(__name__)
 
 BATCH = 64
-"""Requests sent on at a time, so that streams are read in between. A guess: some 10 ms."""
+"""Maximum number of requests dispatched at a time, so that streams are read in between. A guess: some 10 ms."""
 
 
 class QueueListener(Protocol):
-    """Who counts."""
+    """Receives queue events, for the metrics."""
 
     def enqueued(self, labels: RequestLabels, size_bytes: int) -> None:
-        """A request waits from now on."""
+        """A request was queued."""
 
     def left(self, labels: RequestLabels, size_bytes: int) -> None:
-        """It does no more."""
+        """A request left its queue."""
 
     def finished(self, labels: RequestLabels, outcome: QueueOutcome, waited_s: float) -> None:
-        """Its time here is over, if it had any."""
+        """A request left flow control after ``waited_s``, 0 if it was never queued."""
 
 
 class FlowController:
-    """Owner: the event loop."""
+    """All queues, and what decides on them. Owner: the event loop."""
 
     def __init__(
         self, settings: FlowSettings, gauge: Gauge, listener: QueueListener, clock: Callable[[], float]
     ) -> None:
         self.size = 0
-        """Requests that wait."""
+        """Number of queued requests."""
         self.size_bytes = 0
-        """Of their bodies."""
+        """Size of their bodies."""
         self.closed = False
         self.settings = settings
         self.gauge = gauge
@@ -67,8 +67,8 @@ class FlowController:
         self._bands: dict[int, Band] = {}
         self._priorities: list[int] = []  # the highest first
         self._departures = Departures()
-        self._by_age: deque[QueueEntry] = deque()  # with those that are gone, until they are its most
-        self._bounded = FlowQueue()  # those whose proxies lose patience, the first to do so first
+        self._by_age: deque[QueueEntry] = deque()  # includes entries that are gone, until they are the majority
+        self._bounded = FlowQueue()  # entries whose proxies stop waiting, the first to do so first
         self.use(settings)
 
     def __len__(self) -> int:
@@ -76,11 +76,11 @@ class FlowController:
 
     @property
     def bands(self) -> list[Band]:
-        """Highest priority first."""
+        """All bands, the highest priority first."""
         return [self._bands[priority] for priority in self._priorities]
 
     def admit(self, arrival: Arrival, resume: Resume) -> QueueEntry | None:
-        """None when ``arrival`` may go on at once; it is then as good as placed.
+        """Return None if ``arrival`` may go on at once, which the caller must then place; else its queue entry.
 
         Raises: QueueFull, NoEndpoints, ShuttingDown; nothing has changed then.
         """
@@ -103,7 +103,7 @@ class FlowController:
         return entry
 
     def dispatch(self, most: int = BATCH) -> bool:
-        """Send on those who may go on, at most ``most``; returns whether more might."""
+        """Dispatch at most ``most`` requests; return whether more may be able to go on."""
         for _ in range(most):
             entry = self._next()
             if entry is None:
@@ -118,19 +118,19 @@ class FlowController:
         return self.size > 0
 
     def patience_s(self) -> float:
-        """The longest that anybody waits, and a little more."""
+        """Return the longest possible wait, with a margin."""
         ttl_s = self.settings.ttl_s
         if ttl_s is None:
             return MOST_PATIENCE_S
         return min(MOST_PATIENCE_S, max(ttl_s, self.settings.no_endpoint_ttl_s) + LATE_S)
 
     def bound(self, entry: QueueEntry, until_s: float) -> None:
-        """Send ``entry``, which waits, away at ``until_s`` at the latest, whatever the settings. Called once."""
+        """Let the queued ``entry`` expire at ``until_s`` at the latest, whatever the settings; called once."""
         entry.until_s = until_s
         self._bounded.push(until_s, next(self._numbers), entry)
 
     def expire(self) -> None:
-        """Send away those who have waited too long. O(those)."""
+        """Refuse the requests that have waited too long. O(those)."""
         limit_s = self._limit_s()
         while limit_s is not None and (entry := self._oldest()) is not None:
             if entry.enqueued_s + limit_s > self._clock():
@@ -144,7 +144,7 @@ class FlowController:
             self._expired(entry, entry.until_s - entry.enqueued_s)
 
     def next_expiry(self) -> float | None:
-        """When ``expire`` has something to do, as things are."""
+        """Return when the next request expires by the current settings, or None."""
         entry, limit_s = self._oldest(), self._limit_s()
         times = [] if entry is None or limit_s is None else [entry.enqueued_s + limit_s]
         if self._bounded.size and (until_s := self._bounded.head().until_s) is not None:
@@ -152,18 +152,18 @@ class FlowController:
         return min(times, default=None)
 
     def cancelled(self, entry: QueueEntry) -> None:
-        """The request of ``entry`` no longer waits; the entry must still be queued."""
+        """Remove ``entry``, which must be queued, because its client has left."""
         arrival = self._remove(entry)
         self._listener.finished(arrival.labels, QueueOutcome.EVICTED_CANCELLED, self._clock() - entry.enqueued_s)
 
     def close(self) -> None:
-        """Send everybody away, and let nobody wait from now on."""
+        """Refuse all queued requests, and queue none from now on."""
         self.closed = True
         while (entry := self._oldest()) is not None:
             self._finish(entry, QueueOutcome.EVICTED_OTHER, ShuttingDown("the picker is shutting down; try again"))
 
     def release(self, most: int = BATCH) -> bool:
-        """Send on at most ``most``, the oldest first: there are no queues any more; returns whether others wait."""
+        """Dispatch at most ``most`` requests, the oldest first, whatever the load; return whether others are left."""
         for _ in range(most):
             entry = self._oldest()
             if entry is None:
@@ -172,9 +172,9 @@ class FlowController:
         return self.size > 0
 
     def use(self, settings: FlowSettings) -> None:
-        """Go by ``settings`` from now on; those who wait stay, in the order that these give them.
+        """Use ``settings`` from now on. Queued requests stay, in the order of the new settings.
 
-        Nobody is sent away for limits that have become smaller. O(n log n).
+        No request is refused because a limit has become smaller. O(n log n).
         """
         waiting = [entry for entry in self._by_age if not entry.gone]
         self.settings = settings
@@ -190,14 +190,14 @@ class FlowController:
             self._add(band, entry)
 
     def blocked(self) -> tuple[int, int] | None:
-        """The priority of the first band that waits, and how many wait in it."""
+        """Return the highest priority with queued requests, and their number; None if the queues are empty."""
         for band in self.bands:
             if band.size:
                 return band.priority, band.size
         return None
 
     def expected_wait_s(self, priority: int) -> float | None:
-        """How long a request of ``priority`` that came now would wait; None where too little was seen to say."""
+        """Return how long a request of ``priority`` that arrives now would wait, or None for no estimate."""
         ahead = sum(band.size for band in self.bands if band.priority >= priority)
         return self._departures.wait_s(ahead, self._clock())
 
@@ -218,13 +218,13 @@ class FlowController:
         return saturation < ceilings[self._priorities.index(priority)]
 
     def _behind(self, priority: int) -> bool:
-        """Whether others go first: all that wait with this priority or a higher one."""
+        """Return whether requests of this or a higher priority are queued."""
         if not self.size:
             return False
         return any(self._bands[other].size for other in self._priorities if other >= priority)
 
     def _check(self, band: Band, arrival: Arrival) -> None:
-        """Raises: NoEndpoints, QueueFull where ``arrival`` cannot wait."""
+        """Refuse ``arrival`` if it cannot be queued. Raises: NoEndpoints, QueueFull."""
         if self.gauge.empty and self.settings.no_endpoint_ttl_s <= 0:
             self._refuse(arrival, "there is no endpoint, and flowControl.noEndpointRequestTTL is 0")
         full = self.settings.full(self.size, self.size_bytes, arrival.size_bytes) or band.full(arrival.size_bytes)
@@ -272,7 +272,7 @@ class FlowController:
         return by_age[0] if by_age else None
 
     def _remove(self, entry: QueueEntry) -> Arrival:
-        """Forget ``entry``, and with it all that it holds; returns what it waited with."""
+        """Remove ``entry`` and the references that it holds; return its request."""
         arrival = entry.arrival
         entry.resume = None
         del entry.arrival

@@ -1,4 +1,4 @@
-"""What is counted of the queues in front of the endpoints.
+"""The metrics of the queues in front of the endpoints.
 
 Source: the Go picker's names, labels and bounds.
 """
@@ -44,36 +44,36 @@ ENQUEUE_DURATION = Metric(
     _OVERHEAD,
 )
 WAITS = "NotYetFinalized"
-"""The outcome of an enqueueing after which the request waits."""
+"""The outcome label of a request that was queued."""
 
 
 class FlowCounts:
-    """A controller's ``QueueListener``. Owner: the event loop. Nothing here raises."""
+    """The ``QueueListener`` that counts for the metrics. No method raises. Owner: the event loop."""
 
     def __init__(self, table: RequestTable) -> None:
-        """``table`` turns labels that clients chose into one of a limited number, for histograms of a smaller one."""
+        """``table`` maps labels that clients chose to a limited number of label sets."""
         self._table = table
         self.outcomes: Counter[tuple[QueueOutcome, int]] = Counter()
         self.waiting: dict[RequestLabels, tuple[int, int]] = {}
-        """Requests and bytes."""
+        """Queued requests and bytes, by labels."""
         self.durations: dict[tuple[RequestLabels, QueueOutcome], Histogram] = {}
         self.enqueueing: dict[tuple[str, int, str], Histogram] = {}
         self.cycle = Histogram(CYCLE.bounds)
 
     def enqueued(self, labels: RequestLabels, size_bytes: int) -> None:
-        """A request waits from now on."""
+        """Count a request that was queued."""
         labels = self._table(labels).labels
         requests, total = self.waiting.get(labels, (0, 0))
         self.waiting[labels] = (requests + 1, total + size_bytes)
 
     def left(self, labels: RequestLabels, size_bytes: int) -> None:
-        """It does no more."""
+        """Uncount a request that left its queue."""
         labels = self._table(labels).labels
         requests, total = self.waiting.get(labels, (1, size_bytes))
         self.waiting[labels] = (requests - 1, total - size_bytes)
 
     def finished(self, labels: RequestLabels, outcome: QueueOutcome, waited_s: float) -> None:
-        """Its time there is over."""
+        """Count the outcome of a request, and its wait."""
         self.outcomes[outcome, self._table(labels).labels.priority] += 1
         labels = self._table.owner(labels).labels
         histogram = self.durations.get((labels, outcome))
@@ -82,7 +82,7 @@ class FlowCounts:
         histogram.observe(waited_s)
 
     def admitted(self, labels: RequestLabels, outcome: str, seconds: float) -> None:
-        """The first look at a request took ``seconds``."""
+        """Observe that admitting or queueing a request took ``seconds``."""
         labels = self._table.owner(labels).labels
         key = (labels.fairness_id, labels.priority, outcome)
         histogram = self.enqueueing.get(key)
@@ -91,7 +91,7 @@ class FlowCounts:
         histogram.observe(seconds)
 
     def histograms(self, pool: str) -> Iterator[Histograms]:
-        """Every histogram."""
+        """Yield every histogram of the queues."""
         durations: list[tuple[tuple[str, ...], Histogram]] = []
         for (labels, outcome), histogram in self.durations.items():
             model, target, flow, priority = labels
@@ -102,7 +102,7 @@ class FlowCounts:
         yield Histograms(ENQUEUE_DURATION, enqueueing)
 
     def readings(self, pool: str) -> Iterator[Reading]:
-        """Every counter and gauge that needs no controller."""
+        """Yield the counters and gauges that need no controller."""
         yield Reading(
             f"{_NAME}_requests",
             "Requests by how their time in the queues ended.",
@@ -120,7 +120,7 @@ class FlowCounts:
 def controller_readings(
     pool: str, controller: FlowController, candidates: Callable[[], tuple[Candidate, ...]]
 ) -> Iterator[Reading]:
-    """How full the pool and the queues are."""
+    """Yield how full the pool and the queues are."""
     saturation = controller.gauge.read()
     yield Reading(
         f"{_NAME}_pool_saturation",
@@ -155,7 +155,7 @@ def controller_readings(
 
 
 def eviction_readings(pool: str, in_flight: InFlight) -> Iterator[Reading]:
-    """Requests that were ended for others."""
+    """Yield the numbers of evicted requests."""
     yield Reading(
         f"{_NAME}_revocations_issued",
         "Requests in flight that were ended, by the priority of those who waited.",

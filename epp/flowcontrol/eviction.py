@@ -1,6 +1,6 @@
-"""Requests of negative priority in flight, ended for others of higher priority that wait.
+"""Evicts requests of negative priority in flight for queued requests of higher priority.
 
-Only while nothing of the answer was seen, so that its client gets an answer: 429.
+A request is evicted only before its response has begun, so that its client can be answered with 429.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from epp.errors import Evicted
 from epp.flowcontrol.admission import Resume
 
 MOST_AT_ONCE = 2
-"""Ended at a time. Source: the Go picker's."""
+"""Maximum number of evictions at a time. Source: the Go picker's."""
 SETTLE_S, SETTLE_SCRAPED_S = 0.01, 0.5
-"""How long the room that this makes may take to be seen: exact counts at once, an engine's own at its next scrapes.
-Source: the Go picker's 10 ms and 500 ms."""
+"""How long it may take until a detector sees the freed capacity: at once with exact counts, after the next scrapes with
+an engine's own numbers. Source: the Go picker's 10 ms and 500 ms."""
 
 
 def unknown_wait(priority: int) -> None:
@@ -23,14 +23,14 @@ def unknown_wait(priority: int) -> None:
 
 
 class InFlight:
-    """By priority, oldest first. Owner: the event loop.
+    """The evictable requests in flight by priority, oldest first. Owner: the event loop.
 
-    Invariant: an entry's request is open in the ledger; it may have begun to answer, which shows when it is tried.
+    Invariant: each request is open in the ledger. Its response may have begun, which only an attempt to end it shows.
     """
 
     def __init__(self) -> None:
         self.issued: Counter[int] = Counter()
-        """Requests ended, by the priority of those who waited."""
+        """Number of evicted requests, by the priority of the requests that waited."""
         self._priorities: dict[int, OrderedDict[int, Resume]] = {}
         self._by_pick: dict[int, int] = {}
 
@@ -38,12 +38,12 @@ class InFlight:
         return len(self._by_pick)
 
     def add(self, pick_id: int, priority: int, resume: Resume) -> None:
-        """``resume`` ends the request when it is called with an error, if it still can."""
+        """Add a request; ``resume``, called with an error, ends it unless its response has begun."""
         self._by_pick[pick_id] = priority
         self._priorities.setdefault(priority, OrderedDict())[pick_id] = resume
 
     def discard(self, pick_id: int) -> None:
-        """It has ended, or must not be ended any more."""
+        """Remove a request that has ended, or that must not be evicted any more."""
         priority = self._by_pick.pop(pick_id, None)
         if priority is not None:
             picks = self._priorities[priority]
@@ -52,10 +52,10 @@ class InFlight:
                 del self._priorities[priority]
 
     def end(self, below: int, most: int, wait_s: Callable[[int], float | None] = unknown_wait) -> int:
-        """End at most ``most`` requests of lower priority than ``below``: the lowest first, of these the newest.
-        ``wait_s`` says how long one of some priority would wait if it came again.
+        """Evict at most ``most`` requests of a lower priority than ``below``; return how many.
 
-        Returns how many; those that have begun to answer are let go on, and forgotten.
+        The lowest priority goes first, and of one priority the newest. ``wait_s`` returns the expected wait of a
+        retried request of a priority. A request whose response has begun is removed instead of evicted.
         """
         ended = 0
         while ended < most and self._priorities:

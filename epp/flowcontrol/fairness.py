@@ -1,4 +1,4 @@
-"""Which flow of a band has its turn. A flow is one fairness id, unless the policy knows no flows."""
+"""The policies that choose which flow of a band is next. A flow is one fairness id, unless a policy has no flows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from epp.flowcontrol.queue import FlowQueue
 from scorers.base import NoParameters, Plugin, Request
 
 COMPLETION_COST = 2.0
-"""Of a generated token, in prompt tokens. Source: the Go picker's."""
+"""Cost of a generated token, in prompt tokens. Source: the Go picker's."""
 MAX_PROGRAMS = 10_000
-"""Whose service is remembered; beyond it, the one heard of longest ago is forgotten. A guess."""
+"""Maximum number of programs whose service is kept; the least recently active ones are dropped first. A guess."""
 
 Share = Annotated[float, msgspec.Meta(ge=0.0)]
 
@@ -23,49 +23,49 @@ P = TypeVar("P", bound=msgspec.Struct)
 
 
 class FairnessPolicy(Plugin[P], ABC):
-    """Keeps nothing of the queues, so that another policy can take them over."""
+    """Chooses the next flow. It keeps no queue, so that another policy can replace it."""
 
     def flow(self, request: Request) -> str:
-        """Which queue ``request`` belongs to."""
+        """Return the flow that ``request`` belongs to."""
         return request.fairness_id
 
     @abstractmethod
     def choose(self, flows: OrderedDict[str, FlowQueue], now: float) -> str:
-        """The flow whose turn it is: one of ``flows`` (none is empty, at least one), least recently served first."""
+        """Return the next flow out of ``flows``: at least one, none empty, the least recently served first."""
 
     def served(self, request: Request, now: float) -> None:
-        """``request`` goes on."""
+        """Note that ``request`` leaves the queue, or did not have to wait."""
 
     def completed(self, fairness_id: str, usage: Usage, now: float) -> None:
-        """What a request of that flow has used, where it was observed."""
+        """Note the usage of a request of the flow ``fairness_id``, if it was observed."""
 
 
 class GlobalStrict(FairnessPolicy[NoParameters]):
-    """Knows no flows: the band is one queue in the ordering policy's order."""
+    """Has no flows: the band is one queue in the ordering policy's order."""
 
     type_name = "global-strict-fairness-policy"
 
     def flow(self, request: Request) -> str:  # noqa: ARG002
-        """The one."""
+        """Return the name of the only flow."""
         return ""
 
     def choose(self, flows: OrderedDict[str, FlowQueue], now: float) -> str:  # noqa: ARG002
-        """The one."""
+        """Return the only flow."""
         return next(iter(flows))
 
 
 class RoundRobin(FairnessPolicy[NoParameters]):
-    """One request of each flow in turn; a flow that comes back after it was empty queues up last."""
+    """Takes one request of each flow in turn; a flow that was empty in the meantime comes last."""
 
     type_name = "round-robin-fairness-policy"
 
     def choose(self, flows: OrderedDict[str, FlowQueue], now: float) -> str:  # noqa: ARG002
-        """The flow whose last turn is longest ago."""
+        """Return the least recently served flow."""
         return next(iter(flows))
 
 
 class ProgramAwareParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """How much service and waiting weigh."""
+    """The weights of attained service and of waiting time."""
 
     strategy: Literal["las"] = "las"
     las_weight_service: Share = 0.8
@@ -74,12 +74,12 @@ class ProgramAwareParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=
 
 
 class ProgramAware(FairnessPolicy[ProgramAwareParameters]):
-    """Least attained service: the program that has used least of late goes first, and one that waits long catches up.
+    """Chooses by least attained service: the program with the least recent usage goes first, and long waits catch up.
 
     score = w_s × (1 − service, scaled over the flows) + w_w × (wait of the head, scaled likewise)
 
-    Service is prompt tokens when a request goes on, and twice its generated tokens when they are known; it halves every
-    half-life, busy or not, so that the past is forgotten at one pace. O(flows that wait).
+    Service is prompt tokens when a request leaves the queue, and twice its generated tokens once they are known. It
+    decays by half every half-life, busy or not. O(queued flows).
     """
 
     type_name = "program-aware-fairness"
@@ -90,12 +90,12 @@ class ProgramAware(FairnessPolicy[ProgramAwareParameters]):
         self._service: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and as of when
 
     def service(self, flow: str, now: float) -> float:
-        """What ``flow`` has used, as it counts ``now``. Units: prompt tokens."""
+        """Return the decayed usage of ``flow`` at ``now``. Units: prompt tokens."""
         tokens, then = self._service.get(flow, (0.0, now))
         return float(tokens * 0.5 ** (max(0.0, now - then) / self.parameters.las_half_life_seconds))
 
     def choose(self, flows: OrderedDict[str, FlowQueue], now: float) -> str:
-        """The flow with the highest score; of equals, the one whose last turn is longest ago."""
+        """Return the flow with the highest score; ties go to the least recently served."""
         if len(flows) == 1:
             return next(iter(flows))
         names = list(flows)
@@ -106,11 +106,11 @@ class ProgramAware(FairnessPolicy[ProgramAwareParameters]):
         return names[scores.index(max(scores))]
 
     def served(self, request: Request, now: float) -> None:
-        """Charge the prompt."""
+        """Charge the prompt's tokens to its program."""
         self._charge(request.fairness_id, request.prompt_tokens, now)
 
     def completed(self, fairness_id: str, usage: Usage, now: float) -> None:
-        """Charge what was generated."""
+        """Charge the generated tokens to the program."""
         self._charge(fairness_id, COMPLETION_COST * usage.completion_tokens, now)
 
     def _charge(self, flow: str, tokens: float, now: float) -> None:
@@ -121,7 +121,7 @@ class ProgramAware(FairnessPolicy[ProgramAwareParameters]):
 
 
 def scaled(values: list[float]) -> list[float]:
-    """``values`` from 0 for the least to 1 for the most; 0.5 for all when they are equal."""
+    """Return ``values`` scaled from 0 for the smallest to 1 for the largest; all 0.5 if they are equal."""
     least, most = min(values), max(values)
     if least == most:
         return [0.5] * len(values)

@@ -1,4 +1,4 @@
-"""The admission of a picker, whichever its configuration asks for, now and after the next change."""
+"""Makes the admission that the configuration asks for, and keeps queued requests across configuration changes."""
 
 from __future__ import annotations
 
@@ -18,44 +18,50 @@ from epp.pool.pool import Pool
 
 
 class Shedding:
-    """An admission. Owner: the event loop."""
+    """The admission without queues: refuses requests of negative priority while the pool is full, and no others.
+
+    Owner: the event loop.
+    """
 
     def __init__(self, gauge: Gauge) -> None:
         self.gauge = gauge
 
     def admit(self, arrival: Arrival, resume: Resume) -> None:  # noqa: ARG002
-        """Go on. An empty pool is not full: that there is no endpoint is the better answer. Raises: Shed."""
+        """Return None: the request goes on. An empty pool does not count as full, since the error for it is more exact.
+
+        Raises: Shed.
+        """
         if arrival.request.priority < 0 and self.gauge.read().effective >= 1.0 and not self.gauge.empty:
             raise Shed("system saturated, sheddable request dropped")
 
     def patience_s(self) -> float:
-        """Nobody waits here."""
+        """Return 0, since there are no queues."""
         return 0.0
 
     def placed(self, arrival: Arrival, pick_id: int, resume: Resume) -> None:
-        """Not our business."""
+        """Do nothing: without queues, no request is evicted."""
 
     def ended(self, pick_id: int, labels: RequestLabels, outcome: Outcome) -> None:
-        """Not our business."""
+        """Do nothing: without queues, no usage is charged."""
 
     def close(self) -> None:
-        """Nobody waits here."""
+        """Do nothing, since there are no queues."""
 
 
 class Gate:
-    """Owner: the event loop."""
+    """Holds the waiting room, if the configuration has queues. Owner: the event loop."""
 
     def __init__(self, pool: Pool, table: RequestTable, clock: Callable[[], float]) -> None:
         self.room: WaitingRoom | None = None
-        """Those who wait; None while there are no queues."""
+        """The queued requests; None while there are no queues."""
         self._pool = pool
         self._clock = clock
         self._counts = FlowCounts(table)
 
     def use(self, plan: AdmissionPlan) -> Admission | None:
-        """The admission that ``plan`` asks for, None when it asks for none; those who wait stay, or go on.
+        """Return the admission that ``plan`` asks for, or None. Queued requests stay, or go on if queues are removed.
 
-        Nobody can have a negative priority that no objective gives, and then there is nothing to look at.
+        Only an objective can give a request a negative priority; without one, nothing can be shed.
         """
         if plan.flow is not None:
             if self.room is not None:
@@ -75,12 +81,12 @@ class Gate:
         return None
 
     def close(self) -> None:
-        """Send away all who wait, and let nobody wait from now on."""
+        """Refuse all queued requests, and queue none from now on."""
         if self.room is not None:
             self.room.close()
 
     def readings(self) -> Iterator[Reading | Histograms]:
-        """For ``Telemetry.gauge_source``; nothing while there are no queues."""
+        """Yield the metrics for ``Telemetry.gauge_source``; none while there are no queues."""
         if self.room is not None:
             yield from self._counts.readings(self._pool.name)
             yield from self._counts.histograms(self._pool.name)

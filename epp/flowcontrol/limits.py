@@ -1,4 +1,4 @@
-"""How full the pool may be before a band's requests have to wait."""
+"""The policies for how full the pool may be before a band's requests have to wait."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ Ceiling = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 
 
 class UsageLimitPolicy(Plugin[P], ABC):
-    """Says at which saturation each band stops."""
+    """Sets the saturation at which each band stops."""
 
     @abstractmethod
     def ceilings(self, saturation: float, priorities: Sequence[int]) -> Sequence[float]:
-        """One for each of ``priorities``, highest first: a band goes on while ``saturation`` is below its own."""
+        """Return one ceiling for each of ``priorities``, highest first. A band goes on while ``saturation`` is below
+        its ceiling."""
 
 
 class StaticLimitParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The ceiling of all bands."""
+    """The one ceiling of all bands."""
 
     threshold: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
 
 
 class StaticUsageLimit(UsageLimitPolicy[StaticLimitParameters]):
-    """One ceiling for all."""
+    """Gives all bands the same ceiling."""
 
     type_name = "static-usage-limit-policy"
     Parameters = StaticLimitParameters
 
     def ceilings(self, saturation: float, priorities: Sequence[int]) -> Sequence[float]:  # noqa: ARG002
-        """The threshold."""
+        """Return the threshold for each band."""
         return [self.parameters.threshold] * len(priorities)
 
 
@@ -43,14 +44,14 @@ class HoldbackParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """The ceilings of the lowest and of the highest band."""
 
     min_ceiling: Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)] | None = None
-    """Required, except that a type can be made with no arguments: then 0."""
+    """Required in a configuration; 0 for a policy that is made without arguments."""
     max_ceiling: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 1.0
     domain: Literal["rank", "value"] = "rank"
     shape: Literal["linear"] = "linear"
 
 
 class PriorityHoldback(UsageLimitPolicy[HoldbackParameters]):
-    """Lower bands stop earlier, on a line from the highest to the lowest: by rank, or by the priorities' values."""
+    """Gives lower bands lower ceilings, on a line over the bands' ranks or over the values of their priorities."""
 
     type_name = "priority-holdback-policy"
     Parameters = HoldbackParameters
@@ -65,7 +66,7 @@ class PriorityHoldback(UsageLimitPolicy[HoldbackParameters]):
             )
 
     def ceilings(self, saturation: float, priorities: Sequence[int]) -> Sequence[float]:  # noqa: ARG002
-        """The line; one band alone has the highest."""
+        """Return the ceilings on the line; a single band has the highest one."""
         low, high = self.parameters.min_ceiling or 0.0, self.parameters.max_ceiling
         if len(priorities) < 2:
             return [high] * len(priorities)
@@ -77,17 +78,19 @@ class PriorityHoldback(UsageLimitPolicy[HoldbackParameters]):
 
 
 class SoftReflectiveCeiling(UsageLimitPolicy[NoParameters]):
-    """The band of rank i of n goes on while saturation is below 1 − i × saturation / (n − 1); above, every
-    ``round(s / (1 − s))``-th time that it is asked."""
+    """Lets the band of rank i of n go on while saturation is below 1 − i × saturation / (n − 1).
+
+    Above that, the band goes on at every ``round(s / (1 − s))``-th call only.
+    """
 
     type_name = "soft-reflective-ceiling-policy"
 
     def __init__(self, parameters: NoParameters | None = None, name: str = "") -> None:
         super().__init__(parameters, name)
-        self._held_back: list[int] = []  # by rank: how often since it last went on
+        self._held_back: list[int] = []  # by rank: calls since the band last went on
 
     def ceilings(self, saturation: float, priorities: Sequence[int]) -> Sequence[float]:
-        """1 for a band that may go on this time, else 0."""
+        """Return 1 for each band that may go on at this call, else 0."""
         count = len(priorities)
         self._held_back = (self._held_back + [0] * count)[:count]
         return [1.0, *(self._ceiling(rank, saturation, count) for rank in range(1, count))][:count]

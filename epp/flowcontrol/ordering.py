@@ -1,4 +1,4 @@
-"""In which order the requests of one flow go on."""
+"""The policies for the order in which the requests of one flow go on."""
 
 from __future__ import annotations
 
@@ -12,40 +12,43 @@ SLO_TTFT = ("x-llm-d-slo-ttft-ms", "x-slo-ttft-ms")
 
 
 class OrderingPolicy(Plugin[NoParameters], ABC):
-    """Takes no parameters. Of equal keys, the one that came first goes first."""
+    """Orders requests by a key; ties go to the request that came first. It has no parameters."""
 
     @abstractmethod
     def key(self, request: Request, enqueued_s: float, ttl_s: float) -> float:
-        """The smallest goes first; fixed once and for all. ``ttl_s`` is infinite where requests may wait for ever."""
+        """Return the key of ``request``, which never changes; the smallest goes first.
+
+        ``ttl_s`` is infinite if requests may wait for ever.
+        """
 
 
 class Fcfs(OrderingPolicy):
-    """First come, first served."""
+    """Orders requests first come, first served."""
 
     type_name = "fcfs-ordering-policy"
 
     def key(self, request: Request, enqueued_s: float, ttl_s: float) -> float:  # noqa: ARG002
-        """The same for all."""
+        """Return the same key for all requests."""
         return 0.0
 
 
 class EarliestDeadline(OrderingPolicy):
-    """Who would be sent away first goes first."""
+    """Orders requests by the time at which they expire, the earliest first."""
 
     type_name = "edf-ordering-policy"
 
     def key(self, request: Request, enqueued_s: float, ttl_s: float) -> float:  # noqa: ARG002
-        """When it would be sent away."""
+        """Return the time at which the request expires."""
         return enqueued_s + ttl_s
 
 
 class SloDeadline(OrderingPolicy):
-    """Who must see a first token soonest goes first; who has said nothing goes last."""
+    """Orders requests by when their first token is due; those without a target come last."""
 
     type_name = "slo-deadline-ordering-policy"
 
     def key(self, request: Request, enqueued_s: float, ttl_s: float) -> float:  # noqa: ARG002
-        """When the first token is due."""
+        """Return the time at which the first token is due."""
         deadline_ms = next((value for name in SLO_TTFT if (value := request.headers.get(name, "").strip())), "")
         if not (deadline_ms.isascii() and deadline_ms.isdecimal() and len(deadline_ms) <= 12):
             return math.inf

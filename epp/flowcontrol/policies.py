@@ -1,4 +1,4 @@
-"""Every detector and policy that a configuration may name."""
+"""The list of detectors and policies that a configuration may name."""
 
 from __future__ import annotations
 
@@ -21,4 +21,4 @@ POLICIES: tuple[type[Plugin[Any]], ...] = (
     PriorityHoldback,
     SoftReflectiveCeiling,
 )
-"""To add one of ours: its file, and its class here."""
+"""To add a policy, write its class and add it here."""

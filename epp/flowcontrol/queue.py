@@ -1,4 +1,4 @@
-"""One flow's requests in their order, and what is kept of each while it waits."""
+"""One flow's queue, and the state of a queued request."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Protocol
 from epp.flowcontrol.admission import Arrival, Resume
 
 LATE_S = 1.0
-"""How late an answer may be. A guess: four looks."""
+"""How late an expiry may be. A guess: four rounds of the expiry timer."""
 FEW = 64
-"""Entries that are gone are left in place while there are fewer. A guess."""
+"""Number of entries that are gone and may stay in a queue before it is compacted. A guess."""
 
 
 class QueueOutcome(Enum):
-    """The Go picker's words, which are labels of its metrics."""
+    """How a request left the queues, in the words that the Go picker uses as metric labels."""
 
     DISPATCHED = "Dispatched"
     REJECTED_CAPACITY = "RejectedCapacity"
@@ -30,20 +30,20 @@ class QueueOutcome(Enum):
 
 
 class Queues(Protocol):
-    """All queues, as a request that waits in one of them sees them."""
+    """The interface of all queues for one queued request."""
 
     def patience_s(self) -> float:
-        """The longest that anybody waits, and a little more."""
+        """Return the longest possible wait, with a margin."""
 
     def bound(self, entry: QueueEntry, until_s: float) -> None:
-        """Send ``entry``, which waits, away at ``until_s`` at the latest, whatever the settings. Called once."""
+        """Let the queued ``entry`` expire at ``until_s`` at the latest, whatever the settings; called once."""
 
     def cancelled(self, entry: QueueEntry) -> None:
-        """The request of ``entry`` no longer waits; the entry must still be queued."""
+        """Remove ``entry``, which must be queued, because its client has left."""
 
 
 class QueueEntry:
-    """A request that waits; ``gone`` once it does no more. Then it holds nothing of its request."""
+    """A queued request. Once it has left the queue, it is ``gone`` and holds no reference to its request."""
 
     __slots__ = ("arrival", "controller", "enqueued_s", "flow", "resume", "until_s")
 
@@ -53,53 +53,56 @@ class QueueEntry:
         self.resume: Resume | None = resume
         self.enqueued_s = enqueued_s
         self.flow = flow
-        """Its queue in its band."""
+        """The flow in its band."""
         self.until_s: float | None = None
-        """When it is sent away at the latest, whatever the settings; None while nothing but they say so."""
+        """The time at which it expires whatever the settings; None if only the settings limit its wait."""
 
     @property
     def gone(self) -> bool:
-        """Whether it was sent on, sent away or cancelled."""
+        """Whether it was dispatched, refused or cancelled."""
         return self.resume is None
 
     def patience_s(self) -> float:
-        """What to ask of a proxy that waits with it, which asks once; it is sent away before that is over, even if the
-        settings let others wait for longer."""
+        """Return how long the proxy must wait; called once. The entry expires before that, even if new settings allow
+        longer waits."""
         asked_s = self.controller.patience_s()
         if self.resume is not None and self.until_s is None:
             self.controller.bound(self, self.enqueued_s + asked_s - LATE_S)
         return asked_s
 
     def cancel(self) -> None:
-        """Nobody waits for it any more."""
+        """Remove the entry, because its client has left."""
         if self.resume is not None:
             self.controller.cancelled(self)
 
 
 class FlowQueue:
-    """A heap. Entries that are gone stay until they come to its top, or until they are the most. Amortised O(log n)."""
+    """A heap of entries. Those that are gone stay until they reach its top, or until they are the majority.
+
+    Amortized O(log n).
+    """
 
     __slots__ = ("_heap", "size")
 
     def __init__(self) -> None:
         self.size = 0
-        """Entries that are not gone."""
+        """Number of entries that are not gone."""
         self._heap: list[tuple[float, int, QueueEntry]] = []
 
     def push(self, key: float, number: int, entry: QueueEntry) -> None:
-        """Put ``entry`` behind those of smaller keys, and of equal ones with smaller numbers."""
+        """Add ``entry``, behind those with smaller keys; ties go to the smaller number."""
         heappush(self._heap, (key, number, entry))
         self.size += 1
 
     def head(self) -> QueueEntry:
-        """Whose turn it is; there must be one."""
+        """Return the first entry that is not gone. There must be one."""
         heap = self._heap
         while heap[0][2].resume is None:
             heappop(heap)
         return heap[0][2]
 
     def forget(self) -> None:
-        """One of the entries is gone since."""
+        """Uncount one entry that is gone now."""
         self.size -= 1
         if len(self._heap) > 2 * self.size + FEW:
             self._heap = [item for item in self._heap if item[2].resume is not None]

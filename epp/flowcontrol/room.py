@@ -1,7 +1,7 @@
-"""The queues on the event loop: what happened elsewhere leads to one pass of the controller, soon and once.
+"""The queues on the event loop: changes elsewhere lead to one pass of the controller, soon and once.
 
 an end, a scrape, an endpoint ─► changed ─► one pass ─► resume …
-a coarse timer ─► expiry, and a look at what nobody reported
+a coarse timer ─► a pass for expiry, and for changes that were not reported
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ from epp.flowcontrol.queue import QueueEntry, QueueOutcome
 from epp.flowcontrol.settings import FlowSettings
 
 LOOK_EVERY_S = 0.25
-"""While anybody waits. Expiry is late by no more; what makes room is heard of at once. A guess."""
+"""The interval of passes while requests wait, and so how late an expiry may be. Freed capacity triggers a pass at once.
+A guess."""
 
 
 class WaitingRoom:
-    """An admission. Owner: the event loop; without a task of its own, and without a timer while nobody waits."""
+    """The admission with queues. It has no task, and no timer while the queues are empty. Owner: the event loop."""
 
     def __init__(self, controller: FlowController, counts: FlowCounts, clock: Callable[[], float]) -> None:
         self.controller = controller
         self._counts = counts
         self._clock = clock
         self.in_flight = InFlight()
-        """Those that may be ended for others."""
+        """The requests in flight that may be evicted."""
         self._settled_at = float("-inf")
         self._pass: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def admit(self, arrival: Arrival, resume: Resume) -> QueueEntry | None:
-        """See ``FlowController.admit``."""
+        """Admit or queue a request, as ``FlowController.admit`` does."""
         began = self._clock()
         outcome = QueueOutcome.REJECTED_CAPACITY.value
         try:
@@ -49,39 +50,39 @@ class WaitingRoom:
         return entry
 
     def changed(self) -> None:
-        """Something has happened after which somebody may go on."""
+        """Plan a pass, because queued requests may be able to go on."""
         if self._pass is None and self.controller.size:
             self._pass = asyncio.get_running_loop().call_soon(self._run)
 
     def patience_s(self) -> float:
-        """As the settings say."""
+        """Return the longest possible wait by the settings."""
         return self.controller.patience_s()
 
     def placed(self, arrival: Arrival, pick_id: int, resume: Resume) -> None:
-        """A request is in flight."""
+        """Note a request in flight, if it may be evicted."""
         if arrival.request.priority < 0 and self.controller.settings.enable_eviction:
             self.in_flight.add(pick_id, arrival.request.priority, resume)
 
     def ended(self, pick_id: int, labels: RequestLabels, outcome: Outcome) -> None:
-        """A request has ended."""
+        """Note that a request has ended, and charge its usage."""
         self.in_flight.discard(pick_id)
         if outcome.usage is not None:
             band = self.controller.settings.band(labels.priority)
             band.fairness.completed(labels.fairness_id, outcome.usage, self._clock())
 
     def use(self, settings: FlowSettings) -> None:
-        """Go by ``settings`` from now on; those who wait stay."""
+        """Use ``settings`` from now on. Queued requests stay."""
         self.controller.use(settings)
         self.changed()
 
     def release(self) -> None:
-        """Send everybody on, some at a time: there are no queues any more."""
+        """Dispatch all queued requests in batches, because the queues are being removed."""
         self._stop()
         if self.controller.release():
             self._pass = asyncio.get_running_loop().call_soon(self.release)
 
     def close(self) -> None:
-        """Send everybody away, and let nobody wait from now on."""
+        """Refuse all queued requests, and queue none from now on."""
         self.controller.close()
         self._stop()
 
@@ -101,7 +102,7 @@ class WaitingRoom:
             self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look)
 
     def _evict(self) -> None:
-        """Make room for those who still wait, where that may be done at others' cost."""
+        """Evict requests in flight for those that still wait, if the settings allow it."""
         controller, now = self.controller, self._clock()
         blocked = controller.blocked()
         if blocked is None or not controller.settings.enable_eviction or now < self._settled_at:

@@ -1,4 +1,4 @@
-"""How full the endpoints are, over the stages of a request."""
+"""How full the endpoints are, for each stage of a request and for the pool."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ ENCODE = frozenset({"encode"})
 
 
 class SaturationDetector(Filter[P], ABC):
-    """Says how full endpoints are; in a profile, a filter that drops the full ones."""
+    """Measures how full endpoints are; in a profile, it is a filter that drops the full ones."""
 
     @abstractmethod
     def saturation(self, candidates: Sequence[Candidate]) -> float:
-        """How full ``candidates`` (at least one) are together: 0 is idle, 1 and above full."""
+        """Return how full ``candidates`` (at least one) are together: 0 is idle, 1 and above are full."""
 
 
 class Saturation(NamedTuple):
-    """How full each stage is, and the pool: its fullest stage. A stage without endpoints of its own is not there."""
+    """How full each stage is, and the pool, which is as full as its fullest stage; None without endpoints."""
 
     effective: float
     prefill: float | None = None
@@ -40,11 +40,11 @@ class Saturation(NamedTuple):
 
 
 EMPTY = Saturation(1.0)
-"""Of a pool without endpoints."""
+"""The saturation of a pool without endpoints."""
 
 
 def saturation_of(detector: SaturationDetector[Any], candidates: Sequence[Candidate]) -> Saturation:
-    """How full ``candidates`` are as ``detector`` sees them."""
+    """Return how full ``candidates`` are by ``detector``."""
     if not candidates:
         return EMPTY
     if not any(c.labels and ROLE in c.labels for c in candidates):
@@ -61,11 +61,10 @@ def saturation_of(detector: SaturationDetector[Any], candidates: Sequence[Candid
 
 
 class Gauge:
-    """How full those endpoints of a pool are that requests may go to now (``epp.pool.candidates``). Owner: the event
-    loop.
+    """Measures how full the endpoints are that requests may go to now (``epp.pool.candidates``).
 
-    Endpoints are replaced as a whole when anything about them changes, so the same tuple of them is as full as before.
-    A detector is somebody's code: one that raises counts as a pool with room, and is logged.
+    The value is cached for one tuple of candidates, which is replaced whenever an endpoint changes. A detector may be
+    third-party code: if it raises, that is logged, and the pool counts as not full. Owner: the event loop.
     """
 
     def __init__(self, detector: SaturationDetector[Any], candidates: Callable[[], Sequence[Candidate]]) -> None:
@@ -76,17 +75,17 @@ class Gauge:
         self._value = EMPTY
 
     def use(self, detector: SaturationDetector[Any]) -> None:
-        """Ask ``detector`` from now on."""
+        """Use ``detector`` from now on."""
         self.detector = detector
         self._seen = None
 
     @property
     def empty(self) -> bool:
-        """Whether there is no endpoint at all."""
+        """Whether the pool has no endpoint."""
         return not self._candidates()
 
     def read(self) -> Saturation:
-        """How full the pool is."""
+        """Return how full the pool is."""
         candidates = self._candidates()
         if candidates is not self._seen:
             self._seen = candidates

@@ -1,5 +1,5 @@
-"""Which models the endpoints serve: read from their ``/v1/models``, told to whoever routes by it, answered to clients.
+"""Which models the endpoints serve: read from their ``/v1/models``, used for routing, and listed for clients.
 
-lister ─► read_cards ─► catalog ─► scorers.labels.served_models (who may serve a request)
-                           └─► listing (what a client of /v1/models is answered)
+lister ─► read_cards ─► catalog ─► scorers.labels.served_models (the endpoints that may serve a request)
+                           └─► listing (the response to a client's GET /v1/models)
 """

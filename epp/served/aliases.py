@@ -1,4 +1,4 @@
-"""Names of the same weights, which share what an engine has cached.
+"""Names of the same weights, which share an engine's cached blocks.
 
 vLLM hashes a block's tokens, its adapter and its salt, not the name that a request uses (``--served-model-name`` takes
 several). An adapter's KV is its own.
@@ -12,10 +12,10 @@ from epp.served.kind import Kind
 
 
 def aliases_of(kinds: Iterable[Kind]) -> dict[str, str]:
-    """By each name that shares its weights with another, the one that stands for all of them.
+    """Return, for each name that shares its weights with others, the one name that stands for all of them.
 
-    Only where every endpoint that serves a name has the same others beside it: else an endpoint could be taken to hold
-    what another one computed for other weights. Names share weights on an endpoint when they have the same ``root``.
+    Names share weights on an endpoint if they have the same ``root``. Names are merged only if all endpoints that serve
+    one of them serve the same ones; otherwise blocks that were computed with other weights could count as cached.
     """
     groups: dict[str, frozenset[str]] = {}
     doubtful: set[str] = set()

@@ -1,4 +1,7 @@
-"""What an engine's ``/v1/models`` lists. Source: OpenAI's API reference; vLLM 0.32's ``ModelCard``, SGLang's alike."""
+"""Decodes the list of models of an engine's ``/v1/models``.
+
+Source: OpenAI's API reference; vLLM 0.32's ``ModelCard``, SGLang's alike.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +10,28 @@ import msgspec
 from epp.scrape.reading.error import ScrapeError
 
 MAX_LIST_BYTES = 1 << 20
-"""Of a list that is read: decoding it holds up every request. A card of vLLM has about 500 bytes."""
+"""Maximum size of a list, since decoding it blocks all requests. A card of vLLM has about 500 bytes."""
 MAX_CARDS = 2048
 LEAST = "max_model_len"
-"""The context length: of several cards of a model, clients are told the least."""
+"""The field with the context length. Of several cards of a model, clients get the smallest."""
 LONGEST_ID = 1024
-"""Characters. As many as a request may name (``epp.parsers.json_body``)."""
+"""Maximum number of characters of an id, as of a request's model (``epp.parsers.json_body``)."""
 
 
 class ModelCard(msgspec.Struct, frozen=True):
-    """One model or adapter, as its engine describes it."""
+    """The description of one model or adapter by its engine."""
 
     id: str
     root: str | None
-    """The weights, where the engine says: a name or a path on its machine."""
+    """The weights, as a name or a path on the engine's machine; None if the engine does not report them."""
     parent: str | None
     """The base model of an adapter; None for a base model."""
     fields: dict[str, object]
-    """The whole card. Nobody changes it."""
+    """The whole card. It must not be changed."""
 
     @property
     def shown_fields(self) -> tuple[object, ...]:
-        """What matters to clients, of fields that engines make up anew with every answer."""
+        """The fields that matter to clients; engines change others, such as the time, with each response."""
         return (self.id, self.root, self.parent, self.fields.get(LEAST))
 
 
@@ -40,7 +43,7 @@ _LIST = msgspec.json.Decoder(_Listed)
 
 
 def read_cards(page: bytes) -> tuple[ModelCard, ...]:
-    """The cards of a list, one for each id, in its order. Raises: ScrapeError for what is no such list."""
+    """Return the cards of a list in its order, one for each id. Raises: ScrapeError for an invalid list."""
     if len(page) > MAX_LIST_BYTES:
         raise ScrapeError(f"the list of models has {len(page)} bytes, and {MAX_LIST_BYTES} are read")
     try:

@@ -1,4 +1,4 @@
-"""What every endpoint serves, as it is known now: from its metrics page first, then from its ``/v1/models``."""
+"""The models that each endpoint serves, by its ``/v1/models`` or, while that is unknown, by its metrics page."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ MOST_NAMES = 200
 
 
 class EngineTable(Protocol):
-    """``epp.pool.pool.Pool``."""
+    """The interface of ``epp.pool.pool.Pool`` that is used here."""
 
     def engine(self, address: str) -> EngineMetrics | None:
-        """What the engine at ``address`` said last."""
+        """Return the last numbers of the engine at ``address``."""
 
     def candidate(self, address: str) -> Candidate | None:
-        """The endpoint at ``address`` as it is now."""
+        """Return the endpoint at ``address`` as it is now."""
 
 
 class _Listed(NamedTuple):
@@ -44,56 +44,56 @@ class _Listed(NamedTuple):
 
 
 class Catalog:
-    """The cards of every endpoint. A listener of the pool. Owner: the event loop.
+    """The model cards of all endpoints. It is a listener of the pool. Owner: the event loop.
 
-    Invariant: ``served`` says of each endpoint in the pool the names of its cards where it has listed them, else those
-    of its metrics page.
+    Invariant: ``served`` has, for each endpoint in the pool, the names of its cards, or those of its metrics page if it
+    has not listed its models.
     """
 
     def __init__(self, engines: EngineTable, forget: Callable[[Candidate], None]) -> None:
-        """``forget`` is called with an endpoint that serves other models than before, so that it holds nothing that
-        was computed for them."""
+        """``forget`` is called with an endpoint that serves other models than before, so that its cached blocks are
+        dropped from the index."""
         self.served = ServedModels()
         self.on_outdated: list[Callable[[str | None], None]] = []
-        """Called with the address of an endpoint whose list may be out of date, None for all of them."""
+        """Callbacks for the address of an endpoint whose list may be out of date; None for all endpoints."""
         self.lists_answered = 0
-        """Requests for the list, or for one model of it, that were answered from here."""
+        """Number of requests for the list, or for one model of it, that the picker answered."""
         self.aliases: Mapping[str, str] = {}
-        """For every name of a base model that has several, the one that stands for them."""
+        """By each name of a base model with several names, the one that stands for all of them."""
         self.filters = False
-        """Whether requests go by what is known here."""
+        """Whether requests are routed by this catalog."""
         self.edition = 0
-        """Of all cards together; another one where what clients are told of them has changed."""
+        """The version of all cards together. It changes with each change that clients can see."""
         self._engines = engines
         self._forget = forget
         self._slots: dict[str, Slot] = {}  # by address
-        self._lists: dict[str, _Listed] = {}  # by address; of those that have listed their models
-        self._bases: dict[str, Kind] = {}  # by address, the last that were known
-        self._kinds: dict[str, Kind] = {}  # by address; empty for one that is silent
+        self._lists: dict[str, _Listed] = {}  # by address; of endpoints that have listed their models
+        self._bases: dict[str, Kind] = {}  # by address, the last known ones
+        self._kinds: dict[str, Kind] = {}  # by address; empty for an endpoint that reports no models
         self._alike: Counter[Kind] = Counter()
         self._differing = Differing()
 
     def cards(self, address: str) -> Sequence[ModelCard] | None:
-        """What the endpoint at ``address`` lists; None where it has not."""
+        """Return the cards of the endpoint at ``address``, or None if it has not listed its models."""
         listed = self._lists.get(address)
         return None if listed is None else listed.cards
 
     def names(self, address: str) -> frozenset[str]:
-        """The models that the endpoint at ``address`` is known to serve."""
+        """Return the names that the endpoint at ``address`` reports to serve."""
         slot = self._slots.get(address)
         return frozenset() if slot is None else self.served.of(slot).names
 
     def listed(self, address: str) -> frozenset[str] | None:
-        """The names that the endpoint at ``address`` lists; None where it has not."""
+        """Return the names in the list of the endpoint at ``address``, or None if it has not listed its models."""
         listed = self._lists.get(address)
         return None if listed is None else listed.names
 
     def base_names(self) -> list[str]:
-        """The models that any endpoint lists, without adapters."""
+        """Return the names of all base models, sorted."""
         return sorted({name for kind in self._alike for name in base_names(kind)})
 
     def set_list(self, address: str, cards: Sequence[ModelCard], *, complete: bool) -> None:
-        """The endpoint at ``address`` lists ``cards``; ``complete``: its engine refuses every other name."""
+        """Set the list of the endpoint at ``address``. ``complete`` means that its engine refuses every other name."""
         if address not in self._slots:
             return
         known = self._lists.get(address)
@@ -112,25 +112,25 @@ class Catalog:
         self._update(address)
 
     def remove_list(self, address: str) -> None:
-        """The endpoint at ``address`` has no list of models, or none that can be read."""
+        """Drop the list of the endpoint at ``address``, because it has none, or none that can be read."""
         if self._lists.pop(address, None) is not None:
             self.edition += 1
             self._update(address)
 
     def mark_outdated(self, address: str | None) -> None:
-        """What the endpoint at ``address`` lists, or any of them, may be out of date."""
+        """Have the list of the endpoint at ``address`` read again; None for the lists of all endpoints."""
         for notify in self.on_outdated:
             notify(address)
 
     # PoolListener
 
     def endpoint_added(self, candidate: Candidate) -> None:
-        """Nothing is known of it."""
+        """Begin with a new endpoint, whose models are unknown."""
         self._slots[candidate.address] = candidate.slot
         self._update(candidate.address)
 
     def endpoint_removed(self, slot: Slot, address: str) -> None:
-        """Forget what it serves."""
+        """Drop everything about a removed endpoint."""
         self.served.forget(slot)
         self.edition += 1
         for table in (self._slots, self._bases, self._lists):
@@ -138,11 +138,11 @@ class Catalog:
         self._count(address, None)
 
     def engine_reported(self, candidate: Candidate) -> None:
-        """Its metrics page may name another model, or places for adapters."""
+        """Update an endpoint whose metrics page may name other models, or places for adapters."""
         self._update(candidate.address)
 
     def readings(self) -> Iterator[Reading]:
-        """For ``Telemetry.gauge_source``."""
+        """Yield the metrics for ``Telemetry.gauge_source``."""
         named = Counter(name for slot in self._slots.values() for name in self.served.of(slot).names)
         labels, counts = Names(MOST_NAMES), Counter[str]()
         for name, count in named.items():
@@ -175,7 +175,7 @@ class Catalog:
             self._count(address, frozenset([(name, None, None) for name in models.names]))
 
     def _count(self, address: str, kind: Kind | None) -> None:
-        """Note that the endpoint at ``address`` is of ``kind`` from now on, None for one that is gone."""
+        """Set the kind of the endpoint at ``address``; None removes it."""
         before = self._kinds.get(address)
         if kind is None:
             self._kinds.pop(address, None)

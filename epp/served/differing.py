@@ -1,4 +1,4 @@
-"""Tell an operator, once, that the endpoints of a pool serve different models."""
+"""Logs once that the endpoints of a pool serve different models."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from epp.served.kind import Kind, base_names
 log = logging.getLogger(__name__)
 
 SHOWN = 4
-"""Groups of endpoints, models of a group and endpoints of a group that a line names."""
+"""Maximum number of groups, and of models and endpoints in each group, that a log line names."""
 
 
 class Differing:
-    """Remembers what was logged. Owner: the event loop."""
+    """Logs each change of the sets of models once. Owner: the event loop."""
 
     def __init__(self) -> None:
         self._logged: frozenset[frozenset[str]] = frozenset()
 
     def look(self, kinds: Iterable[Kind], endpoints: Mapping[str, Kind], *, filters: bool) -> None:
-        """Log when the base models that endpoints of these ``kinds`` serve have begun to differ, or differ in another
-        way; ``endpoints`` has the kind by address.
+        """Log if the base models of ``kinds`` have begun to differ, differ in another way, or are the same again.
 
-        ``filters``: whether requests go to endpoints that serve their model.
+        ``endpoints`` has the kind by address; ``filters`` is whether requests are routed by their model.
         """
         sets = {base_names(kind) for kind in kinds}
-        # One name among several of the same endpoints is no other model: an alias, or what a metrics page names.
+        # A single name in a larger set, too, is not a different model, but an alias or a metrics page's name.
         sets = {names for names in sets if names and not (len(names) == 1 and any(names < more for more in sets))}
         now = frozenset(sets) if len(sets) > 1 else frozenset[frozenset[str]]()
         if now == self._logged:

@@ -1,8 +1,8 @@
-"""Reads every endpoint's ``/v1/models``: when it is added, when its engine changes, when somebody doubts what is known,
-and now and then, since adapters come and go.
+"""Reads every endpoint's ``/v1/models``: when it is added, when its engine changes, when its list may be out of date,
+and once a minute, since adapters come and go.
 
-An endpoint is read by one request at a time, and its timer runs meanwhile for nobody. What it listed last stays when it
-cannot be reached; an answer that is no list means that it has none.
+Each endpoint has at most one request under way, and no timer meanwhile. Its last list stays while it cannot be reached;
+a response that is not a list removes it.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from scorers.base import Candidate, Slot
 log = logging.getLogger(__name__)
 
 EVERY_S = 60.0
-"""How often a list is read again that nobody doubts. A guess: an adapter that was loaded by hand is known by then."""
+"""The interval at which each list is read again. A guess: how soon an adapter that was loaded by hand must be known."""
 LEAST_S = 5.0
-"""The least time between two readings of one endpoint, whoever doubts it: clients cause doubts. In a large pool it is
-longer, for ``MOST_PER_S`` holds then, too."""
+"""Minimum time between two readings of one endpoint, since any client can cause readings. In a large pool it is longer,
+so that ``MOST_PER_S`` holds."""
 RETRY_S = 1.0
-"""After the first failure to reach an endpoint; then twice as long each time."""
+"""Delay after the first failure to reach an endpoint; it doubles with each further failure."""
 MOST_PER_S = 20.0
-"""Of all endpoints together. A reading takes about a millisecond, most of it for a connection."""
+"""Maximum rate of readings, over all endpoints. A reading takes about a millisecond, most of it for a connection."""
 ANSWERED = ("status", "page", "size")
-"""Reasons of failures that are an answer: the endpoint has no list."""
+"""Reasons of failures in which the endpoint responded, but not with a list."""
 
 
 class ListClient(Protocol):
-    """``epp.scrape.client.Client``."""
+    """The interface of ``epp.scrape.client.Client`` that is used here."""
 
     def model_list(self, endpoint: Endpoint) -> Page:
-        """The list of models of ``endpoint``. Raises: ScrapeError."""
+        """Return what fetches the list of models of ``endpoint``. Raises: ScrapeError."""
 
 
 class _Target:
-    """One endpoint. At any time it has a timer or a task."""
+    """The state of one endpoint, which always has either a timer or a task."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -57,15 +57,18 @@ class _Target:
         self.timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
         self.again = False
-        """Whether it was doubted while it was read."""
+        """Whether it is to be read again soon, by a request that came during a reading."""
         self.failed: str | None = None
-        """Why the last reading failed."""
+        """The reason why the last reading failed; None after a success."""
         self.unreached = 0
-        """Readings in a row for which the endpoint could not be reached."""
+        """Number of readings in a row for which the endpoint could not be reached."""
 
 
 class Lister:
-    """A listener of the pool. Owner: the event loop; ``start`` and ``stop`` are called once."""
+    """Reads the lists of all endpoints. It is a listener of the pool; ``start`` and ``stop`` are called once.
+
+    Owner: the event loop.
+    """
 
     def __init__(
         self,
@@ -77,26 +80,26 @@ class Lister:
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """``engines`` says which engine an endpoint is taken for."""
+        """``engines`` has the kind of engine of each endpoint."""
         self._pool, self._catalog, self._source, self._engines = pool, catalog, source, engines
         self._clock, self._jitter = clock, jitter
         self._targets: dict[str, _Target] = {}
         self.scans = 0
-        """Doubts of all endpoints that were followed, each by a look at every endpoint."""
+        """Number of times that the readings of all endpoints were brought forward."""
         self._next_scan: asyncio.TimerHandle | None = None
         self._scan_not_before_s = float("-inf")
         self._reads = 0
         self._errors: Counter[str] = Counter()
 
     def start(self) -> None:
-        """Begin with the endpoints that there are, and follow the pool."""
+        """Begin to read the pool's endpoints, and follow its changes."""
         self._pool.listeners.append(self)
         self._catalog.on_outdated.append(self.read_soon)
         for candidate in self._pool.candidates():
             self.endpoint_added(candidate)
 
     async def stop(self) -> None:
-        """End every request under way."""
+        """Cancel every request and timer."""
         self._pool.listeners.remove(self)
         self._catalog.on_outdated.remove(self.read_soon)
         tasks = [target.task for target in self._targets.values() if target.task is not None]
@@ -108,7 +111,7 @@ class Lister:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def readings(self) -> Iterator[Reading]:
-        """For ``Telemetry.gauge_source``."""
+        """Yield the metrics for ``Telemetry.gauge_source``."""
         yield Reading("tierwise_model_list_reads", "Lists of models read.", (), [((), self._reads)], counter=True)
         yield Reading(
             "tierwise_model_list_errors",
@@ -119,8 +122,10 @@ class Lister:
         )
 
     def read_soon(self, address: str | None) -> None:
-        """Read the endpoint at ``address`` again soon, or each endpoint in turn for None. O(1): doubts of all endpoints
-        that come sooner than those can be read again are followed together, later."""
+        """Read the endpoint at ``address`` again soon, or each endpoint in turn for None.
+
+        O(1): calls for all endpoints that come before these may be read again are merged into one, later.
+        """
         if address is not None:
             if (target := self._targets.get(address)) is not None:
                 self._bring_forward(target)
@@ -130,7 +135,7 @@ class Lister:
             self._next_scan = asyncio.get_running_loop().call_later(wait_s, self.read_all_soon)
 
     def read_all_soon(self) -> None:
-        """Bring forward the reading of every endpoint."""
+        """Bring forward the next reading of every endpoint."""
         if self._next_scan is not None:
             self._next_scan.cancel()
         self._next_scan, self._scan_not_before_s = None, self._clock() + self._least_s()
@@ -141,18 +146,18 @@ class Lister:
     # PoolListener
 
     def endpoint_added(self, candidate: Candidate) -> None:
-        """Read it at once, or soon where many are added together."""
+        """Read a new endpoint at once, or soon if many are added together."""
         target = self._targets[candidate.address] = _Target(candidate.address)
         self._schedule(target, self._jitter() * len(self._targets) / 400 if len(self._targets) > 1 else 0.0)
 
     def endpoint_removed(self, slot: Slot, address: str) -> None:  # noqa: ARG002
-        """Forget it; what is under way is cancelled."""
+        """Cancel the request and timer of a removed endpoint."""
         target = self._targets.pop(address, None)
         if target is not None:
             _cancel(target)
 
     def engine_reported(self, candidate: Candidate) -> None:
-        """Read it again when its page says that another engine is there, or the same one with another model."""
+        """Read an endpoint again if its metrics page shows another engine, or other models."""
         target, engine = self._targets.get(candidate.address), self._pool.engine(candidate.address)
         if target is None or engine is None:
             return
@@ -209,17 +214,17 @@ class Lister:
             log.exception("endpoint %s: reading its models failed", target.address)
         finally:
             if page is not None:
-                page.close()  # the next reading is long in coming
+                page.close()  # the next reading is far off
         target.task = None
         if self._targets.get(target.address) is target:
             self._schedule(target, self._pause_s(target))
 
     def _least_s(self) -> float:
-        """Between two readings of one endpoint that somebody doubts: one request of a client can doubt all of them."""
+        """Return the minimum time between two readings of one endpoint. One request can cause readings of all."""
         return max(LEAST_S, len(self._targets) / MOST_PER_S)
 
     def _pause_s(self, target: _Target) -> float:
-        """Until ``target`` is read again."""
+        """Return the time until ``target`` is read again."""
         again, target.again = target.again, False
         if again:
             return self._least_s()

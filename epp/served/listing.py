@@ -1,8 +1,8 @@
-"""What a client of ``/v1/models`` is answered: the models of all endpoints that it may reach, as one list.
+"""The response to ``GET /v1/models``: the models of all endpoints that the client may reach, as one list.
 
-A card is an engine's own. Of a model that several endpoints list, fields on which they differ are those of the first,
-but for the context length, which is the least (a request may go to any of them), and the weights, which are left out
-where they differ. Source: OpenAI's and Anthropic's API references.
+A card is that of an engine. If several endpoints list a model, differing fields are those of the first, except for the
+context length, which is the smallest, since a request may go to any of them, and the weights, which are left out if
+they differ. Source: OpenAI's and Anthropic's API references.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from epp.served.card import LEAST, ModelCard
 
 PATH = "/v1/models"
 LONGEST_PATH = 4096
-"""Characters of a path that is looked at: an id may be escaped throughout."""
+"""Maximum number of characters of a path that is parsed: each character of an id may be escaped."""
 
 
 class ModelAnswer(NamedTuple):
-    """What the picker answers by itself."""
+    """A response that the picker sends by itself."""
 
     status: int
     body: bytes
 
 
 def requested_model(method: str, path: str) -> str | None:
-    """The id that a request asks about; empty for the whole list, None for a request that asks for neither."""
+    """Return the model id in the path, empty for the whole list, None for a request for neither."""
     if method != "GET" or len(path) > LONGEST_PATH:
         return None
     if path.endswith(PATH):
@@ -39,7 +39,7 @@ def requested_model(method: str, path: str) -> str | None:
 
 
 def union(lists: Iterable[Sequence[ModelCard]]) -> dict[str, dict[str, object]]:
-    """One card for each id, in the order in which they come: base models and adapters mixed as engines list them."""
+    """Return one card for each id, in the order of ``lists``."""
     cards: dict[str, dict[str, object]] = {}
     own: set[str] = set()
     for listed in lists:
@@ -48,7 +48,7 @@ def union(lists: Iterable[Sequence[ModelCard]]) -> dict[str, dict[str, object]]:
             if first is None:
                 cards[card.id] = card.fields
             elif not _alike(first, card.fields):
-                if card.id not in own:  # an engine's card is nobody's to change
+                if card.id not in own:  # an engine's card must not be changed
                     first = cards[card.id] = dict(first)
                     own.add(card.id)
                 _narrow(first, card.fields)
@@ -56,12 +56,12 @@ def union(lists: Iterable[Sequence[ModelCard]]) -> dict[str, dict[str, object]]:
 
 
 def openai_list(cards: Mapping[str, Mapping[str, object]]) -> bytes:
-    """The list in OpenAI's form."""
+    """Return the list in OpenAI's form."""
     return msgspec.json.encode({"object": "list", "data": list(cards.values())})
 
 
 def anthropic_list(cards: Mapping[str, Mapping[str, object]]) -> bytes:
-    """The list in Anthropic's form, all of it in one page."""
+    """Return the list in Anthropic's form, as one page."""
     data = [anthropic_card(name, card) for name, card in cards.items()]
     names = list(cards)
     ends = {"first_id": names[0], "last_id": names[-1]} if names else {"first_id": None, "last_id": None}
@@ -69,7 +69,7 @@ def anthropic_list(cards: Mapping[str, Mapping[str, object]]) -> bytes:
 
 
 def anthropic_card(name: str, card: Mapping[str, object]) -> dict[str, object]:
-    """One model in Anthropic's form."""
+    """Return one model in Anthropic's form."""
     created = card.get("created")
     seconds = created if isinstance(created, int) and 0 <= created < 1 << 36 else 0
     moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -81,7 +81,7 @@ def _alike(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
 
 
 def _narrow(card: dict[str, object], other: Mapping[str, object]) -> None:
-    """Take of ``other`` what a client must know of both."""
+    """Adapt ``card`` so that it holds for ``other``, too."""
     lengths = [length for length in (card.get(LEAST), other.get(LEAST)) if isinstance(length, int)]
     if lengths:
         card[LEAST] = min(lengths)

@@ -1,4 +1,4 @@
-"""Which endpoints a request may go to by the model it names."""
+"""Restricts a request to the endpoints that may serve its model."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from scorers.base import Candidate, Prompt, Silence
 from scorers.labels.served_model_filter import ServedModelFilter
 
 SHOWN = 128
-"""Characters of a name that a client chose."""
+"""Maximum number of characters of a client's model name in an error."""
 MOST_NAMED = 8
-"""Models that a refusal names."""
+"""Maximum number of models that a refusal names."""
 ATTEMPTS = 17
-"""Addresses of a destination where endpoints serve different models: as often as `tierwise standalone`'s proxy tries a
-request (``epp.standalone.routes.RETRIES``), and more often than other proxies are usually set to."""
+"""Number of addresses in a destination if endpoints serve different models: the number of attempts of the proxy of
+`tierwise standalone` (``epp.standalone.routes.RETRIES``), and more than other proxies are usually set to."""
 
 
 class _Named(msgspec.Struct):
@@ -36,28 +36,28 @@ _NAMED = msgspec.json.Decoder(_Named)
 
 
 class _Listed:
-    """The models of some endpoints, as one list, and that list as it was written for clients."""
+    """The models of some endpoints as one list, with the response bodies made of it."""
 
     def __init__(self, addresses: Sequence[str], edition: int, lists: Sequence[Sequence[ModelCard]]) -> None:
         self.addresses = addresses
         self.edition = edition
         self.cards = union(lists)
         self.unknown = not lists
-        """Whether none of them has listed its models."""
+        """Whether none of the endpoints has listed its models."""
         self._bodies: dict[bool, bytes] = {}
 
     def body(self, *, anthropic: bool) -> bytes:
-        """The list in Anthropic's form, or in OpenAI's."""
+        """Return the list in Anthropic's form, or in OpenAI's."""
         if anthropic not in self._bodies:
             self._bodies[anthropic] = anthropic_list(self.cards) if anthropic else openai_list(self.cards)
         return self._bodies[anthropic]
 
 
 class ModelRouter:
-    """Owner: the event loop. Does nothing unless its filter is enabled."""
+    """Routes requests by model, if its filter is enabled; otherwise it does nothing. Owner: the event loop."""
 
     def __init__(self, catalog: Catalog, narrower: ServedModelFilter | None) -> None:
-        """``narrower`` goes by what ``catalog`` knows from now on."""
+        """``narrower`` uses the models of ``catalog`` from now on."""
         self.catalog = catalog
         self.narrower = narrower if narrower is not None and narrower.parameters.enabled else None
         if self.narrower is not None:
@@ -66,13 +66,13 @@ class ModelRouter:
         self._listed: _Listed | None = None
 
     def check(self, model: str) -> None:
-        """Raises: ModelNotFound when every endpoint has listed what it serves, and none of them ``model``."""
+        """Refuse a ``model`` that no endpoint may serve. Raises: ModelNotFound."""
         if self.narrower is not None and self.narrower.serving(model) == _NO_ENDPOINT:
             self.catalog.mark_outdated(None)
             raise ModelNotFound(self._refusal(model))
 
     def keep(self, model: str, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Those of ``candidates`` that may serve ``model``. Raises: ModelNotFound, NoEndpoints when there is none."""
+        """Return the ``candidates`` that may serve ``model``. Raises: ModelNotFound, NoEndpoints if there is none."""
         if self.narrower is None or (serving := self.narrower.serving(model)) is None:
             return candidates
         kept = [c for c in candidates if c.slot in serving]
@@ -100,10 +100,10 @@ class ModelRouter:
         return tuple(islice(cycle(tried), len(first), ATTEMPTS))
 
     def answer(self, head: RequestHead, candidates: Sequence[Candidate]) -> ModelAnswer | None:
-        """The answer to a request for the list of models, or for one of them; None for any other request, and while
-        none of ``candidates`` has listed its models.
+        """Return the response to a request for the list of models, or for one of them.
 
-        Raises: ModelNotFound for a model that none of them serves, once all have listed theirs.
+        None for any other request, and while none of ``candidates`` has listed its models. Raises: ModelNotFound for a
+        model that no endpoint may serve.
         """
         if self.narrower is None or (model := requested_model(head.headers.get(":method", ""), head.path)) is None:
             return None
@@ -122,8 +122,8 @@ class ModelRouter:
         return ModelAnswer(200, body)
 
     def _listed_by(self, candidates: Sequence[Candidate]) -> _Listed:
-        """What ``candidates`` list, all together; made once for as long as neither changes, since clients may ask for
-        it as often as they like, and in a large pool with many adapters it takes tens of milliseconds."""
+        """Return the list of ``candidates``. It is cached until they or their cards change, since clients may request
+        it at any rate, and making it takes tens of milliseconds in a large pool with many adapters."""
         addresses, edition = tuple([c.address for c in candidates]), self.catalog.edition
         if self._listed is None or (self._listed.addresses, self._listed.edition) != (addresses, edition):
             lists = [listed for address in addresses if (listed := self.catalog.cards(address)) is not None]
@@ -131,8 +131,10 @@ class ModelRouter:
         return self._listed
 
     def understood(self, parsed: Parsed, body: bytes) -> Parsed:
-        """``parsed``, with the model of a ``body`` that no parser reads, where the endpoints differ; and with prompts
-        that go by one name for all names of the same weights, so that they share a prefix."""
+        """Return ``parsed`` with the model of a ``body`` that no parser reads, if the endpoints' models differ.
+
+        Prompts get one name for all names of the same weights, so that they share a prefix.
+        """
         model = parsed.target_model
         if parsed is UNREAD and self.narrower is not None and self.catalog.served.differ and (model := _model_in(body)):
             return structs.replace(parsed, model=model, target_model=model)
@@ -143,8 +145,10 @@ class ModelRouter:
         return structs.replace(parsed, prompts=tuple(prompts))
 
     def ended(self, address: str, model: str, status: int | None) -> None:
-        """A request for ``model`` that was sent to ``address`` has ended: an answer that does not fit what the endpoint
-        lists casts doubt on its list."""
+        """Have the list of an endpoint read again after a response that contradicts it.
+
+        ``address`` is where a request for ``model`` was sent, ``status`` its response's.
+        """
         if self.narrower is None or not model or status is None:
             return
         listed = self.catalog.listed(address)
@@ -162,7 +166,7 @@ _NO_ENDPOINT: frozenset[int] = frozenset()
 
 
 def _model_in(body: bytes) -> str:
-    """The model that ``body`` names, if it is JSON."""
+    """Return the model that ``body`` names, empty if it is not JSON or names none."""
     try:
         return _NAMED.decode(body).model or ""
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
