@@ -1,4 +1,4 @@
-"""The client of a request, as its head shows it: which API's errors it reads, and its own id of the request."""
+"""The client of a request, as its headers show it: the API whose errors it reads, and its own id of the request."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ ANTHROPIC_PATHS = ("/messages", "/messages/count_tokens")
 
 
 ANTHROPIC_HEADER = "anthropic-version"
-"""Which its SDKs always send. Their ``x-api-key`` says less: other gateways take keys by that name, too."""
+"""The header that its SDKs always send. Their ``x-api-key`` proves less, since other gateways use that name, too."""
 
 
 LONGEST_ID = 200
-"""Characters of a request's id in an answer. A guess: ids of a dozen systems in a row."""
+"""The most characters of a request's id in an answer. A guess: ids of a dozen systems in a row."""
 
 
 _KEPT_BYTES = 64
 
 
 class Api(Enum):
-    """Whose errors a client reads."""
+    """The API whose errors a client reads."""
 
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
@@ -37,7 +37,7 @@ class Api(Enum):
 
 
 class Client(NamedTuple):
-    """What has to be known of a client to refuse its request."""
+    """The facts about a client that shape the refusal of its request."""
 
     api: Api = Api.OPENAI
     request_id: str = ""
@@ -47,7 +47,7 @@ _OTHER = Client()
 
 
 def client_of(head: RequestHead) -> Client:
-    """The client that sent ``head``."""
+    """Return the client that sent ``head``."""
     headers, path = head.headers, head.path
     if headers.get("content-type", "").startswith(GRPC_CONTENT):
         return Client(Api.GRPC)

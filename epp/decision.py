@@ -1,4 +1,4 @@
-"""The values that pass between the exchange, the director and whoever learns how a request ended."""
+"""The values that pass between the exchange, the director and the parts that learn how a request ended."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class RequestHead(msgspec.Struct, frozen=True):
-    """What a stream says about a request before its body."""
+    """The head of a request: what is known of it before its body."""
 
     headers: Mapping[str, str]
-    """Lower-case names, pseudo-headers included; the last of repeated ones."""
+    """Names are lower-case and include pseudo-headers; of a repeated header, the last value is kept."""
     subset: frozenset[str] | None = None
-    """The ``address:port`` values the proxy allows; None when it names no subset, empty when it allows none."""
+    """The ``address:port`` values that the proxy allows; None if it names no subset, empty if it allows none."""
     received_s: float = 0.0
-    """When, by the clock of the requests; 0 when nobody says."""
+    """The time of arrival on a monotonic clock; 0 if unknown. Units: seconds."""
 
     @property
     def path(self) -> str:
-        """The request path without its query; proxies that hide it may say it in another header."""
+        """Return the request path without its query; proxies that replace it may keep it in another header."""
         for name in (":path", "x-original-path", "x-forwarded-path"):
             if value := self.headers.get(name):
                 return value.partition("?")[0]
@@ -48,67 +48,67 @@ UNLABELLED = RequestLabels()
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """Where a request goes, and why."""
+    """The endpoint to which a request goes, and the reasons."""
 
     pick_id: int
-    """Our own id of this pick (clients repeat request ids); travels in the dynamic metadata."""
+    """The picker's own id of this pick, since clients repeat request ids; it travels in the dynamic metadata."""
     chosen: tuple[Candidate, ...]
     """The pick first, then the fallbacks in order."""
     labels: RequestLabels
     request: Request | None = None
-    """None for a request without a body: nothing was scored."""
+    """None for a request without a body, which is not scored."""
     body: bytes | None = None
-    """The body to send instead of the client's; None forwards the client's byte for byte."""
+    """The body that replaces the client's; None forwards the client's byte for byte."""
     scores: Mapping[str, tuple[float, list[float]]] = {}
-    """By scorer name: its weight and its score of each candidate (``candidates`` order)."""
+    """By scorer name: the weight, and the score of each candidate in the order of ``candidates``."""
     candidates: tuple[Candidate, ...] = ()
     response_headers: Mapping[str, str] = {}
-    """To be set on the response, lower-case names; a proxy that keeps responses to itself does not set them."""
+    """Headers to set on the response, with lower-case names; a proxy that keeps responses to itself sets none."""
     traceparent: str = ""
-    """To be set on the request; empty to leave the client's as it is."""
+    """The header to set on the request; empty keeps the client's."""
     retried_at: tuple[str, ...] = ()
     """Further addresses for the proxy's retries, where its own choice could be an endpoint of another model."""
 
     @property
     def destination(self) -> str:
-        """``ip:port,ip:port``, the value of the destination header and metadata."""
+        """Return ``ip:port,ip:port``, the value of the destination header and metadata."""
         return ",".join([*[c.address for c in self.chosen], *self.retried_at])
 
 
 MODEL_SERVER_ERROR = "ModelServerError"
-"""The Go picker's word for an answer whose status is not 200."""
+"""The Go picker's word for a response whose status is not 200."""
 
 
 class Cause(Enum):
-    """How a request ended."""
+    """The way in which a request ended."""
 
     COMPLETED = "completed"
     DISCONNECTED = "disconnected"
     """The client or the proxy ended the stream before the response did."""
     EVICTED = "evicted"
-    """We ended it, for another of higher priority."""
+    """The picker ended it in favor of another one of higher priority."""
     UNREPORTED = "unreported"
-    """The proxy has ended the stream, so the request is over, and its log never said how."""
+    """The proxy has ended the stream, so the request is over, but its access log never reported the end."""
     LEASE_EXPIRED = "lease-expired"
-    """Nobody reported the end in time."""
+    """No end was reported within the lease."""
     RECONCILED = "reconciled"
-    """The endpoint's own counts say that it no longer has the request."""
+    """The endpoint's own counts show that it no longer has the request."""
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What an engine reports in ``usage``. Units: tokens."""
+    """The counts that an engine reports in ``usage``. Units: tokens."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int | None = None
-    """None for an engine that keeps it to itself, as vLLM does unless told otherwise."""
+    """None if the engine does not report it; vLLM reports it only when configured to."""
     cached_by_tier: Mapping[Tier, int] = {}
-    """The same by tier, where the engine tells them apart."""
+    """The same by tier, if the engine reports tiers."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What was observed of a response; fields that nobody observed stay None. Units: seconds from receipt, bytes."""
+    """The observations of a response; a field that was not observed is None. Units: seconds since receipt, bytes."""
 
     cause: Cause
     status: int | None = None
@@ -118,18 +118,18 @@ class Outcome:
     streaming: bool = False
     usage: Usage | None = None
     served_by: str | None = None
-    """``address:port`` that really answered, where the proxy says so (a fallback, perhaps)."""
+    """The ``address:port`` that answered, perhaps a fallback; None if the proxy does not report it."""
     gaps: Histogram | None = None
-    """Seconds between two pieces of a streamed body."""
+    """The gaps between two pieces of a streamed body. Units: seconds."""
     errors: list[str] = field(default_factory=list)
     unanswered: bool = False
-    """The client left, or was sent away, before the first byte of a stream."""
+    """Whether the client left, or the request was ended, before the first byte of a stream."""
 
     @property
     def failed(self) -> bool:
-        """Whether the endpoint has not computed the prompt, as far as that was seen."""
+        """Return whether the endpoint has not computed the prompt, as far as was observed."""
         return self.unanswered if self.status is None or 200 <= self.status < 300 else True
 
 
 GOOD_STATUSES = (200, 101)
-"""What an engine answers when all is well; 101 begins a WebSocket."""
+"""The statuses of a successful response; 101 begins a WebSocket."""

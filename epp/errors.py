@@ -1,7 +1,7 @@
-"""Every refusal of the picker; each class fixes the HTTP status its client sees.
+"""All refusals of the picker; each class fixes the HTTP status that its client sees.
 
-Source: the status table of the Go picker (code word, status, dropped reason), kept so that clients and dashboards of
-either can be used with both. Clients that speak gRPC get the gRPC status whose meaning is nearest.
+Source: the status table of the Go picker (code word, status, dropped reason), kept so that clients and dashboards work
+with either picker. Clients that speak gRPC get the gRPC status whose meaning is nearest.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ DROPPED_REASON_HEADER = "x-llm-d-request-dropped-reason"
 
 
 class EppError(Exception):
-    """Base of every refusal. ``str(error)`` names the value, the limit and what to do.
+    """The base of every refusal. ``str(error)`` names the value, the limit and what to do.
 
-    ``code`` is the word in the body ``inference error: <code> - <message>``; ``dropped_reason``, where there is one,
-    goes into the header of the same name. ``wait_s`` is how long the client would wait for its turn, where that is
-    known.
+    ``code`` is the word in the body ``inference error: <code> - <message>``; ``dropped_reason``, if set, is the
+    value of ``DROPPED_REASON_HEADER``. ``wait_s`` is how long the client would wait for its turn; None if unknown.
     """
 
     http_status = 500
     code = "Internal"
     dropped_reason: str | None = None
     param: str | None = None
-    """The field of the request that is to blame, where it is one."""
+    """The field of the request that caused the refusal; None if no single field did."""
 
     def __init__(self, message: str, *, wait_s: float | None = None) -> None:
         super().__init__(message)
@@ -33,19 +32,19 @@ class EppError(Exception):
 
     @property
     def retry_after_s(self) -> int | None:
-        """What ``Retry-After`` says, in whole seconds; None where the same request would be refused again."""
+        """Return the value of ``Retry-After``, in whole seconds; None if the same request would be refused again."""
         if self.http_status not in TEMPORARY:
             return None
         return math.ceil(min(MOST_RETRY_AFTER_S, max(LEAST_RETRY_AFTER_S, self.wait_s or 0.0)))
 
     @property
     def grpc_status(self) -> int:
-        """What a client reads that speaks gRPC."""
+        """Return the status for a client that speaks gRPC."""
         return GRPC_STATUS.get(self.http_status, 13)
 
     @property
     def body(self) -> str:
-        """What the client reads."""
+        """Return the body that the client reads, in the Go picker's form."""
         return f"inference error: {self.code} - {self}"
 
 
@@ -64,7 +63,7 @@ class BadRequest(EppError):
 
 
 class UnsupportedEncoding(BadRequest):
-    """The request is packed in a way that the picker does not read."""
+    """The body of the request has a content encoding that the picker does not read."""
 
     @property
     @override
@@ -79,7 +78,7 @@ class ModelNotFound(EppError):
 
 
 class NoEndpoints(EppError):
-    """No endpoint may serve the request: the pool is empty, or the subset names none of it."""
+    """No endpoint may serve the request: the pool is empty, or the subset contains none of its endpoints."""
 
     http_status, code, dropped_reason = 503, "ServiceUnavailable", "rejected-no-endpoints"
 
@@ -109,13 +108,13 @@ class WaitedTooLong(EppError):
 
 
 class ClientGone(EppError):
-    """The client left while its request waited; there is nobody to tell."""
+    """The client left while its request waited, so the refusal is only counted."""
 
     http_status, code, dropped_reason = 503, "ServiceUnavailable", "rejected-context-cancelled"
 
 
 class ShuttingDown(EppError):
-    """The picker is about to end, and cannot let anybody wait."""
+    """The picker is about to end, so no request may wait."""
 
     http_status, code, dropped_reason = 503, "ServiceUnavailable", "rejected-shutting-down"
 
@@ -127,7 +126,7 @@ class Evicted(EppError):
 
     @property
     def body(self) -> str:
-        """Upstream's, which is no sentence of the usual form."""
+        """Return the Go picker's body, which differs from the usual form."""
         return str(self)
 
 
@@ -138,12 +137,12 @@ class TooLarge(EppError):
 
 
 def too_large(limit_bytes: int) -> str:
-    """What the client reads that sent more, whether the picker or its proxy noticed."""
+    """Return the sentence for a body above the limit, the same from the picker and from its proxy."""
     return f"the request body is larger than {limit_bytes:,} bytes, which is --max-request-bytes"
 
 
 class HoldsTooMuch(EppError):
-    """The picker holds as many bytes of unfinished requests as it may."""
+    """The picker holds as many bytes of request bodies as it may."""
 
     http_status, code = 503, "ServiceUnavailable"
 

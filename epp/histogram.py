@@ -7,7 +7,10 @@ from collections.abc import Sequence
 
 
 class Histogram:
-    """Invariant: ``counts[i]`` values lie in ``(bounds[i-1], bounds[i]]``; the last count is of those beyond all."""
+    """Counts values in buckets.
+
+    Invariant: ``counts[i]`` values lie in ``(bounds[i-1], bounds[i]]``; the last count is of those above all bounds.
+    """
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -17,23 +20,23 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """Count ``value``."""
+        """Count ``value`` in its bucket."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     def copy(self) -> Histogram:
-        """The same counts, which do not change any more."""
+        """Return a copy of the counts at this moment."""
         result = Histogram.__new__(Histogram)
         result.bounds, result.counts, result.total = self.bounds, self.counts.copy(), self.total
         return result
 
     def add(self, other: Histogram) -> None:
-        """Count everything that ``other``, of the same bounds, has counted."""
+        """Add the counts of ``other``, which has the same bounds."""
         self.counts = [ours + theirs for ours, theirs in zip(self.counts, other.counts, strict=True)]
         self.total += other.total
 
     def coarser(self, bounds: Sequence[float]) -> Histogram:
-        """The same values in the buckets of ``bounds``, each of which is one of ours."""
+        """Return the same counts in the buckets of ``bounds``, which are a subset of this histogram's."""
         result = Histogram(bounds)
         result.total = self.total
         for position, count in enumerate(self.counts):

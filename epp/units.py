@@ -1,4 +1,4 @@
-"""Durations and byte quantities as they are written in flags and config files."""
+"""Durations and byte quantities as they are written in flags and configuration files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGTP]?i?)(B?)")
 
 
 def parse_duration(text: str) -> float:
-    """The seconds that ``text`` says: ``50ms``, ``1m30s``, ``2s``, ``0``.
+    """Return the seconds in ``text``: ``50ms``, ``1m30s``, ``2s``, ``0``.
 
     Raises: ValueError, with the accepted forms, for anything else; negative durations included.
     """
@@ -33,7 +33,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_bytes(text: str) -> int:
-    """The bytes that ``text`` says: ``10MiB``, ``25MB``, ``4194304``, ``512Ki``.
+    """Return the bytes in ``text``: ``10MiB``, ``25MB``, ``4194304``, ``512Ki``.
 
     Raises: ValueError, with the accepted forms, for anything else.
     """
@@ -44,7 +44,7 @@ def parse_bytes(text: str) -> int:
 
 
 def written_bytes(amount: int) -> str:
-    """``amount`` as ``parse_bytes`` reads it, exact, in the unit that makes it shortest."""
+    """Return ``amount`` as ``parse_bytes`` reads it, exact, in the unit that makes it shortest."""
     if not amount:
         return "0"
     forms = [f"{amount // factor}{unit and f'{unit}B'}" for unit, factor in _FACTOR.items() if not amount % factor]
@@ -59,22 +59,22 @@ def _amount(text: str) -> int | None:
 
 
 class Duration(float):
-    """Seconds, written in a config file as ``50ms`` or ``1m30s``."""
+    """A number of seconds, written in a configuration file as ``50ms`` or ``1m30s``."""
 
     @classmethod
     def parse(cls, value: object) -> Duration:
-        """Read the written form. Raises: ValueError."""
+        """Return the value of the written form. Raises: ValueError."""
         if not isinstance(value, str):
             raise ValueError(f"{value!r} is not a duration; write it as 50ms, 2s or 1m30s")  # noqa: TRY004 - msgspec adds the path to it
         return cls(parse_duration(value))
 
 
 class Quantity(int):
-    """A count or a number of bytes, written in a config file as ``1G``, ``10Gi``, ``5k`` or ``5000``."""
+    """A count or a number of bytes, written in a configuration file as ``1G``, ``10Gi``, ``5k`` or ``5000``."""
 
     @classmethod
     def parse(cls, value: object) -> Quantity:
-        """Read the written form. Raises: ValueError."""
+        """Return the value of the written form. Raises: ValueError."""
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise ValueError(f"{value!r} is not a quantity; write it as 5000, 5k or 10Gi")  # noqa: TRY004
         amount = _amount(str(value))

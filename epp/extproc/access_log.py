@@ -1,9 +1,9 @@
 """Learns from the proxy's access log how requests ended, when their responses do not pass through the picker.
 
-Best effort by nature: the proxy drops entries when the connection is down, repeats none, and sends them some tens of
-milliseconds late. So nothing here ever raises over what it is sent, and the ledger's leases stand behind it.
+The log is best effort: the proxy drops entries while the connection is down, repeats none, and sends them some tens of
+milliseconds late. Therefore nothing here raises over an entry, and a pick whose entry is lost ends with its lease.
 
-Source: Envoy's ``envoy.service.accesslog.v3``; behaviour as tried on Envoy 1.40.
+Source: Envoy's ``envoy.service.accesslog.v3``; behavior as observed on Envoy 1.40.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ NAMESPACE = "tierwise"
 PICK = "pick"
 LAST_BYTE = "time_to_last_downstream_tx_byte"
 GONE = frozenset({"downstream_connection_termination", "downstream_remote_reset"})
-"""The response flags that say that the client left."""
+"""The response flags of a client that left."""
 SAMPLE = "sample"
 """The name of the route whose responses pass through the picker."""
 CLOSED = "closed"
-"""The name of the route of paths that are not open to clients."""
+"""The name of the route for paths that are not open to clients."""
 MAX_DIGITS = 20
-"""Of a pick id; a 64-bit number has no more."""
+"""The most digits of a pick id; a 64-bit number has no more."""
 
 
 class Ends(Protocol):
-    """Closes picks: ``epp.picking.picks``."""
+    """The part of ``epp.picking.picks`` that closes picks."""
 
     def ended(self, pick_id: int, outcome: Outcome) -> bool:
-        """Close the pick; False when it is unknown or already closed."""
+        """Close the pick; returns False if it is unknown or already closed."""
 
 
 @dataclass(slots=True)
 class AccessLogStatistics:
-    """Counts since the start."""
+    """Counts of log entries since the start."""
 
     entries: int = 0
     ended: int = 0
     """Entries that closed a pick."""
     without_pick: int = 0
-    """Requests that the picker did not place: refused, too large, or served while it was away."""
+    """Requests that the picker did not place: refused, too large, or served while the picker was down."""
     sampled: int = 0
-    """Picks whose whole response the exchange has seen."""
+    """Picks whose whole response the exchange has seen, and which it has therefore closed."""
     closed_path: int = 0
     """Requests for a path that is not open to clients."""
     unmatched: int = 0
@@ -65,18 +65,18 @@ class AccessLogStatistics:
 
 
 class AccessLog:
-    """The service that the proxy sends its log to. Owned by the event loop."""
+    """The service to which the proxy sends its log. Owner: the event loop."""
 
     def __init__(self, ends: Ends) -> None:
         self._ends = ends
         self._counts = AccessLogStatistics()
 
     def methods(self) -> Methods:
-        """What a transport hosts."""
+        """Return the methods that a transport hosts."""
         return {PATH: lambda call: _Stream(self, call)}
 
     def statistics(self) -> AccessLogStatistics:
-        """The live counts."""
+        """Return the live counts."""
         return self._counts
 
     def readings(self) -> Iterator[Reading]:
@@ -91,7 +91,7 @@ class AccessLog:
         )
 
     def received(self, message: bytes) -> None:
-        """Take one message of a stream."""
+        """Take one message of a stream; a message that cannot be decoded is counted."""
         try:
             entries = StreamAccessLogsMessage.FromString(message).http_logs.log_entry
         except DecodeError:
@@ -125,7 +125,7 @@ class AccessLog:
 
 
 class _Stream(Handler):
-    """One worker thread of the proxy."""
+    """The stream of one worker thread of the proxy."""
 
     def __init__(self, log_: AccessLog, call: Call) -> None:
         self._log = log_
@@ -146,11 +146,11 @@ class _Stream(Handler):
 
 
 def outcome(entry: HTTPAccessLogEntry) -> Outcome:
-    """What ``entry`` says of a response."""
+    """Return the outcome of a request, as far as ``entry`` describes it."""
     common, response = entry.common_properties, entry.response
     took = common.time_to_last_downstream_tx_byte if common.HasField(LAST_BYTE) else common.duration
     flags = [field.name for field, is_set in common.response_flags.ListFields() if is_set]
-    errors = [flag for flag in flags if flag not in GONE]  # a client that leaves is no error
+    errors = [flag for flag in flags if flag not in GONE]  # a client that leaves is not an error
     gone = len(errors) < len(flags)
     status = response.response_code.value or None
     if status is not None and status not in GOOD_STATUSES:

@@ -9,11 +9,11 @@ from epp.metrics.gauges import Reading
 
 MAX_HELD_BYTES = 1 << 30
 PIECE_BYTES = 64
-"""What a piece costs besides its bytes: an object and its place in a list."""
+"""The cost of a piece besides its bytes: an object and its place in a list."""
 
 
 class BodyBudget:
-    """An account of one process. Owner: the event loop.
+    """The account of all request bodies in a process. Owner: the event loop.
 
     Invariant: ``held`` is what was taken and not given back, and at most ``limit``.
     """
@@ -22,10 +22,10 @@ class BodyBudget:
         self.limit = limit
         self.held = 0
         self.refusals = 0
-        """Requests that were refused for the limit's sake."""
+        """Requests that were refused because of the limit."""
 
     def take(self, piece: bytes) -> int:
-        """Hold one more piece; returns what is to be given back for it. Raises: HoldsTooMuch, and holds no more."""
+        """Charge one more piece; returns the amount to give back. Raises: HoldsTooMuch, with nothing charged."""
         cost = len(piece) + PIECE_BYTES
         if self.held + cost > self.limit:
             self.refusals += 1
@@ -37,11 +37,11 @@ class BodyBudget:
         return cost
 
     def give_back(self, cost: int) -> None:
-        """What ``take`` returned, or a sum of it."""
+        """Give back an amount that ``take`` returned, or a sum of such amounts."""
         self.held -= cost
 
     def readings(self) -> Iterator[Reading]:
-        """For ``Telemetry.gauge_source``."""
+        """Return the account, for ``Telemetry.gauge_source``."""
         for name, text, value, counter in (
             ("held_request_bytes", "Request bodies that are incomplete or wait, and 64 for each piece.", self.held, 0),
             ("held_request_bytes_limit", "How many there may be (--max-held-bytes).", self.limit, 0),

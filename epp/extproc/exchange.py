@@ -134,7 +134,7 @@ class Exchange:
                 return []
             return self.refuse(error)
         self._request.release()
-        if error is not None:  # not raised: its traceback would keep this frame, and the frame would keep it
+        if error is not None:  # not raised: its traceback would keep this frame alive, and this frame the error
             self._director.refused(waiting.arrival, error)
             return self.refuse(error)
         try:
@@ -150,7 +150,7 @@ class Exchange:
     def closed(self, now: float) -> None:
         """End the exchange, for whatever reason its stream has ended. Does nothing the second time."""
         self.over = True
-        self._resume = never_resumed  # its owner, which owns this, is not kept alive by it
+        self._resume = never_resumed  # or it would keep its owner alive, which owns this exchange
         self._forget_request()
         self._response.closed(now, unfinished=self._at.state.response == "open")
 
@@ -251,12 +251,12 @@ class Exchange:
         if wait is None:
             return self._answers(self._place(arrival), answer, arrival.body or body)
         self._waiting = _Waiting(wait, arrival, answer)
-        # The proxy's patience with an answer has an end, except in full duplex.
+        # The proxy limits how long an answer may take, except in full duplex.
         return [] if self._at.state is State.FORWARDED else [messages.more_time(wait.patience_s())]
 
     def _place(self, arrival: Arrival) -> Decision:
         seen = self._response.seen
-        # Where the response's beginning is not seen, it may only be ended if it comes as a whole.
+        # A response whose beginning is not seen may be ended only if it comes as a whole.
         ends = seen or not arrival.request.streaming
         return self._director.place(arrival, self._resume if ends else None, seen=seen)
 

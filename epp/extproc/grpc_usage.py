@@ -3,7 +3,7 @@
 Source: vLLM's vllm_engine.proto and its servicer, as of version 0.32. A streamed ``Generate`` sends chunks, each with
 the number of tokens that it adds, and at the end a ``GenerateComplete`` that repeats the last chunk's number. A
 response that is not streamed is one ``GenerateComplete``. Each of several samples (``n``) has an index of its own. An
-``Embed`` answers with one ``EmbedResponse``, which names the prompt's tokens only.
+``Embed`` answers with one ``EmbedResponse``, which counts the prompt's tokens only.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from epp.parsers.grpc_body import HEADER_BYTES, decoded
 from epp.pb.vllm_engine_pb2 import EmbedResponse, GenerateResponse
 
 MESSAGE_BYTES = 4 * 1024 * 1024
-"""The largest message that is decoded; one with log-probabilities of a long prompt is large. A guess."""
+"""The largest message that is decoded; log-probabilities of a long prompt make one large. A guess."""
 
 
 class GrpcUsage:
-    """A ``UsageReader`` of length-prefixed messages.
+    """Reads usage, as a ``UsageReader``, from length-prefixed messages.
 
     Keeps at most one unfinished message of ``MESSAGE_BYTES``. Larger messages, compressed ones and those that are not
     of this API are skipped.
@@ -36,7 +36,7 @@ class GrpcUsage:
 
     @property
     def usage(self) -> Usage | None:
-        """The counts of the messages so far; None before the first that names the prompt's tokens."""
+        """Return the counts of the messages so far; None before the first that contains the number of prompt tokens."""
         if not self._prompt_tokens:
             return None
         output_tokens = sum({**self._complete, **self._added}.values())

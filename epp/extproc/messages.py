@@ -156,7 +156,7 @@ def response_headers(
     the response than it would.
     """
     answer = ProcessingResponse()
-    answer.response_headers.SetInParent()  # or there is no answer where there is nothing to change
+    answer.response_headers.SetInParent()  # or there would be no answer if nothing changes
     mutation = answer.response_headers.response.header_mutation
     for name, value in set_headers.items():
         set_header(mutation, name, value)

@@ -1,11 +1,12 @@
-"""Put the name of the model that the client asked for back into a response, in pieces of any size.
+"""Put the name of the model that the client requested back into a response, in pieces of any size.
 
-A response names its model in the ``model`` of its JSON object, or of each event's; the events of the Responses API have
-it in ``response.model``, those of the Messages API in ``message.model``. Only there, and only where it is the name that
-the engine was asked for; every other byte stays as it is, and so does what is no JSON object.
+A response has the name of its model in the ``model`` field of its JSON object, or of each event's; the events of the
+Responses API have it in ``response.model``, those of the Messages API in ``message.model``. Only these values are
+replaced, and only where they are the name that was sent to the engine. Every other byte passes unchanged, as does
+anything that is not a JSON object.
 
-Nothing is kept back but the beginning of such a value, at most as long as the name can be written. Depth is a number:
-nesting costs nothing.
+Only the beginning of such a value is kept back, and at most as many bytes as the name can take. Depth is a number, so
+nesting costs no memory.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ QUOTE, BACKSLASH, COMMA, COLON = b'"\\,:'
 OPEN, CLOSE, OPEN_LIST, CLOSE_LIST = b"{}[]"
 
 KEY_BYTES = 64
-"""More than ``model`` takes with every letter escaped."""
+"""A limit on stored keys: more than ``model`` takes with every letter escaped."""
 DATA = b"data:"
 
 
 class Renamer(Protocol):
-    """Is fed a response body in order."""
+    """Replaces names in a response body, which it is given in order."""
 
     def feed(self, piece: bytes) -> bytes:
-        """What is to be sent on of all that was fed, as far as it was not yet. Never raises."""
+        """Return the bytes to send on: those kept back before, and ``piece`` less what is kept now. Never raises."""
 
     def end(self) -> bytes:
-        """What was kept back."""
+        """Return what was kept back."""
 
 
 class DocumentNames:
-    """In one JSON document. ``nested`` are keys whose objects name the model, too."""
+    """Replaces the name in one JSON document; the objects under the ``nested`` keys contain it, too."""
 
     def __init__(self, engine: str, client: str, nested: frozenset[bytes] = frozenset()) -> None:
         self._engine, self._client = engine, msgspec.json.encode(client)
@@ -51,17 +52,17 @@ class DocumentNames:
         self.begin()
 
     def begin(self) -> None:
-        """Expect another document; nothing may be kept back."""
-        # Plain functions: a bound method would make a circle of each response.
+        """Expect another document. Nothing may be kept back at this point."""
+        # States are plain functions, since a bound method would make every response a reference cycle.
         self._state: Callable[[DocumentNames, bytes, int], int] = DocumentNames._start
-        self._depth = self._live = 0  # of brackets; of the innermost object whose keys matter
+        self._depth = self._live = 0  # of brackets; and that of the innermost object whose keys matter
         self._key = b""
         self._held = b""
         self._escaped = False  # whether the last byte of an unfinished string escapes the next
         self._copied = 0
 
     def feed(self, piece: bytes) -> bytes:
-        """``piece`` with the name put back, after what was kept back; a value that may be the name is kept back."""
+        """Return ``piece`` with the name replaced, after what was kept back; a partial name is kept back."""
         self._pieces.clear()
         self._copied = at = 0
         size = len(piece)
@@ -73,7 +74,7 @@ class DocumentNames:
         return b"".join(self._pieces)
 
     def line_ended(self) -> bytes:
-        """What was kept back, when the bytes so far were a line: a string that is open now is none."""
+        """Return what was kept back at the end of a line, where an unfinished string is not a JSON string."""
         if self._state in (
             DocumentNames._in_key,
             DocumentNames._in_string,
@@ -84,7 +85,7 @@ class DocumentNames:
         return self.end()
 
     def end(self) -> bytes:
-        """What was kept back."""
+        """Return what was kept back."""
         held, self._held = self._held, b""
         return held
 
@@ -191,7 +192,7 @@ class DocumentNames:
         return self._enter(DocumentNames._after_value if self._depth else DocumentNames._rest, at)
 
     def _string_end(self, piece: bytes, at: int) -> int:
-        """Where the quote is that ends the string around ``at``; the end of ``piece`` if not in it."""
+        """Return the position of the quote that ends the string around ``at``; else the length of ``piece``."""
         if self._escaped:
             self._escaped = False
             at += 1
@@ -206,17 +207,17 @@ class DocumentNames:
 
 
 class EventNames:
-    """In server-sent events, each of which is a document, perhaps over several lines. Source: the WHATWG's HTML."""
+    """Replaces the name in server-sent events, each a document of one or more lines. Source: the WHATWG's HTML."""
 
     NESTED = frozenset((b"response", b"message"))
 
     def __init__(self, engine: str, client: str) -> None:
         self._document = DocumentNames(engine, client, self.NESTED)
-        self._field = b""  # of the line so far, up to what tells it from ``data:``
+        self._field = b""  # the line so far, up to the length of ``data:``
         self._after_return = False
 
     def feed(self, piece: bytes) -> bytes:
-        """``piece`` with the names put back, after what was kept back."""
+        """Return ``piece`` with the names replaced, after what was kept back."""
         out: list[bytes] = []
         at, size = 0, len(piece)
         while at < size:
@@ -232,7 +233,7 @@ class EventNames:
         return b"".join(out)
 
     def end(self) -> bytes:
-        """What was kept back."""
+        """Return what was kept back."""
         return self._document.end()
 
     def _within_line(self, text: bytes) -> bytes:
@@ -247,7 +248,7 @@ class EventNames:
         return text
 
     def _lines_ended(self, marks: bytes) -> bytes:
-        """Return what was kept back; of thousands of empty lines, all after the first one are as one."""
+        """Return what was kept back; any number of empty lines counts as one."""
         kept = self._line_ended(marks[0])
         if len(marks) > 1:
             if marks != b"\r\n":
@@ -257,7 +258,7 @@ class EventNames:
 
     def _line_ended(self, mark: int) -> bytes:
         second, self._after_return = self._after_return and mark == b"\n"[0], mark == b"\r"[0]
-        if second:  # of the two bytes that end one line
+        if second:  # the second of two bytes that end one line
             return b""
         field, self._field = self._field, b""
         if field:
@@ -267,7 +268,7 @@ class EventNames:
 
 
 def renamer(content_type: str, engine: str, client: str) -> Renamer | None:
-    """What puts ``client`` back where ``engine`` stands in a response of that type; None for those without names."""
+    """Return the renamer from ``engine`` to ``client`` for a content type; None for one without names."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "text/event-stream":
         return EventNames(engine, client)
@@ -277,12 +278,12 @@ def renamer(content_type: str, engine: str, client: str) -> Renamer | None:
 
 
 def spells(word: bytes, key: bytes) -> bool:
-    """Whether the inside of a JSON string is ``word``, in plain letters or with escapes."""
+    """Return whether the inside of a JSON string is ``word``, in plain letters or with escapes."""
     return key == word or (BACKSLASH in key and decoded(b'"' + key + b'"') == word.decode())
 
 
 def decoded(token: bytes) -> str | None:
-    """The text of a JSON string; None where it is none."""
+    """Return the text of a JSON string; None if it is not valid."""
     try:
         return msgspec.json.decode(token, type=str)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""What a stream sees of the response to one pick, and the outcome that follows from it."""
+"""Watches the response to one pick as it passes a stream, and derives the outcome from it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WATCHED = frozenset((STATUS, CONTENT_TYPE, CONTENT_ENCODING, GRPC_STATUS))
 
 
 class Observer:
-    """Owner: its exchange. Units: seconds of the exchange's clock."""
+    """Observes one response. Owner: its exchange. Units: seconds of the exchange's clock."""
 
     def __init__(self, pick_id: int, began: float, *, streaming: bool) -> None:
         self.pick_id = pick_id
@@ -28,11 +28,11 @@ class Observer:
 
     @property
     def served_by(self) -> str | None:
-        """The endpoint that answers, where the proxy has said so."""
+        """Return the endpoint that answers; None if the proxy has not named it."""
         return self._outcome.served_by
 
     def headers(self, message: ProcessingRequest) -> None:
-        """Note what the response headers say."""
+        """Note the status, the content type and the endpoint from the response headers."""
         outcome = self._outcome
         seen = messages.header_values(message.response_headers, WATCHED)
         status = seen.get(STATUS, "")
@@ -75,11 +75,11 @@ class Observer:
             self._outcome.errors.append(MODEL_SERVER_ERROR)
 
     def no_body(self) -> None:
-        """The headers were all."""
+        """Note that no body follows the headers."""
         self._outcome.response_bytes = 0
 
     def ended(self, cause: Cause, now: float) -> Outcome:
-        """All that was seen."""
+        """Return the outcome of the response, which has ended for ``cause``."""
         outcome = self._outcome
         if self._usage is not None:
             self._usage.end()

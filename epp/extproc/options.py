@@ -7,12 +7,12 @@ from enum import Enum
 
 
 class ErrorFormat(Enum):
-    """How a refusal is written."""
+    """The form in which a refusal is written."""
 
     TEXT = "text"
-    """A line of text for every API: the Go picker's."""
+    """The Go picker's line of text, for every API."""
     API = "api"
-    """As the client's API writes its errors, so that its SDK shows the sentence."""
+    """The error object of the client's API, so that its SDK shows the sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,4 +34,4 @@ class ExchangeSettings:
     ask_kvengine: bool = False
     """Whether engines that run kvengine are asked which tier cached tokens came from, where the response is seen."""
     clear_route_cache: bool = True
-    """Let the proxy choose the route again, with the destination header set. Off where a route is drawn by lot."""
+    """Let the proxy choose the route again, with the destination header set. Off where a route is drawn at random."""

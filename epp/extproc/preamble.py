@@ -1,4 +1,4 @@
-"""What a stream of events says before its answer begins: it is there before the prompt is computed, so it is no token.
+"""Skips the events that a stream sends before its answer begins, since they come before the prompt is computed.
 
 Source: OpenAI's Responses API, as vLLM speaks it: ``response.created`` and ``response.in_progress`` come at once.
 Comments of server-sent events keep connections alive.
@@ -10,34 +10,37 @@ import re
 
 EVENTS = frozenset({b"response.created", b"response.in_progress", b"response.queued"})
 LONGEST = max(len(b"event: " + name + b"\r") for name in EVENTS)
-"""A line that goes on beyond that without an end names none of them."""
+"""A longer line without an end is none of these events."""
 
 
 QUIET_LINES = re.compile(rb"(?:(\r?\n)|:[^\r\n]*+\r?\n)*+")
-"""A run of empty lines and comments, of which an engine may send thousands; the group matches if any is empty."""
+"""A run of empty lines and comments, of which an engine may send thousands; the group matches if any line is empty."""
 
 
 class Preamble:
-    """Is fed a stream's body in order, in pieces of any size, until its answer begins. Keeps no more than a name."""
+    """Finds the beginning of the answer in a stream's body, which it is given in order, in pieces of any size.
+
+    Keeps at most the name of one event.
+    """
 
     def __init__(self) -> None:
         self._line = bytearray()
         self._named = False
-        """Whether the event that is being read is one of ``EVENTS``."""
+        """Whether the current event is one of ``EVENTS``."""
         self._skipping = False
-        """Whether the rest of a line that says nothing is still to come."""
+        """Whether the rest of a line without content is still to come."""
 
     def ends_with(self, part: bytes) -> bool:
-        """Whether the answer begins in ``part``."""
+        """Return whether the answer begins in ``part``."""
         for line in self._after_quiet_lines(part).splitlines(keepends=True):
             whole = line.endswith(b"\n")
             if self._skipping:
                 self._skipping = not whole
                 continue
             self._line += line[: LONGEST + 1]
-            if not whole and len(self._line) <= LONGEST and not self._says_nothing():
-                return False  # it may become anything
-            if not self._says_nothing(whole=whole):
+            if not whole and len(self._line) <= LONGEST and not self._is_silent():
+                return False  # the rest of the line decides
+            if not self._is_silent(whole=whole):
                 self._line.clear()
                 return True
             self._skipping = not whole
@@ -55,7 +58,7 @@ class Preamble:
             self._named = False
         return part[quiet.end() :]
 
-    def _says_nothing(self, *, whole: bool = False) -> bool:
+    def _is_silent(self, *, whole: bool = False) -> bool:
         line = bytes(self._line).rstrip(b"\r\n")
         if not line:
             if whole:

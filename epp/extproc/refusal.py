@@ -1,4 +1,4 @@
-"""How a refusal is written for its client: in the form of the client's API, or as the Go picker's line of text.
+"""Writes a refusal for its client: in the form of the client's API, or as the Go picker's line of text.
 
 | the request | what its client reads |
 |---|---|
@@ -49,14 +49,14 @@ ANTHROPIC_TYPES = {
 
 
 class Refusal(NamedTuple):
-    """A refusal's body, and its content type; an empty one leaves that to the proxy."""
+    """The body of a refusal, and its content type; an empty one leaves the type to the proxy."""
 
     body: bytes
     content_type: str = ""
 
 
 def written(error: EppError, form: ErrorFormat, client: Client) -> Refusal:
-    """``error`` for ``client``."""
+    """Return ``error`` as the ``client`` reads it, in the given form."""
     if form is ErrorFormat.TEXT:
         return Refusal(error.body.encode("utf-8", "replace"))
     sentence = str(error).encode("utf-8", "replace")
@@ -74,8 +74,10 @@ def envelope(
     code: int | str | None = None,
     param: str | None = None,
 ) -> Mapping[str, object]:
-    """The JSON around ``sentence`` that a client of ``api``, which is not gRPC, reads; ``code`` is ``status`` where it
-    is not given."""
+    """Return the JSON object around ``sentence`` that a client of ``api`` reads; ``api`` is not gRPC.
+
+    ``code`` defaults to ``status``.
+    """
     if api is Api.ANTHROPIC:
         other = "api_error" if status >= 500 else "invalid_request_error"
         error = {"type": ANTHROPIC_TYPES.get(status, other), "message": sentence}

@@ -105,7 +105,7 @@ class Response:
         if self._pick is not None and self._left_to_log():
             self._picks.left(self._pick.pick_id, now)
             self._pick = None
-        # When the proxy keeps bodies to itself, its headers are all that will be seen of the end.
+        # If the proxy keeps bodies to itself, the headers are all that is seen of the response.
         unwatched = unfinished and not self.seen
         self._settle(Cause.COMPLETED if unwatched else Cause.DISCONNECTED, now)
 

@@ -1,4 +1,4 @@
-"""The ext-proc service: bytes to messages, a clock, and what happens when something breaks."""
+"""The ext-proc service: decodes messages, reads the clock, and ends a stream that fails without harm to others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def methods(
 
 
 class ExtProcHandler:
-    """One stream: the shell of one Exchange. Owner: the event loop.
+    """The shell of one exchange: one stream with its call. Owner: the event loop.
 
     An exception in one stream ends that stream only.
     """
@@ -91,11 +91,11 @@ class ExtProcHandler:
             self._end(now, Status.OK)
 
     def half_closed(self) -> None:
-        """The proxy has said all it will."""
+        """End the exchange, since the proxy sends no more."""
         self._end(self._clock(), Status.OK)
 
     def cancelled(self) -> None:
-        """The stream is gone."""
+        """Close the exchange of a stream that was cancelled."""
         self._close(self._clock())
 
     def _end(self, now: float, status: Status, text: str = "") -> None:
@@ -103,7 +103,7 @@ class ExtProcHandler:
             self._call.finish(status, text)
 
     def _close(self, now: float) -> bool:
-        """Settle and count the exchange; False when that has already happened."""
+        """Settle and count the exchange; returns False if that has already happened."""
         if self._closed:
             return False
         self._closed = True

@@ -34,7 +34,7 @@ def pick_template(place: Place, destination: str, digits: int, clear_route_cache
         decision_message(place, destination, digit * digits, clear_route_cache).SerializeToString(deterministic=True)
         for digit in "09"
     )
-    # Two messages differ just where the pick stands. (To search for a filler would find a length byte like it, too.)
+    # The two messages differ only at the pick. (A search for a filler could find a length byte of the same value.)
     at = next(i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
     return Template(one[:at], one[at + digits :])
 
@@ -52,7 +52,7 @@ def traceparent_template(place: Place) -> Template:
 @lru_cache(maxsize=4096)
 def chunk_template(side: Body, size: int, end_of_stream: bool) -> Template:
     """Return the answer that forwards a piece of a body of ``size`` bytes, around that piece."""
-    # A byte that ends no varint, so that the filler cannot begin before its place.
+    # A byte that never ends a varint, so that the filler cannot seem to begin before its place.
     filler = b"\xff" * size
     answer = ProcessingResponse()
     piece = getattr(answer, side).response.body_mutation.streamed_response

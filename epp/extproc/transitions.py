@@ -51,7 +51,7 @@ class State(Enum):
         self.response = response
 
 
-# Events: a message, with its end of stream or its body mode where these matter. Plain text, which hashes for nothing.
+# Events: a message, with its end of stream or its body mode where these matter. Strings hash faster than an Enum.
 FULL_DUPLEX_HEADERS = "request_headers, FULL_DUPLEX_STREAMED"
 BUFFERED_HEADERS = "request_headers, BUFFERED"
 UNREAD_HEADERS = "request_headers, NONE"

@@ -1,10 +1,11 @@
 """Read ``usage`` from a response as it passes by, in pieces of any size.
 
-Source: the API references of OpenAI and Anthropic, vLLM's and SGLang's answers: a JSON object with ``usage`` (SGLang:
-``meta_info``), or server-sent events, of which some carry it: the last chunk, ``response.completed``, ``message_start``
-and ``message_delta``. What a later event says replaces what an earlier one said, field by field. In whole answers,
-kvengine's report of the cached tokens by tier stands beside it. Memory is bounded; bytes that make no sense are
-skipped.
+Usage is in a JSON object under ``usage`` (SGLang: ``meta_info``), or in some of the server-sent events: the last chunk,
+``response.completed``, ``message_start`` and ``message_delta``. A later event replaces an earlier one, field by field.
+In whole responses, kvengine's report of the cached tokens by tier stands beside it. Memory is bounded; bytes that
+cannot be read are skipped.
+
+Source: the API references of OpenAI and Anthropic; responses of vLLM and SGLang.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ from epp.decision import Usage
 from scorers.base import Tier
 
 LINE_BYTES = 256 * 1024
-"""The longest event line that is looked at; ``response.completed`` repeats the whole answer. Guess."""
+"""The longest event line that is read; ``response.completed`` repeats the whole answer. A guess."""
 
 DOCUMENT_BYTES = 4 * 1024 * 1024
-"""The largest JSON answer that is looked at; embeddings of many inputs are large. Guess."""
+"""The largest JSON response that is read; embeddings of many inputs are large. A guess."""
 
 
 NOTHING = msgspec.Raw()
 
 
 class Details(msgspec.Struct):
-    """Tokens of a kind."""
+    """The details of a token count in OpenAI's APIs."""
 
     cached_tokens: int | None = None
 
 
 class Reported(msgspec.Struct):
-    """``usage`` under each API's names."""
+    """The ``usage`` object, with the field names of every API."""
 
     prompt_tokens: int | None = None
     input_tokens: int | None = None
@@ -47,19 +48,19 @@ class Reported(msgspec.Struct):
     cached_tokens: int | None = None
 
     def usage(self) -> Usage:
-        """The same, under one name each; what was not said is 0, or None for what was cached."""
+        """Return the counts under one name each; a missing count is 0, a missing count of cached tokens None."""
         details = self.prompt_tokens_details or self.input_tokens_details or Details()
-        # Anthropic counts apart what was read from a cache and what was written to one.
+        # Anthropic counts tokens read from a cache and tokens written to one apart from the other input tokens.
         read, written = self.cache_read_input_tokens, self.cache_creation_input_tokens
-        cached = (said for said in (details.cached_tokens, self.cached_tokens, read) if said is not None)
+        counts = (count for count in (details.cached_tokens, self.cached_tokens, read) if count is not None)
         return Usage(
             prompt_tokens=(self.prompt_tokens or self.input_tokens or 0) + (read or 0) + (written or 0),
             completion_tokens=self.completion_tokens or self.output_tokens or 0,
-            cached_tokens=next(cached, None),
+            cached_tokens=next(counts, None),
         )
 
     def after(self, earlier: Reported | None) -> Reported:
-        """This one, and what only the ``earlier`` one said."""
+        """Return this object, with missing fields filled in from the ``earlier`` one."""
         if earlier is not None:
             for field in self.__struct_fields__:
                 if getattr(self, field) is None:
@@ -74,21 +75,21 @@ class Inner(msgspec.Struct):
 
 
 class Report(msgspec.Struct):
-    """kvengine's ``kv_transfer_params``: of the one prompt that it is about."""
+    """kvengine's report in ``kv_transfer_params``, about one prompt."""
 
     prompt_tokens: int
     cached_tokens_by_tier: dict[str, int]
 
 
 class Answer(msgspec.Struct):
-    """A whole answer, or one event of a stream."""
+    """A whole response, or one event of a stream, as far as it reports usage."""
 
     usage: Reported | None = None
     response: Inner | None = None
     message: Inner | None = None
     meta_info: Reported | None = None
     kv_transfer_params: msgspec.Raw = NOTHING
-    """Other connectors answer in it, too."""
+    """Other connectors use the field, too, so it is decoded only when it is needed."""
 
 
 ANSWER = msgspec.json.Decoder(Answer)
@@ -97,21 +98,21 @@ TIERS = {tier.value: tier for tier in Tier}
 
 
 class UsageReader(Protocol):
-    """Is fed a response body in order."""
+    """Reads usage from a response body, which it is given in order."""
 
     @property
     def usage(self) -> Usage | None:
-        """What was said so far."""
+        """Return the counts read so far; None before the first."""
 
     def feed(self, chunk: bytes) -> None:
-        """Look at the next bytes. Never raises."""
+        """Read the next bytes. Never raises."""
 
     def end(self) -> None:
-        """No more bytes follow."""
+        """Note that no more bytes follow."""
 
 
 class EventUsage:
-    """Reads server-sent events. Keeps at most one unfinished line, and of a longer one nothing."""
+    """Reads server-sent events. Keeps at most one unfinished line, and nothing of one that is too long."""
 
     def __init__(self) -> None:
         self._reported: Reported | None = None
@@ -120,11 +121,11 @@ class EventUsage:
 
     @property
     def usage(self) -> Usage | None:
-        """What was said so far."""
+        """Return the counts read so far; None before the first."""
         return self._reported.usage() if self._reported else None
 
     def feed(self, chunk: bytes) -> None:
-        """Look at the lines that end in ``chunk``."""
+        """Read the lines that end in ``chunk``."""
         last = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))  # either ends a line, or both together
         if last < 0:
             self._keep(chunk)
@@ -134,14 +135,14 @@ class EventUsage:
         else:
             lines = bytes(self._rest) + chunk[:last] if self._rest else chunk[:last]
         self._rest.clear()
-        # Of the many events of a stream, few or one name it: the others are never split into lines.
+        # Few of a stream's many events contain usage; the others are never split into lines.
         if names_usage(lines):
             for line in lines.splitlines():
                 self._read(line)
         self._keep(chunk[last + 1 :])
 
     def end(self) -> None:
-        """Look at a last line that nobody ended."""
+        """Read a last line that has no line end."""
         self._read(bytes(self._rest))
         self._rest.clear()
 
@@ -160,7 +161,7 @@ class EventUsage:
 
 
 class DocumentUsage:
-    """Reads one JSON document. Keeps all of it, and of one that is too large nothing."""
+    """Reads one JSON document. Keeps all of it, and nothing of one that is too large."""
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
@@ -168,7 +169,7 @@ class DocumentUsage:
         self._held = 0
 
     def feed(self, chunk: bytes) -> None:
-        """Keep ``chunk``."""
+        """Keep ``chunk`` until the document ends."""
         self._held += len(chunk)
         if self._held > DOCUMENT_BYTES:
             self._pieces.clear()
@@ -176,7 +177,7 @@ class DocumentUsage:
             self._pieces.append(chunk)
 
     def end(self) -> None:
-        """Read what was kept."""
+        """Read the document, which is complete."""
         if self._pieces:
             answer = answer_in(b"".join(self._pieces))
             reported = reported_in(answer)
@@ -186,12 +187,12 @@ class DocumentUsage:
 
 
 def names_usage(line: bytes) -> bool:
-    """Whether the words are there at all."""
+    """Return whether ``line`` contains one of the keys at all."""
     return b'"usage"' in line or b'"meta_info"' in line
 
 
 def answer_in(document: bytes) -> Answer | None:
-    """One JSON object, if it is one."""
+    """Return ``document`` decoded; None unless it is a JSON object of that shape."""
     try:
         return ANSWER.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -199,7 +200,7 @@ def answer_in(document: bytes) -> Answer | None:
 
 
 def reported_in(answer: Answer | None) -> Reported | None:
-    """The usage that ``answer`` reports, if it does."""
+    """Return the usage that ``answer`` reports; None if it reports none."""
     if answer is None:
         return None
     inner = answer.response or answer.message
@@ -207,17 +208,20 @@ def reported_in(answer: Answer | None) -> Reported | None:
 
 
 def with_report(usage: Usage, report: msgspec.Raw) -> Usage:
-    """``usage`` with the tiers that kvengine reports, if it does, and of the same tokens: it reports of one prompt, and
-    an answer may be to several."""
+    """Return ``usage`` with the tiers that kvengine reports.
+
+    A report about another number of prompt tokens is ignored: it is about one prompt, and a response may be to several.
+    """
     if not report:
         return usage
     try:
-        said = REPORT.decode(report)
+        parsed = REPORT.decode(report)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return usage
-    by_tier = {TIERS[name]: tokens for name, tokens in said.cached_tokens_by_tier.items() if name in TIERS}
+    by_tier = {TIERS[name]: tokens for name, tokens in parsed.cached_tokens_by_tier.items() if name in TIERS}
     total = sum(by_tier.values())
-    if said.prompt_tokens != usage.prompt_tokens or min(by_tier.values(), default=-1) < 0 or total > said.prompt_tokens:
+    tokens = usage.prompt_tokens
+    if parsed.prompt_tokens != tokens or min(by_tier.values(), default=-1) < 0 or total > tokens:
         return usage
     cached = total if usage.cached_tokens is None else usage.cached_tokens
     return structs.replace(usage, cached_tokens=cached, cached_by_tier=by_tier)

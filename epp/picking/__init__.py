@@ -1,1 +1,1 @@
-"""The way from a request to its pick, and to the pick's end: no other room decides where a request goes."""
+"""From a request to its pick, and to the pick's end: no other room decides where a request goes."""

@@ -1,7 +1,7 @@
-"""``x-tierwise-decision``: a client asks with this header why its request went where it did, and is told in the same
-header of the response. Only where the operator allows it: it names endpoints, their loads, and what they hold.
+"""``x-tierwise-decision``: with this header a client asks for the reasons of its pick, and the response's has them.
 
-What it takes does not grow with the fleet: plugins are asked about the candidates that are shown.
+The operator must allow it, since the answer contains endpoints, their loads, and the prefixes that they hold. Its cost
+does not grow with the fleet: plugins explain only the candidates that are shown.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from scorers.base import Candidate, Detail, Mode, Request
 HEADER = "x-tierwise-decision"
 NO = frozenset({"", "0", "false", "no"})
 SHOWN = 8
-"""Candidates that are told of, the chosen ones first: headers are bounded (Envoy: 60 KiB of them all)."""
+"""The number of candidates in the answer, the chosen ones first: headers are limited (Envoy: 60 KiB together)."""
 MOST_CHARACTERS = 8192
 MOST_OF_REASON = 1024
 
 
 def asks(headers: Mapping[str, str]) -> bool:
-    """Whether a request wants to be told."""
-    said = headers.get(HEADER)
-    return said is not None and said.strip().lower() not in NO
+    """Return whether a request asks for the reasons of its pick."""
+    value = headers.get(HEADER)
+    return value is not None and value.strip().lower() not in NO
 
 
 def answer(profile: Profile, request: Request, schedule: Schedule) -> dict[str, str]:
-    """The header, where the request asks for it. Before the pick is recorded."""
+    """Return the header for the response; empty if the request does not ask. Called before the pick is recorded."""
     if not asks(request.headers):
         return {}
     shown = best_of(schedule)
     details = profile.details(request, [schedule.candidates[i] for i in shown])
-    reason = why(schedule, profile.picker, [said[0] for said in details.values()])
-    return {HEADER: told(request, schedule, shown, details, reason)}
+    reason = why(schedule, profile.picker, [of_each[0] for of_each in details.values()])
+    return {HEADER: as_json(request, schedule, shown, details, reason)}
 
 
 def best_of(schedule: Schedule) -> list[int]:
-    """Positions of the candidates that are shown: the chosen ones in their order, then by total."""
+    """Return the positions of the candidates to show: the chosen ones in their order, then by total."""
     places = {candidate.slot: place for place, candidate in enumerate(schedule.chosen, 1)}
     order = sorted(
         range(len(schedule.candidates)),
@@ -48,12 +48,14 @@ def best_of(schedule: Schedule) -> list[int]:
     return order[:SHOWN]
 
 
-def told(
+def as_json(
     request: Request, schedule: Schedule, shown: Sequence[int], details: Mapping[str, Sequence[Detail]], reason: str
 ) -> str:
-    """The decision as one line of JSON, in ASCII; ``details`` are about those ``shown``. Of more than fits, the last
-    candidates are left out, and counted."""
-    rows = [_row(request, schedule, i, [said[n] for said in details.values()]) for n, i in enumerate(shown)]
+    """Return the decision as one line of JSON, in ASCII; ``details`` are about the candidates ``shown``.
+
+    If the line is too long, the last candidates are left out, and counted in ``others``.
+    """
+    rows = [_row(request, schedule, i, [of_each[n] for of_each in details.values()]) for n, i in enumerate(shown)]
     pick, *fallbacks = [candidate.address for candidate in schedule.chosen[: 1 + SHOWN]]
     while True:
         answer = {
@@ -79,13 +81,13 @@ def _row(request: Request, schedule: Schedule, i: int, details: Sequence[Detail]
         "total": round(schedule.totals[i], 4),
         "scores": {name: [round(column[i], 4), weight] for name, (weight, column) in schedule.scores.items()},
     }
-    for said in details:
-        row["why"] = said.text
-        row["numbers"] = {name: round(number, 6) for name, number in said.numbers.items()}
+    for detail in details:
+        row["why"] = detail.text
+        row["numbers"] = {name: round(number, 6) for name, number in detail.numbers.items()}
     return row
 
 
 def _known_better(request: Request, candidate: Candidate) -> dict[str, object]:
-    """How tokens are known, where that is no guess from our own picks."""
+    """Return the mode of each tier that is known better than from the picker's own picks."""
     modes = {t: mode for t, mode in modes_by_tier(request, candidate).items() if mode != Mode.APPROXIMATE.value}
     return {"known": modes} if modes else {}

@@ -1,7 +1,7 @@
-"""Each request's story in the log, for people who debug (``--v=4``): picked or refused, and how it ended.
+"""Logs what happens to each request, for debugging (``--v=4``): its pick or its refusal, and its end.
 
-The lines of one request share ``request_id`` or ``pick``. Names that clients choose are quoted and bounded. A prompt, a
-header or the words of a refusal are in none: a parser's may quote what was sent.
+The log lines of one request share ``request_id`` or ``pick``. Names that clients choose are quoted and shortened. No
+line contains a prompt, a header or the text of a refusal, since a parser's refusal may quote what was sent.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from scorers.base import Candidate, Mode, Request
 log = logging.getLogger(__name__)
 
 MAX_NAME = 128
-"""Characters of a name that a client chose."""
+"""The most characters of a name that a client chose."""
 
 
 def picked(pick_id: int, request: Request, schedule: Schedule, seconds: float) -> None:
-    """It goes to the first of ``schedule.chosen``."""
+    """Log that ``request`` goes to the first of ``schedule.chosen``."""
     if not log.isEnabledFor(logging.DEBUG):
         return
     chosen = schedule.chosen[0]
@@ -39,14 +39,14 @@ def picked(pick_id: int, request: Request, schedule: Schedule, seconds: float) -
 
 
 def picked_unscored(pick_id: int, head: RequestHead, chosen: Candidate) -> None:
-    """A request without a body goes to ``chosen``."""
+    """Log that a request without a body goes to ``chosen``."""
     if log.isEnabledFor(logging.DEBUG):
         fields = {"request_id": bounded(head.headers.get(REQUEST_ID, "")), "pick": pick_id, "endpoint": chosen.address}
         log.debug("picked %s by lot, as it has no body", chosen.address, extra={"fields": fields})
 
 
 def refused(request_id: str, error: EppError) -> None:
-    """It goes nowhere."""
+    """Log that a request was refused with ``error``."""
     if log.isEnabledFor(logging.DEBUG):
         fields = {"request_id": bounded(request_id), "status": error.http_status, "code": error.code}
         if error.dropped_reason is not None:
@@ -55,7 +55,7 @@ def refused(request_id: str, error: EppError) -> None:
 
 
 def ended(pick_id: int, address: str, outcome: Outcome) -> None:
-    """It is over; what nobody observed is not said."""
+    """Log that a request has ended; fields that were not observed are left out."""
     if not log.isEnabledFor(logging.DEBUG):
         return
     fields: dict[str, object] = {"pick": pick_id, "endpoint": address, "cause": outcome.cause.value}
@@ -77,8 +77,10 @@ def ended(pick_id: int, address: str, outcome: Outcome) -> None:
 
 
 def tokens_by_tier(request: Request, candidate: Candidate) -> dict[str, int]:
-    """What ``candidate`` holds of the prompt. Of two producers of one tier the larger number counts: they know
-    the same memory."""
+    """Return the tokens of the prompt that ``candidate`` holds, by tier.
+
+    If two producers cover one tier, the larger number counts, since both describe the same memory.
+    """
     by_tier: dict[str, int] = {}
     for cached in request.cached.values():
         tier = cached.tier.value
@@ -87,7 +89,7 @@ def tokens_by_tier(request: Request, candidate: Candidate) -> dict[str, int]:
 
 
 def modes_by_tier(request: Request, candidate: Candidate) -> dict[str, str]:
-    """How what ``tokens_by_tier`` says is known: the best way that anybody knows it."""
+    """Return the mode behind each number of ``tokens_by_tier``: the best one of all producers of the tier."""
     order = list(Mode)
     by_tier: dict[str, Mode] = {}
     for cached in request.cached.values():
@@ -97,5 +99,5 @@ def modes_by_tier(request: Request, candidate: Candidate) -> dict[str, str]:
 
 
 def bounded(name: str) -> str:
-    """``name``, cut."""
+    """Return ``name``, shortened to ``MAX_NAME`` characters."""
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"

@@ -1,4 +1,4 @@
-"""From a request to a decision; what becomes of the pick then is in ``epp.picking.picks``.
+"""From a request to a decision; ``epp.picking.picks`` follows the pick from there to its end.
 
     read: parse ─► Arrival
     admit: tokenized if need be (``epp.tokens``), then now, later (``epp.flowcontrol.admission``), or never
@@ -39,9 +39,9 @@ UNTRACED = ("", None)
 
 
 class Director:
-    """Decides where requests go.
+    """Decides where requests go. Owner: the event loop.
 
-    Owner: the event loop. Keeps nothing of a request but what the ledger holds for it: its labels.
+    Keeps nothing of a request except its ticket in the ledger.
     """
 
     def __init__(
@@ -57,8 +57,11 @@ class Director:
         learners: Sequence[Callable[[Observation], None]] = (),
         tells_decisions: bool = False,
     ) -> None:
-        """``learners`` learn from responses (``epp.picking.picks``); ``tells_decisions`` lets clients ask why
-        (``epp.picking.decision_header``)."""
+        """Make a director that handles requests by ``steps``.
+
+        ``learners`` learn from responses (``epp.picking.picks``); ``tells_decisions`` answers clients that ask for the
+        reasons of their picks (``epp.picking.decision_header``).
+        """
         self.telemetry = telemetry
         self.picks = Picks(pool, ledger, telemetry, tracer, learners)
         self._pool = pool
@@ -85,7 +88,7 @@ class Director:
         self._profile.time_with(timers if self._tracer is None else self._tracer.timing(timers))
 
     def read(self, head: RequestHead, body: bytes) -> Arrival:
-        """Understand a request with a body, and count it. Raises: BadRequest."""
+        """Parse a request with a body, and count it. Raises: BadRequest."""
         traceparent, trace = self._begun(head)
         try:
             arrival = self.understand(head, body)
@@ -98,24 +101,24 @@ class Director:
         return arrival
 
     def understand(self, head: RequestHead, body: bytes) -> Arrival:
-        """The same without counting it. Raises: BadRequest."""
+        """Parse a request as ``read`` does, without counting it. Raises: BadRequest."""
         parsed = self._models.understood(parse(self._parser, head, body), body)
         request = request_of(head, parsed, self._objectives, self._clock())
         labels = RequestLabels(request.model, request.target_model, request.fairness_id, request.priority)
         return Arrival(head, request, labels, len(body), parsed.body)
 
     def candidates(self, head: RequestHead, model: str = "") -> Sequence[Candidate]:
-        """Among whom a request for ``model`` may be placed now. Raises: ModelNotFound, NoEndpoints."""
+        """Return the candidates for a request for ``model``. Raises: ModelNotFound, NoEndpoints."""
         pool = self._pool
         candidates = allowed(pool.candidates(), head.subset)
-        candidates = self._models.keep(model, candidates)  # so that those are looked at that serve it
+        # Before freshness is considered, so that ``serving`` sees the endpoints of this model alone.
+        candidates = self._models.keep(model, candidates)
         return candidates if pool.all_fresh else serving(candidates)
 
     def admit(self, arrival: Arrival, body: bytes, resume: Resume) -> Wait | None:
-        """None when ``arrival``, of the client's ``body``, is to be placed now; else ``resume`` is called once, unless
-        the wait is cancelled.
+        """Return the wait of ``arrival``, whose body the client sent as ``body``; None if it may be placed now.
 
-        Raises: EppError when it is refused.
+        ``resume`` is called once when the wait ends, unless the wait is cancelled. Raises: EppError for a refusal.
         """
         try:
             self._models.check(arrival.request.target_model)
@@ -127,10 +130,10 @@ class Director:
             raise
 
     def place(self, arrival: Arrival, resume: Resume | None = None, *, seen: bool = True) -> Decision:
-        """Pick an endpoint for ``arrival``, and count it there. With ``resume``, it may be ended later for others.
-        Unless its response will be ``seen``, nothing is kept to learn from.
+        """Pick an endpoint for ``arrival``, and count it there.
 
-        Raises: NoEndpoints, Saturated; nothing is counted then.
+        With ``resume``, the request may be ended later in favor of others. Unless its response will be ``seen``,
+        nothing is kept to learn from. Raises: NoEndpoints, Saturated, with nothing counted.
         """
         try:
             decision = self._schedule(arrival, seen=seen)
@@ -142,17 +145,17 @@ class Director:
         return decision
 
     def refused(self, arrival: Arrival, error: EppError) -> None:
-        """``arrival`` goes nowhere."""
+        """Count the refusal of ``arrival``."""
         self._refused(arrival.labels, arrival.trace, error)
         decision_log.refused(arrival.request.id, error)
 
     def refused_unread(self, head: RequestHead | None, error: EppError, trace: Trace | None = None) -> None:
-        """A request goes nowhere of which no more is known than its head."""
+        """Count a refusal that happened before the body was parsed."""
         self._refused(UNLABELLED, trace, error)
         decision_log.refused(head.headers.get(REQUEST_ID, "") if head is not None else "", error)
 
     def decide(self, head: RequestHead, body: bytes) -> Decision:
-        """``read`` and ``place`` at once, whatever the load, for a caller that cannot wait."""
+        """Read and place a request at once, whatever the load, for a caller that cannot wait."""
         return self.place(self.read(head, body))
 
     def served_models(self) -> Sequence[str]:
@@ -160,10 +163,9 @@ class Director:
         return self._models.catalog.base_names()
 
     def decide_bodiless(self, head: RequestHead) -> Decision | ModelAnswer:
-        """Pick any endpoint that the subset allows: nothing is known of the request that could be scored. Or answer it,
-        where it asks for the models of all endpoints.
+        """Pick a random endpoint that the subset allows, since a request without a body has nothing to score.
 
-        Raises: NoEndpoints, ModelNotFound.
+        A request for the list of models is answered instead. Raises: NoEndpoints, ModelNotFound.
         """
         labels = RequestLabels(fairness_id=fairness_id_of(head))
         traceparent, trace = self._begun(head)
@@ -185,7 +187,7 @@ class Director:
         return decision
 
     def _begun(self, head: RequestHead) -> tuple[str, Trace | None]:
-        """What the engine is to be told of the trace, and the trace, if this request is traced."""
+        """Return the trace header for the engine, and the trace; empty and None for a request without one."""
         return UNTRACED if self._tracer is None else self._tracer.begin(head, self._clock())
 
     def _refused(self, labels: RequestLabels, trace: Trace | None, error: EppError) -> None:
@@ -201,7 +203,7 @@ class Director:
         candidates = self.candidates(arrival.head, request.target_model)
         schedule = self._profile.schedule(request, candidates)
         chosen = schedule.chosen[0]
-        told = decision_header.answer(self._profile, request, schedule) if self._tells else {}
+        reasons = decision_header.answer(self._profile, request, schedule) if self._tells else {}
         now = self._clock()
         if seen and self.picks.observing:
             prediction = predicted(request, chosen, now - (arrival.head.received_s or now))
@@ -221,7 +223,7 @@ class Director:
             body=arrival.body,
             scores=schedule.scores,
             candidates=schedule.candidates,
-            response_headers=self._profile.response_headers(request, chosen) | told,
+            response_headers=self._profile.response_headers(request, chosen) | reasons,
             traceparent=arrival.traceparent,
             retried_at=self._models.retried_at(request.target_model, schedule.chosen, candidates),
         )

@@ -1,7 +1,7 @@
-"""Bodies that are packed (``content-encoding``): what the picker cannot read is refused in a sentence that says why.
+"""Refuses bodies that the picker cannot read because of their ``content-encoding``, and names that header.
 
-They are not unpacked: the engine gets the same bytes, and vLLM's server does not read them either; and a few bytes of
-gzip can be gigabytes.
+Such bodies are not decompressed: the engine gets the same bytes, which vLLM's server does not read either, and a few
+bytes of gzip can become gigabytes.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from epp.picking.request import MODEL_REWRITE, first
 
 HEADER = "content-encoding"
 LONGEST_SHOWN = 40
-"""Characters of the header in an error."""
+"""The most characters of the header that an error shows."""
 
 
 def parse(reader: Reader, head: RequestHead, body: bytes) -> Parsed:
-    """What ``reader`` makes of ``body``.
+    """Return ``body`` as ``reader`` parses it.
 
-    Raises: BadRequest; UnsupportedEncoding where the head says that the body is packed.
+    Raises: BadRequest; UnsupportedEncoding if it cannot be parsed and ``head`` has a content encoding.
     """
     try:
         return reader.parse(head.path, body, first(head, MODEL_REWRITE))

@@ -1,7 +1,7 @@
-"""Which model an engine is asked for, when the configuration says another than the client.
+"""Rewrite rules of the configuration: the model that an engine is sent instead of the one that the client named.
 
-A rule for the very model beats one for all, the first listed wins among equals, and a rule beats the client's rewrite
-header. Targets are drawn by weight. Source: llm-d's ``InferenceModelRewrite`` (v1alpha2).
+A rule for one model has precedence over a rule for all models, the first of equal rules wins, and a rule has precedence
+over the client's rewrite header. Targets are drawn by weight. Source: llm-d's ``InferenceModelRewrite`` (v1alpha2).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from epp.parsers.rewrite import with_model
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Where requests for some model go; at least one target has a weight above 0."""
+    """The targets of requests for one model, or for all; at least one target has a weight above 0."""
 
     rewrite: str
-    """The name of the rewrite that it is written in; a label of the count."""
+    """The name of the rewrite that contains the rule; a label of the count."""
     targets: tuple[str, ...]
     weights: tuple[int, ...]
 
 
 class Drawing:
-    """Draws a rule's target. Owner: the event loop."""
+    """Draws targets of one rule. Owner: the event loop."""
 
     def __init__(self, rule: Rule, random: Random) -> None:
         self.rewrite = rule.rewrite
@@ -41,14 +41,14 @@ class Drawing:
         self._bounds = list(accumulate(weight for weight in rule.weights if weight))
 
     def __call__(self) -> str:
-        """One of the targets."""
+        """Return a random target, by weight."""
         if len(self._targets) == 1:
             return self._targets[0]
         return self._random.choices(self._targets, cum_weights=self._bounds)[0]
 
 
 class Named(msgspec.Struct):
-    """As much of a request body as names its model."""
+    """The part of a request body that contains its model."""
 
     model: str | None = None
 
@@ -57,11 +57,11 @@ NAMED = msgspec.json.Decoder(Named)
 
 
 class ModelRewrites:
-    """The rules, and how often each was followed. Owner: the event loop."""
+    """The rules, with a count of the requests that followed each. Owner: the event loop."""
 
     def __init__(self, exact: Mapping[str, Rule], generic: Rule | None, random: Random) -> None:
         self.decisions: Counter[tuple[str, str, str]] = Counter()
-        """By the rewrite's name, the client's model (one of a bounded number) and the target."""
+        """Counts by the rewrite's name, the client's model (one of a limited number) and the target."""
         self._exact = {model: Drawing(rule, random) for model, rule in exact.items()}
         self._generic = Drawing(generic, random) if generic is not None else None
         self._names = Names()
@@ -71,12 +71,12 @@ class ModelRewrites:
         return bool(self._exact) or self._generic is not None
 
     def count_on(self, before: ModelRewrites) -> None:
-        """Go on with the count of the rules that these replace."""
+        """Continue the count of the rules that these replace."""
         self.decisions, self._names = before.decisions, before._names
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
-        """Forget what is counted meanwhile: of requests that are only talked about."""
+        """Discard what is counted inside the block, for requests that are explained and not served."""
         before = self.decisions, self._names
         self.decisions, self._names = Counter(), Names()
         try:
@@ -95,7 +95,7 @@ class ModelRewrites:
         )
 
     def rule_for(self, model: str) -> Drawing | None:
-        """Where requests for ``model`` go (empty: none was named); None where no rule is about it."""
+        """Return the rule for ``model``, which is empty if the client named none; None if no rule applies."""
         return self._exact.get(model, self._generic)
 
     def followed(self, rule: Drawing, model: str, target: str) -> None:
@@ -104,25 +104,25 @@ class ModelRewrites:
 
 
 class RewritingParser:
-    """Another reader, whose requests follow ``rewrites``. Bodies that are not JSON objects are left to it alone."""
+    """Wraps a reader so that its requests follow ``rewrites``; other bodies than JSON objects go to it unchanged."""
 
     def __init__(self, parser: Reader, rewrites: ModelRewrites) -> None:
         self.rewrites = rewrites
         self._parser = parser
 
     def parse(self, path: str, body: bytes, target_model: str | None = None) -> Parsed:
-        """As the reader below does, with the model that a rule names. Raises: BadRequest."""
+        """Parse as the wrapped reader does, with the model of the rule that applies. Raises: BadRequest."""
         try:
             model = NAMED.decode(body).model or ""
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return self._parser.parse(path, body, target_model)  # which says what is wrong with it
+            return self._parser.parse(path, body, target_model)  # whose error names the fault
         rule = self.rewrites.rule_for(model)
         if rule is None:
             return self._parser.parse(path, body, target_model)
         target = rule()
         named = body if model else with_model(body, target)
         parsed = self._parser.parse(path, named, target)
-        if not parsed.target_model:  # read by nobody, or by an API without models: to be left as it is
+        if not parsed.target_model:  # not parsed, or of an API without models
             return parsed
         if not model:
             parsed = msgspec.structs.replace(parsed, model="", body=named)
@@ -131,5 +131,5 @@ class RewritingParser:
 
 
 def following(rewrites: ModelRewrites, parser: Reader) -> Reader:
-    """``parser``, following ``rewrites`` where there are any."""
+    """Return ``parser``, wrapped if there are any ``rewrites``."""
     return RewritingParser(parser, rewrites) if rewrites else parser

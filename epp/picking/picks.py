@@ -1,4 +1,4 @@
-"""What becomes of picks: which endpoint answers, how they end, and who learns from that."""
+"""Follows picks to their ends: the endpoint that answers, the outcome, and the parts that learn from it."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from scorers.base import Candidate, Observation, Prediction, Request
 
 
 class RequestTelemetry(Protocol):
-    """What is reported of every request: ``epp.metrics``. All O(1)."""
+    """Callbacks for per-request metrics, which ``epp.metrics`` implements; each is O(1)."""
 
     def request_received(self, labels: RequestLabels, size_bytes: int) -> None:
-        """A request was understood."""
+        """Count a request whose body was parsed."""
 
     def decided(self, labels: RequestLabels, request: Request, candidate: Candidate, seconds: float) -> None:
-        """It goes to ``candidate``; hashing, scoring, picking and recording took ``seconds``."""
+        """Count a pick of ``candidate``; hashing, scoring, picking and recording took ``seconds``."""
 
     def refused(self, labels: RequestLabels, code: str) -> None:
-        """It goes nowhere."""
+        """Count a request that was refused with ``code``."""
 
     def plugin(self, extension_point: str, plugin_type: str, plugin_name: str) -> Timer:
-        """Who counts the runs of one plugin."""
+        """Return the timer for the runs of one plugin."""
 
     def ended(self, labels: RequestLabels, outcome: Outcome) -> None:
-        """It has ended."""
+        """Count the outcome of a request that has ended."""
 
     def request_processing(self, seconds: float) -> None:
-        """Time spent on one request's request messages."""
+        """Count the time spent on one request's request messages."""
 
     def response_processing(self, seconds: float) -> None:
-        """Time spent on one request's response messages."""
+        """Count the time spent on one request's response messages."""
 
 
 class Picks:
-    """Every pick that the ledger holds, from the moment at which it is open.
+    """All picks that the ledger holds, from the moment at which they are open. Owner: the event loop.
 
-    Owner: the event loop. Keeps nothing of a pick but what the ledger holds for it.
+    Keeps nothing of a pick except its ticket in the ledger.
     """
 
     def __init__(
@@ -58,18 +58,20 @@ class Picks:
         tracer: Tracer | None,
         learners: Sequence[Callable[[Observation], None]],
     ) -> None:
-        """``learners`` are given the observation of every request whose response was seen, as plugins that want it
-        are."""
+        """Make the picks of one ledger.
+
+        ``learners`` get the observation of every request whose response was seen, as the plugins that learn do.
+        """
         self.served_elsewhere = 0
-        """Requests that another endpoint answered than the one picked: a fallback, or the proxy's own choice."""
+        """Requests that another endpoint than the one picked answered: a fallback, or the proxy's own choice."""
         self.not_renamed = 0
-        """Responses that keep the engine's name of the model, for they are compressed."""
+        """Responses that keep the engine's name of the model, because they are compressed."""
         self.reports_usage = False
         """Whether the proxy is sent anything computed from a response's usage."""
         self.on_unused: list[Callable[[int], object]] = []
-        """Called with the id of every pick whose prompt its endpoint has not computed, before the pick is closed."""
+        """Called with the id of each pick whose endpoint has not computed the prompt, before the pick is closed."""
         self.observing: tuple[Callable[[Observation], None], ...] = ()
-        """Everybody who learns from responses; without any, nothing has to be predicted."""
+        """All callbacks that learn from responses; without any, no prediction is kept."""
         self._pool = pool
         self._ledger = ledger
         self._telemetry = telemetry
@@ -109,7 +111,7 @@ class Picks:
         )
 
     def answering(self, pick_id: int) -> None:
-        """Note that the answer has begun."""
+        """Note that the response has begun."""
         self._ledger.answering(pick_id)
 
     def keeps_name(self) -> None:
@@ -117,18 +119,20 @@ class Picks:
         self.not_renamed += 1
 
     def left(self, pick_id: int, now: float) -> None:
-        """Note that a request is over, and that the access log is to say how it ended."""
+        """Note that a request is over, and that the access log will report how it ended."""
         self._ledger.leave(pick_id, now)
 
     def served_by(self, pick_id: int, address: str, now: float) -> None:
-        """Count a pick at ``address`` from now on, if the proxy says early that another endpoint answers."""
+        """Reassign a pick to the endpoint at ``address``, if the proxy reports early that another endpoint answers."""
         if self._ledger.move(pick_id, address, now):
             self.served_elsewhere += 1
             self._unused(pick_id)
 
     def ended(self, pick_id: int, outcome: Outcome) -> bool:
-        """Uncount a pick and report its outcome; False when that has already happened. Of a pick that was taken back
-        on its engine's word, the real end is reported, too."""
+        """Uncount a pick and report its outcome; returns False if that has already happened.
+
+        The end of a pick that was reconciled with its engine's counts is reported when it is known after all.
+        """
         if outcome.failed or self._is_elsewhere(pick_id, outcome.served_by):
             self._unused(pick_id)
         ticket = self._ledger.close(pick_id, outcome.cause) or self._ledger.late(pick_id)
@@ -150,7 +154,7 @@ class Picks:
         return True
 
     def _is_elsewhere(self, pick_id: int, address: str | None) -> bool:
-        """Whether another endpoint answered; not that something between the proxy and the endpoint did."""
+        """Return whether another endpoint of the pool answered; an address outside the pool is an intermediary's."""
         return address is not None and not self._ledger.is_at(pick_id, address) and address in self._pool
 
     def _unused(self, pick_id: int) -> None:

@@ -11,14 +11,14 @@ import msgspec
 from scorers.base import Detail
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
-"""A token of HTTP, lower-case."""
+"""A token, as HTTP defines it, in lower case."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def checked_details(details: Sequence[Detail], wanted: int) -> Sequence[Detail]:
-    """``details`` without numbers that are none; empty where nothing is said.
+    """Return ``details`` without infinite numbers and NaN; empty if there are none.
 
-    Raises: ValueError, TypeError for another number of them than ``wanted``, or for what is no ``Detail``.
+    Raises: ValueError if their number is not ``wanted``; ValueError or TypeError for a value that is not a ``Detail``.
     """
     if not details:
         return ()
@@ -29,7 +29,7 @@ def checked_details(details: Sequence[Detail], wanted: int) -> Sequence[Detail]:
 
 
 def checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """``headers``. Raises: ValueError, TypeError for names and values that no header has."""
+    """Return ``headers``, which are valid. Raises: ValueError, TypeError for an invalid name or value."""
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a header; a token in lower case is")

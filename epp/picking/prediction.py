@@ -1,4 +1,4 @@
-"""What was predicted of a request at its pick, and what was seen of it at its end: for those who learn."""
+"""The prediction of a request at its pick, and the observation at its end, for the parts that learn."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ _MODES = {mode: rank for rank, mode in enumerate(Mode)}  # the best first
 
 
 def predicted(request: Request, chosen: Candidate, waited_s: float) -> Prediction:
-    """What ``request``'s producers say of ``chosen``; of two that speak of one tier, the one that knows it in
-    the better way, and else says more."""
+    """Return what the request's producers report about ``chosen``, one entry per tier, fastest first.
+
+    If two producers cover a tier, the better mode wins; ties go to the larger count.
+    """
     slot = chosen.slot
     held = [
         Held(cached.tier, cached.tokens.get(slot, 0), cached.modes.get(slot, Mode.APPROXIMATE))
@@ -27,7 +29,7 @@ def predicted(request: Request, chosen: Candidate, waited_s: float) -> Predictio
 
 
 def _in_order(held: list[Held]) -> list[Held]:
-    """One of each tier, fastest first."""
+    """Return the best entry of each tier, fastest tier first."""
     most: dict[Tier, Held] = {}
     for each in held:
         known = most.get(each.tier)
@@ -37,7 +39,7 @@ def _in_order(held: list[Held]) -> list[Held]:
 
 
 def observed(prediction: Prediction, outcome: Outcome) -> Observation | None:
-    """What is known in the end; None where nothing of the response was seen."""
+    """Return the observation of a request that has ended; None if nothing of its response was seen."""
     usage, ttft_s, duration_s = outcome.usage, outcome.ttft_s, outcome.duration_s
     if usage is None and ttft_s is None:
         return None
@@ -56,11 +58,14 @@ def observed(prediction: Prediction, outcome: Outcome) -> Observation | None:
 
 
 def uncached_tokens(request: Request, chosen: Candidate) -> int:
-    """Prompt tokens that ``chosen`` holds in no tier and must compute; the same as the prediction's, for less."""
+    """Return the prompt tokens that ``chosen`` holds in no tier and must compute.
+
+    The result is the prediction's, at less cost.
+    """
     held, before, slot = 0, -1, chosen.slot
     for cached in request.cached.values():
         rank = _RANKS[cached.tier]
-        if rank <= before:  # perhaps two speak of one tier
+        if rank <= before:  # two producers may cover one tier
             return predicted(request, chosen, 0.0).uncached_tokens
         before = rank
         tokens = cached.tokens.get(slot, 0)

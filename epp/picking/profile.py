@@ -2,8 +2,8 @@
 
     producers ─► filters ─► scorers × weights, summed ─► picker
 
-A plugin is somebody's code. One that raises, or answers what its seam does not allow, has no opinion on this request:
-it is skipped, counted and logged with its traceback, and the request goes on.
+A plugin may be third-party code. One that raises, or returns what its interface does not allow, has no opinion on this
+request: it is skipped, counted and logged with its traceback, and the request goes on.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ PluginT = TypeVar("PluginT", bound=Plugin[Any])
 RunT = TypeVar("RunT")
 
 Timer: TypeAlias = Callable[[float], None]
-"""Is told how long each run of one plugin at one extension point took. Units: seconds."""
+"""Called with the duration of each run of one plugin at one extension point. Units: seconds."""
 Timers: TypeAlias = Callable[[str, str, str], Timer]
-"""The timer of an extension point, a plugin type and a plugin name."""
+"""Returns the timer for an extension point, a plugin type and a plugin name."""
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """What a profile decided for one request, and why."""
+    """The decision of a profile about one request, with its reasons."""
 
     chosen: tuple[Candidate, ...]
     """The pick first, then the fallbacks in order."""
     candidates: tuple[Candidate, ...]
-    """Those that were scored."""
+    """The candidates that were scored."""
     totals: list[float]
-    """Weighted sum for each of ``candidates``."""
+    """The weighted sum for each of ``candidates``."""
     scores: Mapping[str, tuple[float, list[float]]]
-    """By scorer name: its weight and its score of each of ``candidates``."""
+    """By scorer name: the weight, and the score of each of ``candidates``."""
 
     def summary(self, shown: int = 8) -> str:
-        """Where the request goes, and what each scorer said of the first candidates; for people who debug."""
+        """Return the pick and each scorer's part in the totals of the first candidates, for the debug log."""
         lines = []
         for i, candidate in enumerate(self.candidates[:shown]):
             parts = [f"{name} {weight:g} x {column[i]:.3f}" for name, (weight, column) in self.scores.items()]
@@ -82,13 +82,14 @@ class Profile:
         self.time_with(untimed)
 
     def time_with(self, timers: Timers) -> None:
-        """Have every run timed. (Timers are looked up here, once: a request has some ten runs.)"""
+        """Report the duration of every run to ``timers``, which are looked up once: a request has some ten runs."""
 
         def timed(point: str, plugins: Iterable[PluginT]) -> list[tuple[PluginT, Timer]]:
             return [(plugin, timers(point, plugin.type_name, plugin.name)) for plugin in plugins]
 
         scorers = [scorer for scorer, _ in self.scorers]
-        plugins = tuple(dict.fromkeys((*self.producers, *self.filters, *scorers, self.picker)))  # one may be two things
+        # One plugin may have two roles.
+        plugins = tuple(dict.fromkeys((*self.producers, *self.filters, *scorers, self.picker)))
         self._plugins = plugins
         learners = [plugin for plugin in plugins if type(plugin).picked is not Plugin.picked]
         self._producing = timed("DataProducer", self.producers)
@@ -100,7 +101,7 @@ class Profile:
         self._heading = [plugin for plugin in plugins if plugin.sets_response_headers]
 
     def schedule(self, request: Request, candidates: Sequence[Candidate]) -> Schedule:
-        """Choose among ``candidates`` (at least one). Raises: Saturated when the filters leave none."""
+        """Choose among ``candidates``, at least one. Raises: Saturated if the filters leave none."""
         self._produce(request, candidates)
         kept = self._filter(request, candidates)
         scores = self._score(request, kept)
@@ -108,7 +109,7 @@ class Profile:
         return Schedule(self._pick(request, kept, totals), kept, totals, scores)
 
     def picked(self, request: Request, candidate: Candidate) -> None:
-        """Tell every plugin that remembers where ``request`` goes, in the same step as the pick."""
+        """Pass the pick to every plugin that remembers picks, in the same step as the pick."""
         for learner in self._timed(self._learning):
             try:
                 learner.picked(request, candidate)
@@ -117,11 +118,11 @@ class Profile:
 
     @property
     def observes(self) -> bool:
-        """Whether any plugin learns from what was seen of responses."""
+        """Return whether any plugin learns from responses."""
         return bool(self._observing)
 
     def observed(self, observation: Observation) -> None:
-        """Tell every plugin that learns of a request that has ended."""
+        """Pass the observation of a request that has ended to every plugin that learns."""
         for plugin in self._observing:
             try:
                 plugin.observed(observation)
@@ -129,25 +130,25 @@ class Profile:
                 self._failed(plugin)
 
     def details(self, request: Request, candidates: Sequence[Candidate]) -> dict[str, Sequence[Detail]]:
-        """What plugins have to say of each of ``candidates`` to people, by plugin name; before the pick is recorded."""
-        said: dict[str, Sequence[Detail]] = {}
+        """Return the explanations of ``candidates`` by plugin name; called before the pick is recorded."""
+        explained: dict[str, Sequence[Detail]] = {}
         for plugin in self._plugins:
             if type(plugin).details is Plugin.details:
                 continue
             try:
                 if details := checked_details(plugin.details(request, candidates), len(candidates)):
-                    said[plugin.name] = details
+                    explained[plugin.name] = details
             except Exception:
                 self._failed(plugin)
-        return said
+        return explained
 
     @property
     def sets_response_headers(self) -> bool:
-        """Whether any plugin may have something to say to clients."""
+        """Return whether any plugin may set response headers."""
         return bool(self._heading)
 
     def response_headers(self, request: Request, candidate: Candidate) -> dict[str, str]:
-        """What the plugins want clients to be told in the response; of two that set one header, the later wins."""
+        """Return the headers that plugins set on the response; if two plugins set one header, the later one wins."""
         headers: dict[str, str] = {}
         for plugin in self._heading:
             try:
@@ -157,7 +158,7 @@ class Profile:
         return headers
 
     def reports(self, usage: Usage) -> list[Report]:
-        """What is to be told to the proxy of a response that has ended."""
+        """Return the reports to the proxy about a response with this ``usage``."""
         reports = []
         for reporter in self.reporters:
             try:
@@ -239,5 +240,5 @@ class Profile:
 
 
 def untimed(extension_point: str, plugin_type: str, plugin_name: str) -> Timer:  # noqa: ARG001
-    """The timer of nobody who listens."""
+    """Return a timer that does nothing."""
     return lambda seconds: None  # noqa: ARG005

@@ -1,4 +1,4 @@
-"""Why a decision went as it did, in one sentence."""
+"""Explains a decision in one sentence or two."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from scorers.base import Detail, Picker
 from scorers.pickers import MaxScorePicker
 
 
-def why(schedule: Schedule, picker: Picker[Any], said: Sequence[Detail]) -> str:
-    """What put the pick before the others; ``said``: what plugins have to say of the pick beside a score."""
+def why(schedule: Schedule, picker: Picker[Any], details: Sequence[Detail]) -> str:
+    """Return what put the pick before the others; ``details`` are the plugins' explanations of the pick."""
     pick, candidates, totals = schedule.chosen[0], schedule.candidates, schedule.totals
     if len(candidates) == 1:
         return f"{pick.address} is the only candidate."
     if not isinstance(picker, MaxScorePicker):
-        if said:
-            return f"{picker.name} chose {said[0].text}."
+        if details:
+            return f"{picker.name} chose {details[0].text}."
         return f"{picker.name} chose {pick.address}: it does not, or not only, go by the highest total."
     place = next(i for i, candidate in enumerate(candidates) if candidate.slot == pick.slot)
     total = totals[place]

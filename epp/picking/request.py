@@ -1,6 +1,6 @@
-"""A request as the plugins see it: made of its head and of what its parser has read.
+"""Makes the request that plugins see from its head and its parsed body.
 
-Source: the headers of the Go picker, the current name before the deprecated one.
+Source: the headers of the Go picker; the current name of each has precedence over the deprecated one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_FAIRNESS_ID_BYTES = 128
 
 
 def request_of(head: RequestHead, parsed: Parsed, objectives: Mapping[str, int], now: float) -> Request:
-    """The request as the plugins see it; ``objectives`` are priorities by name."""
+    """Return the request that plugins see; ``objectives`` are priorities by name."""
     objective = first(head, OBJECTIVE) or ""
     return Request(
         id=head.headers.get(REQUEST_ID) or str(uuid.uuid4()),
@@ -48,7 +48,7 @@ def fairness_id_of(head: RequestHead) -> str:
 
 
 def first(head: RequestHead, names: Sequence[str]) -> str | None:
-    """The value of the first of ``names`` that was sent and is not empty."""
+    """Return the value of the first of ``names`` that was sent and is not empty; None if none was."""
     for name in names:
         if value := head.headers.get(name):
             return value

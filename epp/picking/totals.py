@@ -9,7 +9,7 @@ from scorers.base import Candidate
 
 
 def clamped(scores: list[float], wanted: int) -> list[float]:
-    """``scores``, each within [0, 1]. Raises: ValueError for a wrong number of them, or one that is not a number."""
+    """Return ``scores``, each within [0, 1]. Raises: ValueError for a wrong number of scores, or a NaN."""
     if len(scores) != wanted:
         raise ValueError(f"{len(scores)} scores for {wanted} candidates")
     if 0.0 <= scores[0] <= 1.0 and are_equal(scores):
@@ -23,16 +23,16 @@ def clamped(scores: list[float], wanted: int) -> list[float]:
 
 
 def are_equal(column: Sequence[float]) -> bool:
-    """Whether all of them are one number. Most that are not differ at their ends, too."""
+    """Return whether all numbers of ``column`` are equal; most columns that are not differ at their ends already."""
     return column[0] == column[-1] and column.count(column[0]) == len(column)
 
 
 def weighted_sum(scores: Iterable[tuple[float, list[float]]], count: int) -> list[float]:
-    """Weight × score, summed over the scorers in their order, for each of ``count`` candidates (at least one).
+    """Return weight × score, summed over the scorers in their order, for each of ``count`` candidates, at least one.
 
-    Most scorers have no opinion on most requests: their columns are of one number. Until one differs, the sum is one
-    number for all. After that, columns of mostly zeros (few hold any of a prompt) are added where they are not zero:
-    1 µs for 100 candidates, where adding a whole column takes 4.
+    Most scorers have no opinion on most requests, so all numbers of their columns are equal. Until a column differs,
+    the sum is one number for all candidates. After that, a column of mostly zeros (few endpoints hold any of a prompt)
+    is added only where it is not zero: 1 µs for 100 candidates, where adding the whole column takes 4.
     """
     level = 0.0
     totals: list[float] | None = None
@@ -55,6 +55,6 @@ def weighted_sum(scores: Iterable[tuple[float, list[float]]], count: int) -> lis
 
 
 def best(candidates: Sequence[Candidate], totals: Sequence[float]) -> Candidate:
-    """The candidate of the highest total; of equals, the one with the fewest requests in flight."""
+    """Return the candidate with the highest total; ties go to the one with the fewest requests in flight."""
     position = max(range(len(candidates)), key=lambda i: (totals[i], -candidates[i].in_flight))
     return candidates[position]

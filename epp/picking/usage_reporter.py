@@ -1,4 +1,4 @@
-"""``request-attribute-reporter``: when a response has ended, the proxy is told a number made of its ``usage``."""
+"""``request-attribute-reporter``: at a response's end, sends the proxy a number computed from its ``usage``."""
 
 from __future__ import annotations
 
@@ -16,29 +16,32 @@ Expression: TypeAlias = Callable[[Mapping[str, object]], object]
 
 
 class AttributeKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Where in the dynamic metadata."""
+    """The place of a number in the dynamic metadata."""
 
     name: Text
     namespace: str = "envoy.lb"
 
 
 class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """One number. Both expressions are CEL over ``usage``, whose numbers are doubles."""
+    """The definition of one number. Both expressions are CEL over ``usage``, whose numbers are doubles."""
 
     key: AttributeKey
     expression: Text
     condition: str = ""
-    """Of those responses only; empty for all that report usage."""
+    """The responses that are reported; empty reports all that contain usage."""
 
 
 class ReporterParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Source: the Go picker's plugin of the same type, which takes one attribute; more take more instances."""
+    """The parameters of one reporter, which has one attribute; several attributes need several reporters.
+
+    Source: the Go picker's plugin of the same type.
+    """
 
     attributes: Annotated[tuple[Attribute, ...], msgspec.Meta(min_length=1, max_length=1)]
 
 
 class Report(NamedTuple):
-    """A number for the proxy."""
+    """A number for the proxy, with its place in the dynamic metadata."""
 
     namespace: str
     name: str
@@ -46,13 +49,13 @@ class Report(NamedTuple):
 
 
 class RequestAttributeReporter(Plugin[ReporterParameters]):
-    """Computes one number of each response that reports usage."""
+    """Computes one number from each response that contains usage."""
 
     type_name = "request-attribute-reporter"
     Parameters = ReporterParameters
 
     def __init__(self, parameters: ReporterParameters, name: str = "") -> None:
-        """Raises: ValueError for what is no expression."""
+        """Compile the expressions. Raises: ValueError for one that is not valid."""
         super().__init__(parameters, name)
         (attribute,) = parameters.attributes
         self._key = attribute.key
@@ -61,7 +64,7 @@ class RequestAttributeReporter(Plugin[ReporterParameters]):
         self._try()
 
     def _try(self) -> None:
-        """Raises: ValueError for expressions that fail on any usage: a misspelt field, the wrong kind of value."""
+        """Try the expressions. Raises: ValueError if they fail on any usage, for example by a misspelled field."""
         try:
             self.report(Usage(prompt_tokens=2, completion_tokens=1, cached_tokens=1))
         except Exception as error:  # whatever the library raises
@@ -71,8 +74,10 @@ class RequestAttributeReporter(Plugin[ReporterParameters]):
             ) from error
 
     def report(self, usage: Usage) -> Report | None:
-        """The number, None where the condition does not hold. Raises: whatever the expressions do; TypeError when they
-        answer another kind of value."""
+        """Return the report; None if the condition does not hold.
+
+        Raises: what the expressions raise; TypeError if they return a value of a wrong kind.
+        """
         values = {"usage": fields_of(usage)}
         if self._condition is not None:
             holds = self._condition(values)
@@ -87,7 +92,7 @@ class RequestAttributeReporter(Plugin[ReporterParameters]):
 
 
 def located(text: str, field: str) -> Expression:
-    """The compiled ``text``. Raises: ValueError naming the field."""
+    """Return ``text``, compiled. Raises: ValueError naming the field."""
     try:
         return compiled(text)
     except ValueError as error:
@@ -95,9 +100,9 @@ def located(text: str, field: str) -> Expression:
 
 
 def compiled(text: str) -> Expression:
-    """What computes ``text`` from named values. It raises whatever is wrong with them.
+    """Return a function that computes ``text`` from named values, and raises if they are wrong for it.
 
-    Raises: ValueError for a text that is no expression, or when the library is not installed.
+    Raises: ValueError for a text that is not an expression, or if the library is not installed.
     """
     try:
         import cel
@@ -111,7 +116,7 @@ def compiled(text: str) -> Expression:
 
 
 def fields_of(usage: Usage) -> dict[str, object]:
-    """``usage`` as expressions see it: under the names of OpenAI's API, whoever reported it."""
+    """Return ``usage`` as expressions see it: with the names of OpenAI's API, for every engine."""
     prompt, completion = float(usage.prompt_tokens), float(usage.completion_tokens)
     details = {"cached_tokens": float(usage.cached_tokens or 0)}
     return {
