@@ -10,7 +10,7 @@ from benchmarks.rig.interval import median_interval, shift_interval
 
 
 def test_the_interval_of_twenty_values_is_the_sixth_to_the_fifteenth() -> None:
-    # The binomial distribution's 5 of 20: tables of the sign test have the same.
+    # The binomial distribution gives 5 of 20, as tables of the sign test do.
     assert median_interval([float(n) for n in range(1, 21)]) == (6, 10.5, 15)
 
 
@@ -26,7 +26,7 @@ def test_the_median_lies_within_its_interval_whatever_the_order(values: list[flo
     assert median_interval(values[::-1]) == (low, median, high)
 
 
-def test_it_holds_the_true_median_as_often_as_it_says() -> None:
+def test_the_interval_contains_the_true_median_at_its_stated_rate() -> None:
     random = Random(7)
     intervals = [median_interval([random.expovariate(1) for _ in range(24)]) for _ in range(2000)]
     held = sum(low <= 0.6931 <= high for low, _, high in intervals)
@@ -34,7 +34,7 @@ def test_it_holds_the_true_median_as_often_as_it_says() -> None:
 
 
 def test_the_interval_of_a_shift_is_that_of_the_tables() -> None:
-    # Of ten values, Wilcoxon's tables have 8 for 5 %: the ninth average from either end.
+    # For ten values, Wilcoxon's tables have 8 at 5 %: the ninth average from either end.
     values = [float(2**n) for n in range(10)]
     averages = sorted((a + b) / 2 for n, a in enumerate(values) for b in values[n:])
     low, _, high = shift_interval(values)
@@ -47,13 +47,13 @@ def test_five_values_have_no_interval_of_their_shift() -> None:
 
 
 @given(st.lists(st.integers(-1000, 1000), min_size=6, max_size=30), st.integers(-1000, 1000))
-def test_what_is_shifted_shifts_the_interval(values: list[int], by: int) -> None:
+def test_a_shift_of_all_values_shifts_the_interval(values: list[int], by: int) -> None:
     low, middle, high = shift_interval(values)
     assert low <= middle <= high
     assert shift_interval([value + by for value in values]) == (low + by, middle + by, high + by)
 
 
-def test_it_holds_a_shift_as_often_as_it_says_and_is_narrower_than_a_medians() -> None:
+def test_the_interval_contains_a_shift_at_its_stated_rate_and_is_narrower_than_a_medians() -> None:
     random = Random(8)
     narrower = held = 0
     for _ in range(500):

@@ -1,4 +1,4 @@
-"""The parts of the offload engine's examples that need no engine."""
+"""Those parts of the offload engine's examples that need no engine."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def test_eight_bit_weights_come_with_an_eight_bit_cache() -> None:
     assert pick_model(Gpu(24.0, 90)).options == {"kv_cache_dtype": "fp8"}
 
 
-def test_a_gpu_that_is_too_small_is_told_what_is_needed() -> None:
+def test_a_gpu_that_is_too_small_is_refused_with_the_size_that_is_needed() -> None:
     with pytest.raises(RuntimeError, match=r"8.0 GiB, and the smallest model, Qwen/Qwen3-1.7B, needs 10"):
         pick_model(Gpu(8.0, 89))
 
 
-def test_no_more_host_memory_is_asked_for_than_this_machine_has(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_more_host_memory_is_requested_than_this_machine_has(capsys: pytest.CaptureFixture[str]) -> None:
     assert host_gib(10**6, 10**6, pinned=False) < 10**6
     assert "GiB of host memory asked for and" in capsys.readouterr().out
 
@@ -41,7 +41,7 @@ def test_prompts_share_no_chunk() -> None:
     assert len({text[:20] for text in texts(12, 50)}) == 12
 
 
-def test_a_text_is_as_long_as_asked_for_and_its_own_seed_s() -> None:
+def test_a_text_has_the_requested_length_and_depends_on_its_seed() -> None:
     assert len(long_text(10_001, 3)) == 10_001
     assert long_text(5000, 3) == long_text(10_000, 3)[:5000]
     assert long_text(500, 3)[:100] != long_text(500, 4)[:100]

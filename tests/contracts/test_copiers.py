@@ -1,4 +1,4 @@
-"""Every copier keeps what ``kvengine.copiers.base`` promises."""
+"""Every copier keeps the promises of ``kvengine.copiers.base``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE_S = 60
 
 @pytest.fixture(scope="module", params=KINDS)
 def shared(request: pytest.FixtureRequest) -> Iterator[Site]:
-    """One for all tests that leave nothing running."""
+    """One site for all tests that leave nothing running."""
     with site(request.param) as opened:
         if opened is None:
             pytest.skip("there is no CUDA device, or no driver of one, on this machine")
@@ -38,7 +38,7 @@ def place(shared: Site) -> Iterator[Site]:
 
 @pytest.fixture(params=KINDS)
 def own(request: pytest.FixtureRequest) -> Iterator[Site]:
-    """One that the test may break."""
+    """A site of its own, which the test may break."""
     with site(request.param) as opened:
         if opened is None:
             pytest.skip("there is no CUDA device, or no driver of one, on this machine")
@@ -46,7 +46,7 @@ def own(request: pytest.FixtureRequest) -> Iterator[Site]:
 
 
 def done(where: Site, count: int) -> dict[JobId, Done]:
-    """The next ``count`` jobs to end."""
+    """Return the next ``count`` jobs that end."""
     ended: dict[JobId, Done] = {}
     until = time.monotonic() + PATIENCE_S
     while len(ended) < count:
@@ -117,7 +117,7 @@ def test_known_bytes_at_odd_addresses_and_sizes_come_back(place: Site) -> None:
 
 @st.composite
 def layouts(draw: st.DrawFn) -> tuple[list[tuple[int, int]], int, int, bool]:
-    """Pages as (bytes, bytes between blocks), blocks, blocks to a chunk, and whether all pages of a block are one."""
+    """Draw pages as (bytes, gap between blocks), blocks, blocks per chunk, and whether a block's pages are adjacent."""
     layers = draw(st.integers(1, 4))
     size = draw(st.sampled_from((16, 48, 100, 256, 1000, 4096)))
     return (

@@ -1,4 +1,4 @@
-"""What every plugin of the list promises, whatever it computes."""
+"""The promises that every plugin of the list keeps, whatever it computes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ HEADERS = {
     "test-epp-endpoint-selection": ["10.0.0.1", "10.0.0.2:8000, 10.0.0.3", ","],
 }
 
-# Those whose defaults leave something out, and other forms of the same.
+# Plugins whose defaults leave something out, and other forms of their configuration.
 CONFIGURED: dict[type[Plugin], list[dict[str, Any]]] = {
     ActiveRequestScorer: [{"idleThreshold": 3, "maxBusyScore": 0.5}],
     ContextLengthAware: [{"enableFiltering": True}],
@@ -81,7 +81,7 @@ CONFIGURED: dict[type[Plugin], list[dict[str, Any]]] = {
 
 
 def instances(seam: type[Any]) -> list[Any]:
-    """Factories of every plugin of that kind, bare and configured."""
+    """Return factories of every plugin of that kind, with default and with other parameters."""
     found = []
     for kind in PLUGINS:
         if not issubclass(kind, seam):
@@ -153,13 +153,13 @@ def test_a_plugin_can_be_made_with_no_arguments(kind: type[Plugin]) -> None:
 
 
 @pytest.mark.parametrize("kind", PLUGINS)
-def test_a_plugin_refuses_a_parameter_it_does_not_know(kind: type[Plugin]) -> None:
+def test_a_plugin_refuses_an_unknown_parameter(kind: type[Plugin]) -> None:
     with pytest.raises(msgspec.ValidationError, match="unknown field `surprise`"):
         msgspec.convert({"surprise": 1}, kind.Parameters)
 
 
 @pytest.mark.parametrize("kind", PLUGINS)
-def test_a_plugin_says_what_it_does(kind: type[Plugin]) -> None:
+def test_a_plugin_is_documented(kind: type[Plugin]) -> None:
     assert inspect.getdoc(kind)
 
 
@@ -234,7 +234,7 @@ def test_a_filter_keeps_some_of_the_candidates_in_their_order_and_changes_nothin
 
 
 def fills_up_again(narrower: Filter) -> bool:
-    """Whether what is kept depends on the others that stand beside."""
+    """Whether keeping a candidate depends on the other candidates."""
     return isinstance(narrower, EndpointAttributeFilter)
 
 
@@ -246,19 +246,17 @@ def test_a_filter_of_no_candidates_keeps_none(kind: Callable[[], Filter]) -> Non
 @pytest.mark.parametrize("kind", [*FILTERS, *SCORERS])
 @given(request=requests(), candidates=candidate_lists())
 @settings(max_examples=20, deadline=None)
-def test_what_clients_are_told_fits_into_headers(
-    kind: Callable[[], Plugin], request: Request, candidates: list[Candidate]
-) -> None:
+def test_response_headers_are_valid(kind: Callable[[], Plugin], request: Request, candidates: list[Candidate]) -> None:
     plugin = kind()
-    told = plugin.response_headers(request, candidates[0])
-    assert plugin.sets_response_headers or not told
-    assert all(name == name.lower() and value.isascii() and value.isprintable() for name, value in told.items())
+    headers = plugin.response_headers(request, candidates[0])
+    assert plugin.sets_response_headers or not headers
+    assert all(name == name.lower() and value.isascii() and value.isprintable() for name, value in headers.items())
 
 
 @pytest.mark.parametrize("kind", PICKERS)
 @given(candidates=candidate_lists(), data=st.data(), wanted=st.integers(1, 20))
 @settings(max_examples=20, deadline=None)
-def test_a_picker_names_distinct_candidates_and_at_most_as_many_as_asked(
+def test_a_picker_returns_distinct_candidates_and_at_most_as_many_as_configured(
     kind: type[Picker], candidates: Sequence[Candidate], data: st.DataObject, wanted: int
 ) -> None:
     scores = data.draw(st.lists(st.floats(-1, 10), min_size=len(candidates), max_size=len(candidates)))

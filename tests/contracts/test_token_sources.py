@@ -1,4 +1,4 @@
-"""What every source of token ids promises, whoever tokenizes."""
+"""The promises that every source of token ids keeps, wherever the tokenizer runs."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def asked(body: dict[str, Any], path: str = CHAT, prompts: int = 1) -> TokenRequ
 
 
 async def answer(source: TokenSource, request: TokenRequest) -> Answer:
-    told = source.now(request)
-    if told is not None:
-        return told
+    found = source.now(request)
+    if found is not None:
+        return found
     future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
     source.later(request, future.set_result)
     assert not future.done(), "not inside the call"
@@ -76,22 +76,20 @@ def test_a_chat_is_what_its_template_makes_of_it(kind: str, folder: Path) -> Non
     whole = Tokenizer.from_file(str(folder / "tokenizer.json"))
 
     async def scene(source: TokenSource) -> None:
-        told = await answer(source, asked({"messages": [{"role": "user", "content": "hello there"}]}))
-        assert told == (packed(whole.encode(written, add_special_tokens=False).ids),)
+        found = await answer(source, asked({"messages": [{"role": "user", "content": "hello there"}]}))
+        assert found == (packed(whole.encode(written, add_special_tokens=False).ids),)
 
     run(kind, folder, scene)
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_every_prompt_of_a_completion_is_told_in_its_place_and_no_more_than_were_asked_for(
-    kind: str, folder: Path
-) -> None:
+def test_the_prompts_of_a_completion_are_in_order_and_no_more_than_were_requested(kind: str, folder: Path) -> None:
     whole = Tokenizer.from_file(str(folder / "tokenizer.json"))
 
     async def scene(source: TokenSource) -> None:
         texts = ["the cache", "", "a router that knows", "unasked"]
-        told = await answer(source, asked({"prompt": texts}, COMPLETION, prompts=3))
-        assert told == tuple(packed(whole.encode(text).ids) for text in texts[:3])
+        found = await answer(source, asked({"prompt": texts}, COMPLETION, prompts=3))
+        assert found == tuple(packed(whole.encode(text).ids) for text in texts[:3])
 
     run(kind, folder, scene)
 
@@ -107,9 +105,7 @@ def test_every_prompt_of_a_completion_is_told_in_its_place_and_no_more_than_were
     ({"prompt": "x"}, "/v1/embeddings", {NoTokenIds.UNSUPPORTED}),
     ({"prompt": 7}, COMPLETION, {NoTokenIds.REFUSED}),
 ])  # fmt: skip
-def test_what_is_not_told_is_told_why(
-    kind: str, body: dict[str, Any], path: str, why: set[NoTokenIds], folder: Path
-) -> None:
+def test_a_failure_has_a_reason(kind: str, body: dict[str, Any], path: str, why: set[NoTokenIds], folder: Path) -> None:
     async def scene(source: TokenSource) -> None:
         assert await answer(source, asked(body, path)) in why
 
@@ -132,37 +128,37 @@ def test_no_bytes_make_it_raise(kind: str, folder: Path) -> None:
 
     async def scene(source: TokenSource) -> None:
         for body, path in cases:
-            told = await answer(source, TokenRequest(path, body, "m", 1))
-            assert isinstance(told, NoTokenIds) or len(told) == 1
+            found = await answer(source, TokenRequest(path, body, "m", 1))
+            assert isinstance(found, NoTokenIds) or len(found) == 1
 
     run(kind, folder, scene)
 
 
 @pytest.mark.parametrize("kind", SOURCES[1:])
-def test_a_job_that_is_cancelled_is_not_heard_of_again(kind: str, folder: Path) -> None:
+def test_a_cancelled_job_never_calls_back(kind: str, folder: Path) -> None:
     async def scene(source: TokenSource) -> None:
-        heard: list[Answer] = []
+        results: list[Answer] = []
         request = asked({"prompt": "x"}, COMPLETION)
         assert source.now(request) is None
-        job = source.later(request, heard.append)
+        job = source.later(request, results.append)
         job.cancel()
         job.cancel()
         assert isinstance(await answer(source, asked({"prompt": "y"}, COMPLETION)), tuple)
-        assert heard == []
+        assert results == []
 
     run(kind, folder, scene)
 
 
 @pytest.mark.parametrize("kind", SOURCES[1:])
-def test_who_waits_when_it_is_closed_is_told_so(kind: str, folder: Path) -> None:
+def test_waiting_jobs_fail_when_the_source_is_closed(kind: str, folder: Path) -> None:
     async def scene(source: TokenSource) -> None:
-        heard: list[Answer] = []
+        results: list[Answer] = []
         requests = [asked({"prompt": f"{n}"}, COMPLETION) for n in range(20)]
         for request in requests:
             assert source.now(request) is None
-            source.later(request, heard.append)
+            source.later(request, results.append)
         await source.close()
-        assert heard == [NoTokenIds.CLOSED] * 20
+        assert results == [NoTokenIds.CLOSED] * 20
 
     run(kind, folder, scene)
 
@@ -184,16 +180,16 @@ def chats() -> st.SearchStrategy[list[dict[str, Any]]]:
     return st.lists(message, min_size=1, max_size=4)
 
 
-def test_all_sources_tell_the_same(folder: Path) -> None:
+def test_all_sources_return_the_same(folder: Path) -> None:
     cases: list[list[dict[str, Any]]] = []
     given(chats())(lambda messages: cases.append(messages))()
 
     async def main() -> None:
-        told: dict[str, list[Answer]] = {}
+        found: dict[str, list[Answer]] = {}
         for kind in SOURCES:
             async with opened(kind, folder) as source:
-                told[kind] = [await answer(source, asked({"messages": messages})) for messages in cases]
+                found[kind] = [await answer(source, asked({"messages": messages})) for messages in cases]
         for kind in SOURCES[1:]:
-            assert told[kind] == told[SOURCES[0]], kind
+            assert found[kind] == found[SOURCES[0]], kind
 
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""Every exchange on both transports, from grpcio's asynchronous client and from its synchronous one."""
+"""Every exchange on both transports, with grpcio's asynchronous and synchronous clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMITS = Limits(max_receive_message_bytes=5_000_000)
 
 
 class Service:
-    """What the handlers saw, and the switch for those that answer later."""
+    """Records what the handlers received, and lets tests wait for them."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -65,7 +65,7 @@ class Echo:
 
 
 class Sum(Echo):
-    """Client streaming: one answer at the end."""
+    """Implements client streaming, with one answer at the end."""
 
     def __init__(self, service: Service, call: Call) -> None:
         super().__init__(service, call)
@@ -99,7 +99,7 @@ class Broken(Echo):
 
 
 class Early(Echo):
-    """Finishes after the first message, whatever the client still wants to say."""
+    """Finishes after the first message, whatever else the client sends."""
 
     def received(self, message: bytes) -> None:
         self.call.send(message)
@@ -109,7 +109,7 @@ class Early(Echo):
 
 
 class Torrent(Echo):
-    """Has more to say than any client will read."""
+    """Sends more than any client will read."""
 
     def received(self, message: bytes) -> None:
         for _ in range(2_000):
@@ -127,7 +127,7 @@ class Metadata(Echo):
 
 
 async def turn() -> None:
-    """One turn of the server's loop."""
+    """Take one turn of the server's loop."""
 
 
 class Running:
@@ -193,7 +193,7 @@ def test_client_streaming(channel: grpc.Channel) -> None:
 
 
 def test_bidirectional_in_lockstep(channel: grpc.Channel) -> None:
-    """Each message waits for the answer to the one before."""
+    """The client sends each message after the answer to the one before."""
     answers: list[bytes] = []
     step = threading.Semaphore(1)
 
@@ -243,7 +243,7 @@ def test_cancellation(channel: grpc.Channel, running: Running) -> None:
 
 
 def check_cancelled(running: Running) -> None:
-    """grpcio now and then takes a cancelled call for a finished one (epp.wire.aio); ours never."""
+    """Check that the call was cancelled; grpcio sometimes reports it as finished instead (epp.wire.aio)."""
     assert running.service.ended.wait(10)
     known = [["cancelled"]] if isinstance(running.server, WireServer) else [["cancelled"], ["half-closed"]]
     assert running.service.seen in known
@@ -269,8 +269,8 @@ def test_a_client_that_does_not_read_costs_its_call(channel: grpc.Channel, runni
     assert channel.unary_unary("/test.S/Echo")(b"fine", timeout=10) == b"fine"
 
 
-def test_a_call_that_is_over_is_kept_by_nobody(channel: grpc.Channel, running: Running) -> None:
-    """A timer that waits for its first message would, a minute long."""
+def test_a_finished_call_is_garbage_collected(channel: grpc.Channel, running: Running) -> None:
+    """A timer that waits for a call's first message would keep the call for a minute."""
     for _ in range(10):
         channel.unary_unary("/test.S/Echo")(b"x", timeout=10)
     running.service.calls.clear()
@@ -321,7 +321,7 @@ def test_answers_that_come_later(channel: grpc.Channel, running: Running) -> Non
 
 
 def test_a_compressing_client(running: Running) -> None:
-    """Ours refuses with what it accepts; grpcio knows gzip."""
+    """Our server refuses compression and names what it accepts; grpcio accepts gzip."""
     address = f"127.0.0.1:{running.port}"
     with grpc.insecure_channel(address, compression=grpc.Compression.Gzip) as channel:
         echo = channel.unary_unary("/test.S/Echo")
