@@ -1,4 +1,4 @@
-"""Where a copier is tested: its device, a stream that computes there, and memory on both sides."""
+"""A site to test a copier at: its device, a stream that computes there, and memory on both sides."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.kvengine.memory_driver import MemoryDriver
 Bytes = npt.NDArray[np.uint8]
 
 PIECE_BYTES = 1 << 14
-"""Pinned at a time here: small, so that fragments lie across."""
+"""Bytes that are pinned at a time here: few, so that fragments cross the borders."""
 RING = RingSize(places=3, place_bytes=6000, tables=4, table_moves=50)
 WAYS = {"direct": NEVER, "kernel": ALWAYS, "mixed": 300}
 KINDS = ("host", *(f"{device}-{way}" for device in ("memory", "cuda") for way in WAYS))
 
 
 class Site:
-    """A host where the processor is the device: what is computed is computed before anything is submitted."""
+    """A host whose processor is the device: everything is computed before anything is submitted."""
 
     def __init__(self) -> None:
         self.copier: Copier = HostCopier()
@@ -41,19 +41,19 @@ class Site:
         return self._owned[-1].ctypes.data
 
     def launch(self, address: int, data: Bytes) -> Callable[[], None]:
-        """Have the device compute ``data``, after what this returns is called, where work can be held back."""
+        """Have the device compute ``data``, where work can be held back only after the returned function is called."""
         memory(address, len(data))[:] = data
         return lambda: None
 
     def settled(self) -> None:
-        """Wait until all is computed."""
+        """Wait until everything is computed."""
 
     def read(self, address: int, size_bytes: int) -> Bytes:
-        """What the device has there, all being computed."""
+        """Return what the device has there, after everything is computed."""
         return memory(address, size_bytes).copy()
 
     def free(self) -> None:
-        """All memory that was asked for."""
+        """Free all memory that was requested."""
         self._owned.clear()
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class Site:
 
 
 class DeviceSite(Site):
-    """A device behind the driver interface."""
+    """A site whose device is behind the driver interface."""
 
     def __init__(self, driver: Driver, way: str) -> None:
         self.driver = driver
@@ -134,14 +134,14 @@ class DeviceSite(Site):
         self.driver.copy(self.compute, *(np.array([each], dtype=np.int64) for each in (to, source, size_bytes)))
 
     def _hold(self) -> Callable[[], None]:
-        """Keep the stream busy for a while: a device cannot be held."""
+        """Keep the stream busy for a while, since a real device cannot be held back."""
         for _ in range(20):
             self._copy(self._room + (1 << 19), self._room, 1 << 19) if self._written < 1 << 18 else None
         return lambda: None
 
 
 class MemorySite(DeviceSite):
-    """A device in host memory, whose mistakes are found when it is closed."""
+    """Open a device in host memory; mistakes of its callers are reported when it is closed."""
 
     def __init__(self, way: str) -> None:
         self.memory = MemoryDriver()
@@ -158,7 +158,7 @@ class MemorySite(DeviceSite):
 
 @contextmanager
 def site(kind: str) -> Iterator[Site | None]:
-    """One, or None on a machine without such a device."""
+    """Open a site of this kind; None on a machine without such a device."""
     device, _, way = kind.partition("-")
     opened: Site
     if device == "host":

@@ -1,9 +1,10 @@
-"""A device in host memory that watches for mistakes.
+"""A device in host memory that finds its callers' mistakes.
 
-Streams are threads, so that what is not ordered really happens in any order. Every access to memory carries a vector
-clock: two accesses of the same bytes, one of them a write, of which neither is ordered before the other by a stream, an
-event, or the host having seen one end, are an error however the threads happened to run. So are bytes outside what is
-allocated or pinned, a copy from one pinned piece into the next, and memory freed or unpinned while it is in use.
+Streams are threads, so operations without an order really happen in any order. Every access to memory has a vector
+clock. Two accesses to the same bytes, one of them a write, are a mistake if neither is ordered before the other by a
+stream, by an event, or because the host saw it end; this does not depend on how the threads happened to run. Other
+mistakes are accesses outside of allocated or pinned memory, copies that cross from one pinned piece into the next, and
+freeing or unpinning memory in use.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ NOTHING = (np.array([], dtype=np.int64), np.array([], dtype=np.int64))
 
 @dataclass
 class Access:
-    """What one operation reads and writes, and when."""
+    """The memory that one operation reads and writes, and its time."""
 
     stream: Stream
     at: int
     reads: tuple[Addresses, Addresses]
-    """Begins and ends, sorted by begin."""
+    """The ranges' begins and ends, sorted by begin."""
     writes: tuple[Addresses, Addresses]
 
 
@@ -49,7 +50,7 @@ class _Event:
 
 
 class MemoryDriver:
-    """Implements ``Driver``. ``mistakes`` says what no correct caller does."""
+    """Implements ``Driver``; ``mistakes`` has everything that a correct caller would not have done."""
 
     name = "host memory"
     pci_address = None
@@ -59,24 +60,24 @@ class MemoryDriver:
         self.no_kernel: str | None = None
         self.calls: list[str] = []
         self.refuse: Callable[[str], bool] = lambda call: False
-        """Faults: whether a call is refused; it is asked at each."""
+        """A fault: returns whether to refuse a call, by its name."""
         self.dead = False
         self.garble: Callable[[str], bool] = lambda call: False
-        """Faults: whether a copy or move writes something else than it should."""
+        """A fault: returns whether a copy or move writes wrong bytes."""
         self._lock = threading.RLock()
         self._streams: dict[Stream, _Stream] = {}
         self._threads: list[threading.Thread] = []
         self._events: dict[Event, _Event] = {}
         self._host: Clock = {}
-        """What the host knows to have ended."""
+        """The operations that the host has seen end."""
         self._accesses: list[Access] = []
         self._pieces: dict[int, tuple[int, bool]] = {}
-        """Begin to size, and whether it is the device's."""
+        """Pieces of memory by begin: the size, and whether the piece is on the device."""
         self._begins: list[int] = []
         self._owned: dict[int, np.ndarray] = {}  # type: ignore[type-arg]
         self._numbers = 0
 
-    # What Driver promises.
+    # The interface ``Driver``.
 
     def stream(self, *, urgent: bool) -> Stream:
         with self._lock:
@@ -109,7 +110,7 @@ class MemoryDriver:
         with self._lock:
             self._check("record")
             clock = self._tick(stream)
-            # What waits for the event as it was before waits for that recording, not for this one.
+            # A stream that already waits for the event waits for its previous recording, not for this one.
             self._events[event] = recorded = _Event(dict(clock))
             self._streams[stream].tasks.put(recorded.reached.set)
 
@@ -212,16 +213,16 @@ class MemoryDriver:
         for thread in self._threads:
             thread.join()
 
-    # What only tests ask.
+    # For tests only.
 
     def leftovers(self) -> str:
-        """Streams, events and memory that nobody gave back; empty when all is."""
+        """Return the streams, events and memory that were not released; empty if all were."""
         with self._lock:
             left = {"streams": len(self._streams), "events": len(self._events), "pieces": len(self._pieces)}
             return ", ".join(f"{count} {what}" for what, count in left.items() if count)
 
     def hold(self, stream: Stream) -> threading.Event:
-        """Let ``stream`` do nothing until the event is set."""
+        """Hold ``stream`` back until the returned event is set."""
         gate = threading.Event()
         self._streams[stream].tasks.put(lambda: _wait(gate))
         return gate
@@ -328,12 +329,15 @@ def _sorted(ranges: tuple[Addresses, Addresses]) -> tuple[Addresses, Addresses]:
 
 
 def _overlap(one: tuple[Addresses, Addresses], other: tuple[Addresses, Addresses]) -> bool:
-    """Whether any range of one, which do not overlap each other where it matters, overlaps any of the other."""
+    """Return whether any range of ``one`` overlaps any range of ``other``.
+
+    The ranges of each list do not overlap each other where it matters.
+    """
     begins, ends = one
     theirs, their_ends = other
     if not len(begins) or not len(theirs) or ends.max() <= theirs[0] or their_ends.max() <= begins[0]:
         return False
-    # Of those that begin before mine ends, the one that ends last must end before mine begins.
+    # Of the other ranges that begin before this one ends, the last to end must end before this one begins.
     before = np.searchsorted(theirs, ends, side="left")
     latest = np.maximum.accumulate(their_ends)
     return bool((before > 0).any() and (latest[np.maximum(before, 1) - 1] > begins)[before > 0].any())

@@ -1,4 +1,4 @@
-"""What is stored at once, and what must be asked for again first."""
+"""Which chunks are stored at once, and which only when they are computed again."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.kvengine.requests import Requests
 KEYS = [ChunkKey(bytes([n])) for n in range(8)]
 
 
-def test_everything_is_stored_at_once_unless_told_otherwise() -> None:
+def test_everything_is_stored_at_once_by_default() -> None:
     assert Admission().admit(KEYS) == 8
 
 
-def test_a_chunk_is_stored_the_so_manieth_time_it_is_computed() -> None:
+def test_a_chunk_is_stored_when_it_is_computed_for_the_nth_time() -> None:
     admission = Admission(store_after=3)
     assert [admission.admit(KEYS[:4]) for _ in range(3)] == [0, 0, 4]
     assert admission.deferred == 8

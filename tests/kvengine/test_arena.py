@@ -1,4 +1,4 @@
-"""Host memory: ready piece by piece, and given back however it ends."""
+"""Host memory becomes ready piece by piece, and is released however its process ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 
 class Pinned:
-    """What is pinned now, and what was ever."""
+    """Records which memory is pinned now, and which ever was."""
 
     def __init__(self, most_pieces: int = 1 << 20, *, lets_go: bool = True) -> None:
         self.now: dict[int, int] = {}
@@ -87,7 +87,7 @@ def test_memory_that_cannot_be_pinned_leaves_what_could() -> None:
     assert pinned.now == {}
 
 
-def test_an_arena_of_which_nothing_can_be_pinned_says_so_to_who_waits() -> None:
+def test_waiting_for_an_arena_of_which_nothing_can_be_pinned_returns_0() -> None:
     arena = Arena(8, MIB, Pinned(most_pieces=0))
     arena.start()
     assert arena.wait_for_first(PATIENCE_S) == 0
@@ -113,7 +113,7 @@ def test_an_arena_that_was_never_started_can_be_closed() -> None:
     Arena(8, MIB).close()
 
 
-def test_an_arena_that_nobody_knows_any_more_is_given_back() -> None:
+def test_an_unreferenced_arena_is_released() -> None:
     pinned = Pinned()
     arena = Arena(8, MIB, pinned)
     arena.start()
@@ -155,7 +155,7 @@ def test_memory_of_which_it_is_not_known_whether_a_copy_uses_it_is_never_given_b
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_memory_whose_end_is_interrupted_is_not_given_back() -> None:
     def end() -> None:
-        raise SystemExit  # as a worker's signal handler does, wherever it is
+        raise SystemExit  # as a worker's signal handler does, at any point of the program
 
     pinned = Pinned()
     arena = Arena(8, MIB, pinned)
@@ -194,11 +194,11 @@ PROGRAM = """
 import sys
 from kvengine.arena import Arena
 
-class Told:
+class Marking:
     def pin(self, address, size_bytes): print("pinned", flush=True)
     def unpin(self, address): print("unpinned", flush=True)
 
-arena = Arena(130, 1 << 20, Told())
+arena = Arena(130, 1 << 20, Marking())
 arena.start()
 assert arena.wait(60)
 print("ready", hex(arena.address), flush=True)
@@ -291,7 +291,7 @@ def test_lists_of_cpus_are_read_as_the_kernel_writes_them() -> None:
     assert parsed("\n") == frozenset()
 
 
-def test_an_arena_is_touched_from_the_cpus_that_are_asked_for() -> None:
+def test_an_arena_is_touched_from_the_configured_cpus() -> None:
     near = frozenset([min(os.sched_getaffinity(0))])
     before = os.sched_getaffinity(0)
     arena = Arena(8, MIB, near=near)

@@ -1,4 +1,4 @@
-"""Checksums find what changed in host memory, and no thread's death leaves a job open."""
+"""Checksums find changes in host memory, and a dead thread leaves no job open."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PATIENCE_S = 30
 
 
 class Deadly:
-    """In the place of addresses: ends the thread that reads it."""
+    """Takes the place of addresses, and ends the thread that reads it."""
 
     def tolist(self) -> list[int]:
         raise SystemExit
 
 
 class Host:
-    """Three slots, and a device with three blocks of their size."""
+    """Three slots, and a device that has three blocks of their size."""
 
     def __init__(self, make: Callable[[int], Copier]) -> None:
         self.slots = np.zeros(3 * SLOT, dtype=np.uint8)

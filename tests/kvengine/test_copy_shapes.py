@@ -1,4 +1,4 @@
-"""What the copy benchmark copies is what it says."""
+"""The copy benchmark copies what it is documented to copy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEVICE, HOST, ROOM = 1 << 40, 1 << 30, 96 << 20
 
 
 def placed(some: list[Fragments]) -> list[tuple[int, int]]:
-    """Every piece of 512 bytes, from where to where."""
+    """Return source and target of every piece of 512 bytes."""
     pairs = []
     for each in some:
         for device, host, size in zip(*(array.tolist() for array in each), strict=True):
@@ -23,7 +23,7 @@ def placed(some: list[Fragments]) -> list[tuple[int, int]]:
 
 def test_pages_are_those_of_the_published_shapes() -> None:
     assert [model.page_bytes // KIB for model in MODELS] == [32, 16, 32, 64]
-    # Bytes a token in one worker, as they are commonly given.
+    # Bytes per token in one worker, as commonly published.
     assert [model.page_bytes * model.layers // 16 // KIB for model in MODELS] == [128, 80, 72, 112]
 
 

@@ -1,5 +1,8 @@
-"""What can be known of the CUDA code without a GPU: the real package has every function that is called, and takes the
-arguments as they are given; the kernel's logic, compiled for the processor; and, where NVRTC is, that it compiles."""
+"""Checks of the CUDA code that need no GPU.
+
+The real package has every function that is called, and accepts the arguments as they are passed. The kernel's logic is
+compiled for the processor and run there. Where NVRTC is installed, the kernel is compiled for a GPU as well.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ KERNEL = ROOT / "kvengine" / "csrc" / "gather.cu"
 
 
 def attributes(name: str) -> set[str]:
-    """What is asked of ``self._cuda``, or of a module by that name."""
+    """Return the attributes of ``self._cuda``, or of a module by that name, that the code uses."""
     found = set()
     for node in ast.walk(ast.parse(SOURCE.read_text())):
         if isinstance(node, ast.Attribute):
@@ -70,7 +73,7 @@ def test_every_member_that_is_used_is_in_its_enumeration(enum: str, members: lis
 
 
 def unopened() -> CudaDriver:
-    """As it would be after it was opened, with handles that lead nowhere."""
+    """Return a driver as if it had been opened, with invalid handles."""
     package = pytest.importorskip("cuda.bindings.driver", reason="the package cuda-bindings is not installed")
     driver = CudaDriver.__new__(CudaDriver)
     driver._cuda = package

@@ -1,4 +1,4 @@
-"""Faults, and the choice of the way, on a device in host memory that can be told to fail."""
+"""Faults, and the choice between ways to copy, on a device in host memory with injected faults."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_device_that_answers_no_more_fails_every_job_once(
 
 
 @pytest.mark.parametrize("direction", list(Direction))
-def test_a_refused_question_says_nothing_of_a_copy_before_it_has_ended(place: MemorySite, direction: Direction) -> None:
+def test_a_refused_query_does_not_end_a_copy_early(place: MemorySite, direction: Direction) -> None:
     device, host = place.device(1 << 16), place.host(1 << 16)
     place.launch(device, np.arange(6400, dtype=np.uint8))()
     place.settled()
@@ -134,8 +134,8 @@ def test_jobs_after_the_end_fail(place: MemorySite) -> None:
     assert [(each.job, each.ok) for each in place.cuda.poll()] == [(1, False)]
 
 
-def test_an_end_that_was_interrupted_is_gone_through_again(place: MemorySite) -> None:
-    """As by the signal that ends a worker: whoever gives the memory back asks for the end once more."""
+def test_an_interrupted_close_is_repeated(place: MemorySite) -> None:
+    """A signal that ends a worker can interrupt the close: releasing the memory closes the copier again."""
     device, host = place.device(1 << 16), place.host(1 << 16)
     go_on = place.launch(device, np.full(1 << 16, 7, dtype=np.uint8))
     place.copier.submit(JobId(1), Direction.STORE, pieces(device, host, 100, 50))
@@ -160,11 +160,11 @@ def test_an_end_that_was_interrupted_is_gone_through_again(place: MemorySite) ->
         go_on()
 
 
-# The choice.
+# The choice of the way to copy.
 
 
 class Start:
-    """A driver, and an arena with a piece pinned."""
+    """Open a driver, and an arena with one piece pinned."""
 
     def __init__(self) -> None:
         self.driver = MemoryDriver()

@@ -1,4 +1,4 @@
-"""What a device is told to copy, against the same by hand."""
+"""The descriptors of a copy, compared with the same worked out by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEVICE, HOST = 10**12, 4096
 
 @st.composite
 def fragments(draw: st.DrawFn, largest: int = 300) -> Fragments:
-    """Apart on the device, neighbours or not in host memory, in any order."""
+    """Draw fragments that are apart on the device, and adjacent or not in host memory, in any order."""
     sizes = draw(st.lists(st.integers(0, largest), max_size=30))
     gaps = [draw(st.sampled_from((0, 0, 5))) for _ in sizes]
     host, device, at, there = [], [], HOST, DEVICE
@@ -32,7 +32,7 @@ def fragments(draw: st.DrawFn, largest: int = 300) -> Fragments:
 
 
 def by_byte(some: Fragments) -> dict[int, int]:
-    """Each byte's place on the device by its place in host memory."""
+    """Return the device address of each byte, by its address in host memory."""
     placed = {}
     for device, host, size in zip(*(each.tolist() for each in some), strict=True):
         for at in range(size):

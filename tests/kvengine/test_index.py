@@ -1,4 +1,4 @@
-"""Which chunk lies where, against a naive model."""
+"""The slots of chunks, compared with a naive model."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_generation_changes_when_a_lookup_could_answer_otherwise() -> None:
 
 
 class AnyHistory(RuleBasedStateMachine):
-    """The index against dictionaries."""
+    """Compare the index with dictionaries."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -214,7 +214,7 @@ def test_the_horizon_is_the_latest_last_use_of_what_is_gone() -> None:
     assert index.horizon_s == 0
     index.pin([A])
     index.unpin([A])  # at 120
-    index.insert([C])  # B is gone, last used at 110
+    index.insert([C])  # evicts B, which was last used at 110
     assert index.horizon_s == 110
     index.commit([C])
     index.unpin([C])

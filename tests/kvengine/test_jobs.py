@@ -1,4 +1,4 @@
-"""Copies that were ordered, and those that take too long."""
+"""Copies that were ordered, and copies that take too long."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_job_is_late_once_and_stuck_until_every_worker_has_finished_it(clock: 
 
 
 def test_time_counts_from_the_second_report_after_the_order(clock: Clock) -> None:
-    """A step may take minutes, and while it does nobody can say that a copy has ended."""
+    """A step may take minutes, and no worker can report the end of a copy during it."""
     jobs = Jobs(1, clock)
     jobs.count_report()
     job = ordered(jobs)
@@ -50,7 +50,7 @@ def test_time_counts_from_the_second_report_after_the_order(clock: Clock) -> Non
     jobs.count_report()
     assert jobs.grown_late(10) == [job]
     clock.now += 10
-    assert jobs.grown_late(10) == [younger], "the first one was told"
+    assert jobs.grown_late(10) == [younger], "the first one was returned before"
 
 
 def test_those_that_end_in_time_are_never_late(clock: Clock) -> None:

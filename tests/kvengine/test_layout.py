@@ -1,4 +1,4 @@
-"""Where a block's bytes lie, and that as few pieces as possible are copied."""
+"""The addresses of a block's bytes, which are copied in as few pieces as possible."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_what_does_not_exist_is_refused(blocks: list[int], slots: list[int], fir
 
 @st.composite
 def geometries(draw: st.DrawFn) -> tuple[Layout, list[int], list[int], int, np.ndarray]:
-    """A layout over a real array, and blocks to move."""
+    """Draw a layout over a real array, and blocks to move."""
     layers, page, blocks = draw(st.integers(1, 4)), draw(st.sampled_from([1, 8, 24])), draw(st.integers(1, 12))
     chunk_blocks = draw(st.integers(1, 4))
     outermost = draw(st.booleans())

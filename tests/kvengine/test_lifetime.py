@@ -1,4 +1,4 @@
-"""Ending and emptying by hand, and the entry point that vLLM looks for."""
+"""Shutdown and emptying by hand, and the entry point that vLLM looks for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_everything_that_lives_in_this_process_is_cleared_and_shut_down() -> Non
     halves.clear()
     del half
     gc.collect()
-    assert kvengine.clear() == 0, "what nobody knows any more is gone"
+    assert kvengine.clear() == 0, "parts that were collected are gone"
 
 
 def test_the_entry_point_that_vllm_calls_is_there() -> None:

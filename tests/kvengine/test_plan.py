@@ -1,4 +1,4 @@
-"""What is loaded and stored, and when a request waits."""
+"""Which chunks are loaded and stored, and when a request waits."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_job_is_over_when_every_worker_has_finished_it(clock: Clock, requests:
     assert planner.finished(job.id, ok=True) is None
     assert planner.match(requests["b"], KEYS, 0) == 0
     assert planner.finished(job.id, ok=True) is not None
-    assert planner.finished(job.id, ok=True) is None, "a worker that says it twice changes nothing"
+    assert planner.finished(job.id, ok=True) is None, "a second report of a worker changes nothing"
 
 
 def test_one_worker_that_fails_spoils_the_store(clock: Clock, requests: Requests) -> None:
@@ -69,7 +69,7 @@ def test_a_chunk_whose_load_failed_is_not_offered_again(planner: Planner, reques
     assert planner.match(requests["b"], KEYS, 0) == 0
 
 
-def test_a_request_waits_while_another_loads_the_same_chunk_but_not_for_ever(
+def test_a_request_waits_while_another_loads_the_same_chunk_but_not_forever(
     planner: Planner, clock: Clock, requests: Requests
 ) -> None:
     stored(planner, requests, 2)
@@ -78,11 +78,11 @@ def test_a_request_waits_while_another_loads_the_same_chunk_but_not_for_ever(
     clock.now += PATIENCE_S - 0.1
     assert planner.match(requests["b"], KEYS, 0) is None
     clock.now += 0.2
-    assert planner.match(requests["b"], KEYS, 0) == 0, "it computes them"
+    assert planner.match(requests["b"], KEYS, 0) == 0, "it computes the chunks"
     assert (planner.counts.waited, planner.counts.gave_up_waiting) == (1, 1)
 
 
-def test_without_prefix_caching_nobody_waits(clock: Clock, requests: Requests) -> None:
+def test_without_prefix_caching_no_request_waits(clock: Clock, requests: Requests) -> None:
     planner = Planner(ChunkIndex(4), chunk_blocks=2, workers=1, shares_loads=False, clock=clock)
     stored(planner, requests, 2)
     planner.load(requests["a"], KEYS, 0, [1, 2, 3, 4])
@@ -97,13 +97,13 @@ def test_a_chunk_is_stored_once(planner: Planner, requests: Requests) -> None:
     assert first.blocks == [0, 1, 2, 3]
 
 
-def test_what_gets_no_slot_is_skipped_and_counted(planner: Planner, requests: Requests) -> None:
+def test_chunks_without_a_slot_are_skipped_and_counted(planner: Planner, requests: Requests) -> None:
     assert planner.store(requests["a"], KEYS[:5], range(10)) == []
     assert planner.counts.no_slot == 5
     assert planner.index.resident == 0
 
 
-def test_a_request_that_is_gone_leaves_its_jobs_to_end(planner: Planner, requests: Requests) -> None:
+def test_the_jobs_of_a_request_that_has_ended_go_on(planner: Planner, requests: Requests) -> None:
     (job,) = planner.store(requests["a"], KEYS[:1], range(2))
     planner.ended(KEYS[:1])
     assert planner.jobs
@@ -112,7 +112,9 @@ def test_a_request_that_is_gone_leaves_its_jobs_to_end(planner: Planner, request
     planner.index.check()
 
 
-def test_while_slots_are_still_coming_what_finds_none_is_offered_again(planner: Planner, requests: Requests) -> None:
+def test_while_slots_are_still_becoming_ready_chunks_without_one_are_offered_again(
+    planner: Planner, requests: Requests
+) -> None:
     planner.growing = True
     assert planner.store(requests["a"], KEYS[:6], range(12)) == []
     assert requests["a"].considered == 0
@@ -123,7 +125,9 @@ def test_while_slots_are_still_coming_what_finds_none_is_offered_again(planner: 
     assert requests["a"].considered == 6
 
 
-def test_when_all_slots_are_there_what_finds_none_is_counted_and_left(planner: Planner, requests: Requests) -> None:
+def test_when_all_slots_are_ready_chunks_without_one_are_counted_and_left_out(
+    planner: Planner, requests: Requests
+) -> None:
     assert planner.store(requests["a"], KEYS[:6], range(12)) == []
     assert requests["a"].considered == 6
     assert planner.counts.no_slot == 6
@@ -132,7 +136,7 @@ def test_when_all_slots_are_there_what_finds_none_is_counted_and_left(planner: P
 def test_a_prompt_is_in_use_until_its_request_ends_wherever_it_was_found(
     planner: Planner, clock: Clock, requests: Requests
 ) -> None:
-    """Most of a conversation's turns find their beginning on the device: its copy must not age meanwhile."""
+    """Most turns of a conversation find their beginning on the device; its host copy must not age meanwhile."""
     planner = Planner(ChunkIndex(4, clock=clock), chunk_blocks=2, workers=1, shares_loads=True, clock=clock)
     for request, keys in (("first", KEYS[:2]), ("other", KEYS[4:6])):
         for job in planner.store(requests[request], keys, range(100, 104)):
@@ -145,7 +149,7 @@ def test_a_prompt_is_in_use_until_its_request_ends_wherever_it_was_found(
     assert planner.index.match(KEYS[4:]) == 0
 
 
-def test_a_reset_reaches_what_a_request_has_computed_that_nobody_looked_up_or_stored_yet(
+def test_a_reset_reaches_chunks_that_were_computed_but_neither_looked_up_nor_stored_yet(
     planner: Planner, requests: Requests
 ) -> None:
     # Its first step computes less than a chunk, and an instance that only stores looks nothing up.
@@ -168,7 +172,7 @@ def test_nothing_is_stored_of_a_request_that_has_no_blocks_yet(planner: Planner)
     assert planner.store(RequestState("a"), KEYS[:2], range(4)) == []
 
 
-def test_a_lookup_is_remembered_for_the_keys_it_was_made_with(planner: Planner, requests: Requests) -> None:
+def test_a_lookup_is_remembered_only_for_its_keys(planner: Planner, requests: Requests) -> None:
     stored(planner, requests, 2)
     assert planner.match(requests["a"], KEYS[:2], 0) == 2
     assert planner.match(requests["a"], KEYS[:3], 0) == 2

@@ -1,7 +1,7 @@
-"""The planner against a naive engine: memory that knows what was written into it, and requests that come and go.
+"""The planner with a naive engine: memory that records what was written into it, and requests that come and go.
 
-Workers end their jobs in any order, well or badly; requests are preempted and aborted at any moment, also while they
-load; everything is reset at any moment, also while it is copied.
+Workers end their jobs in any order, with or without success; requests are preempted and aborted at any moment, even
+while they load; everything is reset at any moment, even while it is copied.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ SLOTS = 5
 
 
 @dataclass
-class Asked:
-    """A request; its prompt is ``keys``, the second half of which some share."""
+class Sent:
+    """A request whose prompt is ``keys``; some requests share their first keys."""
 
     state: RequestState
     keys: list[ChunkKey]
     computed: int = 0
-    """Blocks, of its device's blocks from the first on."""
+    """How many of its blocks on the device are computed, from the first on."""
     blocks: list[int] = field(default_factory=list)
     loading: JobId | None = None
 
 
 @dataclass
 class Moving:
-    """A job, and how often a worker has yet to say that it is done."""
+    """A job, and how many workers have not finished it yet."""
 
     job: Job
     keys: list[ChunkKey]
@@ -50,7 +50,7 @@ class Moving:
 
 
 class Histories(RuleBasedStateMachine):
-    """Everything that may happen to a planner."""
+    """Calls a planner in every order that may occur."""
 
     workers, policy, shares, after = 1, "lru", True, 1
 
@@ -62,65 +62,67 @@ class Histories(RuleBasedStateMachine):
             self.index, chunk_blocks=CHUNK_BLOCKS, workers=self.workers, shares_loads=self.shares,
             clock=lambda: self.now, admission=Admission(self.after),
         )  # fmt: skip
-        self.requests: list[Asked] = []
+        self.requests: list[Sent] = []
         self.moving: dict[JobId, Moving] = {}
         self.memory: dict[Slot, tuple[ChunkKey, int] | None] = {}
-        """What was written into a slot, and between which resets."""
+        """The key that was written into each slot, and the number of resets before it."""
         self.epoch = 0
         self.borrowed: dict[int, int] = {}
         self.count = 0
 
     @rule(family=st.integers(0, 1), length=st.integers(1, 4), fork=st.integers(0, 4))
-    def comes(self, family: int, length: int, fork: int) -> None:
+    def request_arrives(self, family: int, length: int, fork: int) -> None:
         self.count += 1
         keys = [ChunkKey(bytes([family, min(number, fork), number])) for number in range(length)]
         blocks = list(range(100 * self.count, 100 * self.count + length * CHUNK_BLOCKS))
-        self.requests.append(Asked(RequestState(f"r{self.count}"), keys, 0, blocks))
+        self.requests.append(Sent(RequestState(f"r{self.count}"), keys, 0, blocks))
 
     @precondition(lambda self: self.requests)
     @rule(data=st.data(), on_device=st.integers(0, 3))
-    def is_admitted(self, data: st.DataObject, on_device: int) -> None:
-        asked = data.draw(st.sampled_from(self.requests))
-        if asked.computed or asked.loading is not None:
+    def request_is_admitted(self, data: st.DataObject, on_device: int) -> None:
+        sent = data.draw(st.sampled_from(self.requests))
+        if sent.computed or sent.loading is not None:
             return
-        device = min(on_device, len(asked.blocks) - 1) if self.shares else 0
-        matched = self.planner.match(asked.state, asked.keys, device)
+        device = min(on_device, len(sent.blocks) - 1) if self.shares else 0
+        matched = self.planner.match(sent.state, sent.keys, device)
         if matched is None:
             assert self.shares
-            assert any(each.job.direction is Direction.LOAD for each in self.moving.values()), "waits for nobody"
+            assert any(each.job.direction is Direction.LOAD for each in self.moving.values()), (
+                "it waits for no other request"
+            )
             return
-        assert 0 <= matched <= len(asked.keys)
-        self.begins(asked)
+        assert 0 <= matched <= len(sent.keys)
+        self.begin(sent)
         first, end = device, matched * CHUNK_BLOCKS
         if end <= first:
-            asked.computed = device
+            sent.computed = device
             return
-        job = self.planner.load(asked.state, asked.keys, first, asked.blocks[first:end])
-        wanted = asked.keys[first // CHUNK_BLOCKS : matched]
+        job = self.planner.load(sent.state, sent.keys, first, sent.blocks[first:end])
+        wanted = sent.keys[first // CHUNK_BLOCKS : matched]
         assert [self.memory[slot] for slot in job.slots] == [(key, self.epoch) for key in wanted], (
-            "not what it should be"
+            "the slots hold other chunks"
         )
-        asked.loading = job.id
-        asked.computed = end
+        sent.loading = job.id
+        sent.computed = end
         self.moving[job.id] = Moving(job, wanted, self.workers, self.epoch)
 
-    def begins(self, asked: Asked) -> None:
-        if not asked.state.has_begun:
-            self.planner.begun(asked.state)
+    def begin(self, sent: Sent) -> None:
+        if not sent.state.has_begun:
+            self.planner.begun(sent.state)
 
-    @precondition(lambda self: any(asked.loading is None for asked in self.requests))
+    @precondition(lambda self: any(sent.loading is None for sent in self.requests))
     @rule(data=st.data(), more=st.integers(1, 5))
-    def computes(self, data: st.DataObject, more: int) -> None:
-        asked = data.draw(st.sampled_from([asked for asked in self.requests if asked.loading is None]))
-        self.begins(asked)
-        asked.computed = min(asked.computed + more, len(asked.blocks))
-        done = asked.computed // CHUNK_BLOCKS
-        for job in self.planner.store(asked.state, asked.keys[:done], asked.blocks):
+    def request_computes(self, data: st.DataObject, more: int) -> None:
+        sent = data.draw(st.sampled_from([sent for sent in self.requests if sent.loading is None]))
+        self.begin(sent)
+        sent.computed = min(sent.computed + more, len(sent.blocks))
+        done = sent.computed // CHUNK_BLOCKS
+        for job in self.planner.store(sent.state, sent.keys[:done], sent.blocks):
             busy = {slot for each in self.moving.values() for slot in each.job.slots}
-            assert not busy & set(job.slots), "a slot that somebody reads or writes is given away"
+            assert not busy & set(job.slots), "a slot that is being read or written is given away"
             keys = self.planner.jobs[job.id].keys
             assert job.blocks == [
-                block for key in keys for at in [asked.keys.index(key)] for block in asked.blocks[2 * at : 2 * at + 2]
+                block for key in keys for at in [sent.keys.index(key)] for block in sent.blocks[2 * at : 2 * at + 2]
             ]
             for slot in job.slots:
                 self.memory[slot] = None
@@ -130,10 +132,10 @@ class Histories(RuleBasedStateMachine):
 
     @precondition(lambda self: self.moving)
     @rule(data=st.data(), ok=st.sampled_from([True, True, True, False]))
-    def a_worker_is_done(self, data: st.DataObject, ok: bool) -> None:
-        self.one_is_done(data.draw(st.sampled_from(sorted(self.moving))), ok)
+    def a_worker_finishes(self, data: st.DataObject, ok: bool) -> None:
+        self.finish(data.draw(st.sampled_from(sorted(self.moving))), ok)
 
-    def one_is_done(self, number: JobId, ok: bool) -> None:
+    def finish(self, number: JobId, ok: bool) -> None:
         moving = self.moving[number]
         moving.left -= 1
         moving.ok = moving.ok and ok
@@ -151,26 +153,26 @@ class Histories(RuleBasedStateMachine):
                 self.borrowed[block] -= 1
             assert ended.kept == (moving.keys if moving.ok and moving.epoch == self.epoch else [])
         assert self.planner.finished(number, ok=True) is None, "ended twice"
-        for asked in self.requests:
-            if asked.loading == number:
-                asked.loading = None
+        for sent in self.requests:
+            if sent.loading == number:
+                sent.loading = None
                 if not moving.ok:
-                    asked.computed = 0
+                    sent.computed = 0
 
     @precondition(lambda self: self.requests)
     @rule(data=st.data())
-    def is_preempted(self, data: st.DataObject) -> None:
-        asked = data.draw(st.sampled_from(self.requests))
-        if asked.loading is None:
-            self.planner.restarted(asked.state)
-            asked.computed = 0
+    def request_is_preempted(self, data: st.DataObject) -> None:
+        sent = data.draw(st.sampled_from(self.requests))
+        if sent.loading is None:
+            self.planner.restarted(sent.state)
+            sent.computed = 0
 
     @precondition(lambda self: self.requests)
     @rule(data=st.data())
-    def ends_or_is_aborted(self, data: st.DataObject) -> None:
-        asked = data.draw(st.sampled_from(self.requests))
-        self.planner.ended(asked.keys[: asked.computed // CHUNK_BLOCKS])
-        self.requests.remove(asked)
+    def request_ends_or_is_aborted(self, data: st.DataObject) -> None:
+        sent = data.draw(st.sampled_from(self.requests))
+        self.planner.ended(sent.keys[: sent.computed // CHUNK_BLOCKS])
+        self.requests.remove(sent)
 
     @rule()
     def everything_is_reset(self) -> None:
@@ -196,16 +198,16 @@ class Histories(RuleBasedStateMachine):
         assert all(count >= 0 for count in self.borrowed.values())
 
     def teardown(self) -> None:
-        """The workers end what they began: then nothing is held, and nobody waits."""
+        """End all jobs: then nothing is pinned, and no request waits."""
         for number in sorted(self.moving):
             while number in self.moving:
-                self.one_is_done(number, ok=True)
+                self.finish(number, ok=True)
         assert not self.planner.jobs
         assert self.index.pinned == 0
         assert not any(self.borrowed.values())
-        for asked in self.requests:
-            assert asked.loading is None
-            assert self.planner.match(asked.state, asked.keys, 0) is not None
+        for sent in self.requests:
+            assert sent.loading is None
+            assert self.planner.match(sent.state, sent.keys, 0) is not None
         self.index.check()
 
 
@@ -229,7 +231,9 @@ test_any_history_without_prefix_caching = WithoutPrefixCaching.TestCase
 test_any_history_of_what_is_stored_when_reused = StoredWhenReused.TestCase
 
 
-def test_what_was_computed_before_a_reset_is_not_stored_after_it_until_it_is_computed_again(requests: Requests) -> None:
+def test_chunks_computed_before_a_reset_are_not_stored_after_it_until_they_are_computed_again(
+    requests: Requests,
+) -> None:
     planner = Planner(ChunkIndex(8), chunk_blocks=1, workers=1, shares_loads=True, clock=lambda: 0.0)
     keys = [ChunkKey(bytes([number])) for number in range(4)]
     (job,) = planner.store(requests["a"], keys[:2], range(4))
@@ -244,14 +248,14 @@ def test_what_was_computed_before_a_reset_is_not_stored_after_it_until_it_is_com
     assert len(again.slots) == 3
 
 
-def test_a_chunk_that_was_bad_for_one_is_not_given_to_the_next_while_another_still_loads_it(requests: Requests) -> None:
+def test_a_chunk_whose_load_failed_is_not_matched_while_another_request_still_loads_it(requests: Requests) -> None:
     planner = Planner(ChunkIndex(8), chunk_blocks=1, workers=1, shares_loads=False, clock=lambda: 0.0)
     keys = [ChunkKey(bytes([number])) for number in range(2)]
     (job,) = planner.store(requests["a"], keys, range(2))
     planner.finished(job.id, ok=True)
     bad, other = planner.load(requests["b"], keys, 0, [5, 6]), planner.load(requests["c"], keys, 0, [7, 8])
     planner.finished(bad.id, ok=False)
-    assert planner.match(requests["b"], keys, 0) == 0, "or two would give it to each other for ever"
+    assert planner.match(requests["b"], keys, 0) == 0, "or two requests would keep it in use for each other forever"
     planner.finished(other.id, ok=True)
     assert planner.index.resident == 0
 

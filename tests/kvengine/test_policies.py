@@ -1,4 +1,4 @@
-"""What every policy promises, and what makes the adaptive one worth having."""
+"""The promises of every policy, and the advantage of the adaptive one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kvengine.policies import POLICIES, Arc, Lru, Policy
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_any_history(name: str) -> None:
     class AnyHistory(RuleBasedStateMachine):
-        """A policy against the set of what is idle."""
+        """Compare a policy with the set of idle keys."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -92,8 +92,8 @@ def hits(policy: Policy[ChunkKey], asked: list[int], slots: int) -> int:
     return found
 
 
-def test_the_adaptive_policy_keeps_what_is_asked_for_again_through_a_scan() -> None:
-    """Twenty prompts that come again and again, between them a flood of prompts that come once."""
+def test_the_adaptive_policy_keeps_reused_chunks_through_a_scan() -> None:
+    """Twenty prompts recur, and between them a flood of prompts comes once."""
     asked: list[int] = []
     for round_ in range(60):
         asked += range(20)

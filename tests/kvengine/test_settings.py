@@ -1,4 +1,4 @@
-"""Where settings are written, and what they come to."""
+"""The sources of settings, and the values that result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kvengine.settings import Settings, read_settings
 GIB = 1 << 30
 
 
-def test_nothing_said_is_five_gib_a_worker() -> None:
+def test_the_default_is_five_gib_a_worker() -> None:
     settings, warnings = read_settings({}, {})
     assert settings == Settings()
     assert warnings == ()
@@ -47,7 +47,7 @@ def test_the_nearest_place_wins_and_the_size_is_one_question(tmp_path: Path) -> 
 
 
 def test_the_seeds_files_and_variables_work_unchanged(tmp_path: Path) -> None:
-    """LMCache's example "Offload KV cache to CPU": its YAML file, and its three variables."""
+    """LMCache's example "Offload KV cache to CPU" works: its YAML file, and its three variables."""
     file = tmp_path / "cpu-offload.yaml"
     file.write_text("chunk_size: 256\nlocal_cpu: true\nmax_local_cpu_size: 5\n")
     settings, warnings = read_settings({}, {"LMCACHE_CONFIG_FILE": str(file), "LMCACHE_USE_EXPERIMENTAL": "True"})
@@ -58,7 +58,7 @@ def test_the_seeds_files_and_variables_work_unchanged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("value", "warned"), [("True", 1), ("False", 0)])
-def test_a_tail_that_fills_no_chunk_is_named_where_it_was_asked_for(value: str, warned: int) -> None:
+def test_a_tail_that_fills_no_chunk_is_named_if_it_was_requested(value: str, warned: int) -> None:
     _, warnings = read_settings({}, {"LMCACHE_SAVE_UNFULL_CHUNK": value})
     assert [line.partition(":")[0] for line in warnings] == ["LMCACHE_SAVE_UNFULL_CHUNK"] * warned
 
@@ -71,7 +71,7 @@ def test_what_lmcache_has_and_this_does_not_is_named_and_costs_nothing() -> None
 
 
 def test_what_lmcache_reads_in_vllms_extra_config_means_the_same_here() -> None:
-    """Its connector takes every setting of its own there, after "lmcache.", before the environment and the file."""
+    """LMCache's connector accepts its settings there, after "lmcache."; they precede the environment and the file."""
     extra = {
         "lmcache.chunk_size": 128, "lmcache.local_cpu": True, "lmcache.max_local_cpu_size": 2.5,
         "lmcache.cache_policy": "ARC", "lmcache.save_decode_cache": True,
@@ -148,13 +148,13 @@ def test_a_policy_that_only_lmcache_has_is_named_and_lru_is_used() -> None:
     assert read_settings({}, {"LMCACHE_CACHE_POLICY": "ARC"}) == (Settings(eviction_policy="arc"), ())
 
 
-def test_null_says_nothing_and_the_next_place_is_asked() -> None:
+def test_null_leaves_a_setting_to_the_next_source() -> None:
     extra = {"chunk_size": None, "cpu_bytes_to_use": None}
     environment = {"KVENGINE_CHUNK_SIZE": "64", "KVENGINE_MAX_LOCAL_CPU_SIZE": "2"}
     assert read_settings(extra, environment)[0] == Settings(chunk_size=64, max_local_cpu_size=2.0)
 
 
-def test_what_kubernetes_says_of_a_service_of_our_name_is_no_setting() -> None:
+def test_variables_that_kubernetes_makes_for_a_service_of_our_name_are_no_settings() -> None:
     for prefix in ("KVENGINE_", "KVENGINE_SMALL_"):
         links = {
             "SERVICE_HOST": "10.0.0.3",
@@ -197,11 +197,11 @@ def machine(folder: Path, *, available: int, cgroup: int | None = None, used: in
     return folder
 
 
-def test_what_is_asked_for_is_given_where_there_is_enough(tmp_path: Path) -> None:
+def test_the_requested_size_is_granted_if_there_is_enough(tmp_path: Path) -> None:
     assert grant(GIB, workers_here=2, pinned=False, root=machine(tmp_path, available=10 * GIB)) == (GIB, None)
 
 
-def test_a_clamped_size_says_what_was_asked_what_was_given_and_why(tmp_path: Path) -> None:
+def test_a_clamped_size_is_logged_with_the_requested_size_and_the_reason(tmp_path: Path) -> None:
     given = grant(10 * GIB, workers_here=2, pinned=False, root=machine(tmp_path, available=10 * GIB))
     assert given.size_bytes == 4 * GIB
     assert given.sentence is not None

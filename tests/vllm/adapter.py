@@ -1,4 +1,4 @@
-"""LoRA adapters for the models of ``model.py``, strong enough that each of them says something else."""
+"""LoRA adapters for the models of ``model.py``, strong enough that each generates other tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RANK = 8
 
 
 def make_adapter(folder: Path, seed: int, shape: Shape = TINY) -> Path:
-    """Write one to ``folder``; it changes queries and values, so that its KV is its own."""
+    """Write an adapter to ``folder``; it changes queries and values, so that its KV differs from the base model's."""
     folder.mkdir()
     targets = {"q_proj": shape.heads * shape.head_size, "v_proj": shape.kv_heads * shape.head_size}
     config = {

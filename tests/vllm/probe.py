@@ -1,8 +1,8 @@
-"""The connector with two additions: it compares the bytes that come back with those that went, and can be broken.
+"""The connector with two additions: it compares loaded bytes with stored ones, and accepts injected faults.
 
-Loaded like a user's connector, by ``kv_connector_module_path``. A test speaks to the workers through ``LLM``'s
-``collective_rpc`` (``Probing`` is put into vLLM's worker class by ``worker_extension_cls``), and to the scheduler's
-side by a request's ``kv_transfer_params``.
+It is loaded like a user's connector, by ``kv_connector_module_path``. A test calls the workers through ``LLM``'s
+``collective_rpc`` (``worker_extension_cls`` adds ``Probing`` to vLLM's worker class), and reaches the scheduler's side
+by a request's ``kv_transfer_params``.
 """
 
 from __future__ import annotations
@@ -35,27 +35,30 @@ if TYPE_CHECKING:
     from vllm.v1.request import Request
 
 NO_MEMORY = "PROBE_NO_MEMORY"
-"""In the environment: host memory cannot be had when a worker asks for it."""
+"""An environment variable: if set, no host memory is available when a worker allocates it."""
 SPARE_BYTES = 64 << 20
 LINGER_S = 1.0
 FAULT = "fault"
-"""In a request's ``kv_transfer_params``: the name of the scheduler's method that fails for it."""
+"""A key of a request's ``kv_transfer_params``: the name of the scheduler's method that fails for this request."""
 
 
 class Broken(Exception):
-    """On purpose."""
+    """An error that a test injects."""
 
 
 class Deadly:
-    """In the place of addresses: ends the thread that reads it."""
+    """Takes the place of addresses, and ends the thread that reads it."""
 
     def tolist(self) -> list[int]:
         raise SystemExit
 
 
 class FragileCopier(Copier):
-    """Another copier, whose jobs are torn, held back (for a while: "linger"), or end its thread: what ``faults`` says
-    for their direction."""
+    """Another copier, with faults by direction.
+
+    ``faults`` has "tear" to copy half of each fragment, "hold" and "linger" to hold jobs back (the latter for a while),
+    and "die" to end the copier's thread.
+    """
 
     def __init__(self, copier: Copier) -> None:
         self.faults: dict[str, str] = {}
@@ -72,7 +75,7 @@ class FragileCopier(Copier):
             if fault == "linger":
                 self._lingers_until = time.monotonic() + LINGER_S
             return
-        if fault == "tear":  # half of it arrives
+        if fault == "tear":  # half of each fragment is copied
             self._torn.add(job)
             fragments = Fragments(*(each[: len(each) // 2] for each in fragments))
         elif fault == "die":
@@ -86,7 +89,7 @@ class FragileCopier(Copier):
         return [each._replace(ok=each.ok and each.job not in self._torn) for each in self._copier.poll()]
 
     def release(self) -> None:
-        """Begin what was held back."""
+        """Begin the jobs that were held back."""
         held, self.held = self.held, []
         self._lingers_until = None
         for each in held:
@@ -99,7 +102,7 @@ class FragileCopier(Copier):
 
 
 class ProbedWorker(Worker):
-    """Notes what each stored block is made of, and looks at it again when a load says that it is there."""
+    """Records the bytes of each stored block, and compares them with the device's when a load has ended."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -148,7 +151,7 @@ class ProbedWorker(Worker):
         super()._report(job, ok=ok)
 
     def _found(self, job: Job) -> dict[tuple[int, int], bytes]:
-        """What is on the device now, by slot and block within it, read from vLLM's tensors and from nothing of ours."""
+        """Return the device's bytes by slot and block within it, read from vLLM's tensors without our own code."""
         found = {}
         for number, block in enumerate(job.blocks, start=job.first):
             digest = hashlib.sha256()
@@ -160,7 +163,7 @@ class ProbedWorker(Worker):
 
 
 class ProbedScheduler(Scheduler):
-    """Fails where a request says so."""
+    """A scheduler's side that fails in the method that a request names."""
 
     @override
     def match(self, request: Request, computed_tokens: int) -> tuple[int | None, bool]:
@@ -179,35 +182,35 @@ class ProbedScheduler(Scheduler):
 
 
 class ProbedConnector(KVEngineConnector):
-    """Named in ``kv_connector``."""
+    """The connector that tests name in ``kv_connector``."""
 
     scheduler_type = ProbedScheduler
     worker_type = ProbedWorker
 
 
 class Probing:
-    """What the tests ask of a worker."""
+    """The methods that tests call in a worker."""
 
     def kv_bytes(self) -> tuple[int, int]:
-        """Blocks that were loaded and looked at, and those of them that are not what was stored."""
+        """Return how many loaded blocks were compared, and how many of them differ from what was stored."""
         worker = probed()
         return worker.compared, worker.different
 
     def kv_faults(self, ranks: list[int] | None = None, **faults: str) -> None:
-        """From now on, until the next call: what goes wrong, by direction; ``ranks`` of the workers, or all."""
+        """Set the faults by direction, until the next call, for the workers of these ``ranks`` or for all."""
         if ranks is None or self.rank in ranks:  # type: ignore[attr-defined]
             probed().copier.faults = faults
 
     def kv_held(self) -> int:
-        """Jobs that are held back."""
+        """Return how many jobs are held back."""
         return len(probed().copier.held)
 
     def kv_release(self) -> None:
-        """Begin what is held back."""
+        """Begin the jobs that are held back."""
         probed().copier.release()
 
     def kv_flip(self, offset: int) -> int:
-        """Change one byte in every slot that was stored; how many there are."""
+        """Change one byte in every stored slot, and return the number of slots."""
         worker = probed()
         arena = worker._arena
         assert arena is not None
@@ -218,14 +221,14 @@ class Probing:
         return len(slots)
 
     def kv_close(self) -> int:
-        """``kvengine.shutdown()``, in the worker."""
+        """Call ``kvengine.shutdown()`` in the worker."""
         import kvengine
 
         return kvengine.shutdown()
 
 
 def probed() -> ProbedWorker:
-    """This process's."""
+    """Return the connector of this process."""
     from vllm.distributed.kv_transfer import get_kv_transfer_group
 
     group = get_kv_transfer_group()

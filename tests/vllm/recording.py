@@ -1,4 +1,4 @@
-"""What a real vLLM with kvengine says of its caches by KV events, beside what it then finds in them.
+"""Records the KV events of a real vLLM with kvengine, and what it then finds in its caches.
 
     python -m tests.vllm.recording FILE
 
@@ -29,23 +29,23 @@ ASKED = 40
 
 
 class Found(msgspec.Struct):
-    """One request: what had been published before, and what the engine then had cached."""
+    """One request: the batches published before it, and what the engine then had cached."""
 
     batches: int
     prompt: Tokens
     gpu: int
-    """Tokens found in GPU memory."""
+    """Tokens that were found in GPU memory."""
     cpu: int
-    """Tokens loaded from the CPU tier, behind those."""
+    """Tokens that were loaded from the CPU tier, behind those."""
 
 
 class Recording(msgspec.Struct):
-    """Everything published, and everything found."""
+    """All batches that were published, and everything that was found."""
 
     batches: list[bytes]
     found: list[Found]
     salted: list[Tokens]
-    """Prompts that were asked with a salt: without it, nobody holds anything of them."""
+    """Prompts that were sent with a salt: nothing of them is held without it."""
 
 
 class Addresses(NamedTuple):
@@ -54,12 +54,12 @@ class Addresses(NamedTuple):
 
 
 def addresses(folder: Path) -> Addresses:
-    """Within a folder: nobody else's."""
+    """Return addresses within ``folder``, which no other process uses."""
     return Addresses(f"ipc://{folder}/events", f"ipc://{folder}/replay")
 
 
 def published(where: Addresses) -> KVEventsConfig:
-    """What an engine is to be told."""
+    """Return the engine's options that publish events at these addresses."""
     from vllm.config import KVEventsConfig
 
     return KVEventsConfig(
@@ -68,7 +68,7 @@ def published(where: Addresses) -> KVEventsConfig:
 
 
 def record(tested: Engine, replay: str) -> Recording:
-    """Ask for random prompts, some of them again; both tiers should be too small for them."""
+    """Send random prompts, some of them again; both tiers should be too small for them."""
     from vllm import SamplingParams
 
     random = Random(3)
@@ -86,16 +86,16 @@ def record(tested: Engine, replay: str) -> Recording:
             tested.llm.generate([{"prompt_token_ids": salted[0], "cache_salt": "pepper"}], use_tqdm=False)
         tested.settle()
         prompt = random.choice(pool)
-        before = len(said(replay))
+        before = len(replayed(replay))
         (answer,) = tested.llm.generate([{"prompt_token_ids": prompt}], sampling, use_tqdm=False)
         by_tier: dict[str, int] = answer.kv_transfer_params["cached_tokens_by_tier"]
         found.append(Found(before, prompt, by_tier["gpu"], by_tier["cpu"]))
     tested.settle()
-    return Recording(said(replay), found, salted)
+    return Recording(replayed(replay), found, salted)
 
 
-def said(replay: str) -> list[bytes]:
-    """All batches so far, as the engine sends them again."""
+def replayed(replay: str) -> list[bytes]:
+    """Return all batches so far, as the engine replays them."""
     batches: list[bytes] = []
     with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
         dealer.connect(replay)
@@ -110,7 +110,7 @@ def said(replay: str) -> list[bytes]:
 
 
 def main() -> int:
-    """Write a recording."""
+    """Write a recording to a file."""
     with tempfile.TemporaryDirectory() as name:
         where = addresses(Path(name))
         with engine(

@@ -1,4 +1,4 @@
-"""A real ``vllm launch render``: vLLM's HTTP server without an engine, for the time of a ``with`` block."""
+"""A real ``vllm launch render``, vLLM's HTTP server without an engine, as long as a ``with`` block."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ CONFIG = {
     "hidden_act": "silu",
     "torch_dtype": "float32",
 }
-"""Of a model that is never loaded."""
+"""The dimensions of a model that is never loaded."""
 
 
 class Server:
-    """Where it listens."""
+    """A server, and the port where it listens."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
         self.url = f"http://127.0.0.1:{port}"
@@ -46,7 +46,7 @@ class Server:
         self._log = log
 
     def post(self, path: str, body: object) -> tuple[int, Any]:
-        """The status and the answer."""
+        """Return the status and the answer of a request."""
         request = urllib.request.Request(
             self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
@@ -57,7 +57,7 @@ class Server:
             return error.code, None
 
     def wait(self) -> None:
-        """Until it serves."""
+        """Wait until the server accepts requests."""
         until = time.monotonic() + PATIENCE_S
         while True:
             assert self._process.poll() is None, self._log.read_text()[-3000:]
@@ -71,7 +71,7 @@ class Server:
 
 @contextmanager
 def rendering(folder: Path, name: str = "m") -> Iterator[Server]:
-    """A server for the tokenizer in ``folder``, as the model ``name``; it may not be ready: ``wait``."""
+    """Start a server for the tokenizer in ``folder``, as the model ``name``; ``wait`` waits until it is ready."""
     (folder / "config.json").write_text(json.dumps(CONFIG))
     port = free_port()
     command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "launch", "render", str(folder)]

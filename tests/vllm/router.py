@@ -1,4 +1,4 @@
-"""``tierwise standalone``, a real Envoy in front, for the time of a ``with`` block: from an environment of its own."""
+"""Runs ``tierwise standalone`` with a real Envoy from its own environment, as long as a ``with`` block."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WELCOME = "OpenAI requests are welcome"
 
 
 def tierwise() -> str:
-    """The command; ``make test`` names it. Skips where there is none."""
+    """Return the command that ``make test`` names; skip the test if there is none."""
     named = os.environ.get("TIERWISE") or str(ROOT / ".venv" / "bin" / "tierwise")
     command = shutil.which(named)
     if command is None:
@@ -31,26 +31,26 @@ def tierwise() -> str:
 
 
 class Router:
-    """Where clients connect, and what the picker counts."""
+    """A running router: where clients connect, and the picker's metrics."""
 
     def __init__(self, process: subprocess.Popen[str], port: int, metrics_port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self._metrics_port = metrics_port
         self._process = process
-        self._said: list[str] = []
+        self._lines: list[str] = []
         self._up = threading.Event()
         self._reader = threading.Thread(target=self._listen, daemon=True)
         self._reader.start()
 
     def wait_until_up(self) -> None:
         assert self._up.wait(PATIENCE_S), self.log()
-        assert any(WELCOME in line for line in self._said), self.log()
+        assert any(WELCOME in line for line in self._lines), self.log()
 
     def log(self) -> str:
-        return "".join(self._said)
+        return "".join(self._lines)
 
     def series(self, name: str, **labels: str) -> list[float]:
-        """The series of the picker's ``/metrics`` that have these labels."""
+        """Return the values of the picker's series that have these labels."""
         with urlopen(f"http://127.0.0.1:{self._metrics_port}/metrics", timeout=PATIENCE_S) as page:
             families = list(text_string_to_metric_families(page.read().decode()))
         return [
@@ -68,7 +68,7 @@ class Router:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._said.append(line)
+            self._lines.append(line)
             if WELCOME in line:
                 self._up.set()
         self._up.set()
@@ -76,7 +76,7 @@ class Router:
 
 @contextmanager
 def router(config: Path, endpoints: Sequence[str], *options: str) -> Iterator[Router]:
-    """A router to ``endpoints`` that decides by ``config``."""
+    """Run a router to ``endpoints`` with the configuration ``config``."""
     port, metrics_port = free_port(), free_port()
     command = [
         tierwise(), "standalone", "--config-file", str(config), "--endpoint", ",".join(endpoints),

@@ -1,4 +1,4 @@
-"""Prompts, and the tokens that an engine without the connector makes of them."""
+"""Prompts, and the tokens that an engine without the connector generates for them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tests.vllm.engine import BLOCK_TOKENS, Engine, Tokens, prompts
 from tests.vllm.model import VOCABULARY
 
 SHARED = (1, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 193)
-"""Tokens that prompts share: within a block, at its end, within a chunk, at its end."""
+"""Tokens that prompts share: up to the middle or the end of a block, or of a chunk."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Prompts that are there at once, and how many tokens are generated for each."""
+    """Prompts that are sent at once, and how many tokens are generated for each."""
 
     prompts: list[Tokens]
     max_tokens: int = 8
@@ -22,7 +22,7 @@ class Scenario:
 
 
 def aligned(seed: int, length: int = 230) -> list[Tokens]:
-    """A prompt, and others that begin with every number of its tokens that could be special."""
+    """Return a prompt, and prompts that share with it every number of tokens that could be special."""
     random = Random(seed)
     first = [random.randrange(10, VOCABULARY) for _ in range(length)]
     return [first, *(first[:shared] + prompts(1, length - shared, seed=seed + shared)[0] for shared in SHARED)]
@@ -42,7 +42,7 @@ SCENARIOS = {
 
 
 def tokens(engine: Engine, name: str) -> list[Tokens]:
-    """What an engine makes of a scenario."""
+    """Return the tokens that an engine generates for a scenario."""
     scenario = SCENARIOS[name]
     if scenario.one_by_one:
         return [engine.generate([prompt], scenario.max_tokens)[0] for prompt in scenario.prompts]
@@ -50,21 +50,21 @@ def tokens(engine: Engine, name: str) -> list[Tokens]:
 
 
 Expected = dict[str, list[Tokens]]
-"""Tokens by scenario."""
+"""The expected tokens by scenario."""
 
 
 def run_all(engine: Engine) -> Expected:
-    """Every scenario, and a second turn upon the first one's answer."""
+    """Run every scenario, and a second turn after the first one's answer."""
     found = {name: tokens(engine, name) for name in SCENARIOS}
     found["turn"] = engine.generate(second_turn(found), 8)
     return found
 
 
 def second_turn(expected: Expected) -> list[Tokens]:
-    """What was asked and answered in ``talk``, as the next prompt."""
+    """Return the prompt and the answer of ``talk`` with more tokens, as the next prompt."""
     return [prompt + answer for prompt, answer in zip(SCENARIOS["talk"].prompts, expected["talk"], strict=True)]
 
 
 def kept(length: int, chunk: int) -> int:
-    """Tokens of a prompt that whole chunks hold, one token being left to compute."""
+    """Return how many tokens of a prompt are in whole chunks, with one token left to compute."""
     return (length - 1) // BLOCK_TOKENS * BLOCK_TOKENS // chunk * chunk

@@ -1,4 +1,4 @@
-"""``vllm serve`` in a session of its own, for the time of a ``with`` block: asked by HTTP, and to be killed."""
+"""Runs ``vllm serve`` in a session of its own as long as a ``with`` block; tests use it by HTTP, and kill it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ UP = "Application startup complete"
 
 
 class Server:
-    """Token ids in and out."""
+    """A running server, with token ids in and out."""
 
     def __init__(self, process: subprocess.Popen[str], port: int) -> None:
         self.process = process
-        self.said: list[str] = []
-        """Its log, as far as it was written."""
+        self.lines: list[str] = []
+        """The lines of its log so far."""
         self.url = f"http://127.0.0.1:{port}"
         self._up = threading.Event()
         self._reader = threading.Thread(target=self._listen, daemon=True)
@@ -41,21 +41,21 @@ class Server:
 
     def wait_until_up(self) -> None:
         assert self._up.wait(START_S), self.log()
-        assert any(UP in line for line in self.said), self.log()
+        assert any(UP in line for line in self.lines), self.log()
         until = time.monotonic() + PATIENCE_S
-        while not self._answers():  # the line comes a moment before the port is open
+        while not self._answers():  # the line is logged a moment before the port is open
             assert time.monotonic() < until, self.log()
 
     def log(self) -> str:
-        return "".join(self.said)
+        return "".join(self.lines)
 
     def hear_all(self) -> str:
-        """The whole log of a server that has ended."""
+        """Return the whole log of a server that has ended."""
         self._reader.join(PATIENCE_S)
         return self.log()
 
     def generate(self, prompts: Sequence[Tokens], max_tokens: int = 16, *, model: str = "base") -> list[Tokens]:
-        """Greedy tokens, one list for each prompt; all prompts are there at once."""
+        """Return greedy tokens, one list for each prompt; all prompts are sent at once."""
         body = {
             "model": model, "prompt": list(prompts), "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True,
             "return_token_ids": True,
@@ -65,15 +65,15 @@ class Server:
         return [choice["token_ids"] for choice in choices]
 
     def reset(self, *, external: bool) -> None:
-        """Empty vLLM's own prefix cache, and ours when ``external``."""
+        """Empty vLLM's own prefix cache, and ours if ``external``."""
         self._ask(f"/reset_prefix_cache?reset_external={str(external).lower()}", {})
 
     def settle(self) -> None:
-        """Wait until what was copied is known to the scheduler, and has been said."""
+        """Wait until the scheduler has processed all copies, and has published their metrics and events."""
         self.generate([[1] * 5], 2)
 
     def series(self, name: str, **labels: str) -> float:
-        """One series of ``/metrics``."""
+        """Return the value of one series of ``/metrics``."""
         found = [
             sample.value
             for family in text_string_to_metric_families(self._ask("/metrics"))
@@ -84,7 +84,7 @@ class Server:
         return float(found[0])
 
     def members(self) -> dict[int, str]:
-        """The processes of its session that have not ended, by name."""
+        """Return the processes of its session that have not ended, by name."""
         found = {}
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
@@ -102,7 +102,7 @@ class Server:
             assert time.monotonic() < until, f"{left} outlive the server\n{self.log()}"
 
     def kill(self) -> None:
-        """All of its processes at once."""
+        """Kill all of its processes at once."""
         if self.members():
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(PATIENCE_S)
@@ -125,18 +125,18 @@ class Server:
     def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self.said.append(line)
+            self.lines.append(line)
             if UP in line:
                 self._up.set()
         self._up.set()
 
 
 PORTS = iter(random.sample(range(20_000, 28_000, 8), 1000))
-"""Below those that Linux gives to connections, since a server binds its port seconds after it was found to be free."""
+"""Below the ports that Linux gives to connections: a server binds its port seconds after it was found free."""
 
 
 def free_port() -> int:
-    """One that nobody listens on now, and nobody was given before; a few after it are as free."""
+    """Return a free port that was not returned before; a few ports after it are free, too."""
     for port in PORTS:
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
@@ -147,7 +147,7 @@ def free_port() -> int:
 def server(
     model: Path, transfer: dict[str, Any], environment: dict[str, str], *options: str, port: int | None = None
 ) -> Iterator[Server]:
-    """A server with the connector, set up by ``environment``. ``transfer``: what else ``KVTransferConfig`` says."""
+    """Run a server with the connector, configured by ``environment``; ``transfer`` is added to ``KVTransferConfig``."""
     port = port or free_port()
     config = {
         "kv_connector": "KVEngineConnector", "kv_connector_module_path": "kvengine.connector", "kv_role": "kv_both",

@@ -1,4 +1,4 @@
-"""vLLM's own scheduler with the connector, step by step, without an engine."""
+"""Runs vLLM's own scheduler with the connector, step by step, without an engine."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def cache(*specs: Any) -> KVCacheConfig:
 
 
 class Steps:
-    """vLLM's scheduler; each request gets a token, and each job ends in the next step."""
+    """vLLM's scheduler, whose requests get a token in each step, and whose jobs end in the next step."""
 
     def __init__(self, vllm_config: VllmConfig) -> None:
         vllm_config.cache_config.num_gpu_blocks = BLOCKS
@@ -72,23 +72,23 @@ class Steps:
         self.loads = self.stores = 0
         self.unreported: list[JobId] = []
         self.statistics = Statistics()
-        """All that vLLM was told."""
-        self._silent = False
-        self.answer("first", [1] * 5)  # the workers say how much memory they have
+        """All statistics that vLLM received."""
+        self._withholds = False
+        self.answer("first", [1] * 5)  # the workers report how much memory they have
 
     def answer(self, name: str, prompt: list[int], **sampling: Any) -> None:
-        """From the first step to the last."""
+        """Run a request from its first step to its last one, including its copies."""
         self.add(name, prompt, **sampling)
         self.step_until(lambda: not self.scheduler.has_requests())
 
     def answer_without_waiting(self, name: str, prompt: list[int], **sampling: Any) -> None:
-        """To its last step; copies may go on."""
+        """Run a request to its last step; copies may go on."""
         self.add(name, prompt, **sampling)
         self.step_until(lambda: not self.scheduler.get_num_unfinished_requests())
 
     def order(self, name: str, prompt: list[int]) -> None:
-        """Likewise, while the workers say nothing of their jobs: those are in ``unreported``."""
-        self._silent = True
+        """Do the same while the workers report no jobs; these are in ``unreported``."""
+        self._withholds = True
         self.answer_without_waiting(name, prompt)
 
     def forget_device(self) -> None:
@@ -123,12 +123,12 @@ class Steps:
         ids = list(output.num_scheduled_tokens)
         ran = ModelRunnerOutput(
             req_ids=ids, req_id_to_index={each: n for n, each in enumerate(ids)}, sampled_token_ids=[[7] for _ in ids],
-            kv_connector_output=self.told(orders),
+            kv_connector_output=self.report(orders),
         )  # fmt: skip
         for each in self.scheduler.update_from_output(output, ran).values():
             if each.scheduler_stats is not None and each.scheduler_stats.kv_connector_stats:
-                told = Statistics(data=each.scheduler_stats.kv_connector_stats)
-                self.statistics = self.statistics.aggregate(told)
+                statistics = Statistics(data=each.scheduler_stats.kv_connector_stats)
+                self.statistics = self.statistics.aggregate(statistics)
 
     def step_until(self, so: Callable[[], bool]) -> None:
         until = time.monotonic() + PATIENCE_S
@@ -136,21 +136,21 @@ class Steps:
             assert time.monotonic() < until
             self.step()
 
-    def told(self, orders: Orders) -> KVConnectorOutput | None:
-        """What the workers say at the end of a step."""
-        told = KVConnectorOutput(
+    def report(self, orders: Orders) -> KVConnectorOutput | None:
+        """Return the workers' report at the end of a step."""
+        output = KVConnectorOutput(
             kv_connector_worker_meta=self._reports, finished_recving={job.request_id for job in orders.loads}
         )
         ended = [job.id for job in (*orders.loads, *orders.stores)]
-        if self._silent:
+        if self._withholds:
             self.unreported += ended
             ended = []
         self._reports = Reports(finished=dict.fromkeys(ended, 1), ready_slots=32, capacity_slots=32)
-        return told
+        return output
 
 
 class StepsOfWorkers(Steps):
-    """With real workers, of which tests hold the copies back; what they say is put together as vLLM does it."""
+    """Steps with real workers, whose copies tests hold back; their reports are aggregated as vLLM does it."""
 
     def __init__(self, vllm_config: VllmConfig, workers: int = 1) -> None:
         vllm_config.parallel_config.world_size = workers
@@ -162,17 +162,17 @@ class StepsOfWorkers(Steps):
         self._aggregator = KVOutputAggregator(workers)
         super().__init__(vllm_config)
 
-    def told(self, orders: Orders) -> KVConnectorOutput | None:
+    def report(self, orders: Orders) -> KVConnectorOutput | None:
         outputs = []
         for worker in self.workers:
             worker.load(orders)
             worker.store(orders)
             ended, failed = worker.finished()
-            said = KVConnectorOutput(
+            output = KVConnectorOutput(
                 finished_recving=ended, failed_recving=failed, kv_connector_worker_meta=worker.reports()
             )
             outputs.append(
-                ModelRunnerOutput(req_ids=[], req_id_to_index={}, sampled_token_ids=[], kv_connector_output=said)
+                ModelRunnerOutput(req_ids=[], req_id_to_index={}, sampled_token_ids=[], kv_connector_output=output)
             )
         together = self._aggregator.aggregate(list(outputs))
         assert together is not None

@@ -1,4 +1,4 @@
-"""What vLLM's configuration makes of the connector: roles, keys, refusals. vLLM's own scheduler, and no engine."""
+"""The connector under vLLM's configurations: roles, keys, refusals; with vLLM's own scheduler, and no engine."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ MAMBA = MambaSpec(block_size=32, shapes=((4, 16), (8, 16)), dtypes=(torch.float3
     [
         ("kv_both", {}, 1, 1),
         ("kv_producer", {}, 1, 0),
-        ("kv_consumer", {}, 0, 0),  # nobody else stores
+        ("kv_consumer", {}, 0, 0),  # no other instance stores
         ("kv_both", {"local_cpu": False}, 0, 0),
         ("kv_both", {"store_after": 2}, 1, 0),
         ("kv_both", {"store_after": 3}, 0, 0),
     ],
 )
-def test_who_stores_and_who_loads(model: Path, role: str, offload: dict[str, Any], stores: int, loads: int) -> None:
+def test_roles_that_store_and_roles_that_load(
+    model: Path, role: str, offload: dict[str, Any], stores: int, loads: int
+) -> None:
     steps = Steps(config(model, role=role, offload=offload))
     (prompt,) = prompts(1, 600)
     for name in ("cold", "again"):
@@ -57,7 +59,7 @@ def test_an_error_over_one_job_costs_no_other_its_blocks_of_the_device(model: Pa
         steps.order(name, prompt)
     stores = steps.unreported
     assert len(stores) == 2
-    connector._of_scheduler.planner.jobs[stores[0]].keys = [ChunkKey(b"a chunk that nobody holds")]
+    connector._of_scheduler.planner.jobs[stores[0]].keys = [ChunkKey(b"a chunk that is not held")]
     reports = Reports(finished=dict.fromkeys(stores, 1), ready_slots=32, capacity_slots=32)
     connector.update_connector_output(KVConnectorOutput(kv_connector_worker_meta=reports))
     assert connector._of_scheduler.stopped

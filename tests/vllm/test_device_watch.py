@@ -1,4 +1,4 @@
-"""When the device's blocks were last used, told by vLLM's own block pool."""
+"""The last use of the device's blocks, observed in vLLM's own block pool."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kvengine.connector.device_watch import DeviceWatch
 
 
 def cached(pool: BlockPool, name: bytes) -> KVCacheBlock:
-    """A block in use that can be found again."""
+    """Allocate a block that a lookup can find."""
     (block,) = pool.get_new_blocks(1)
     named = make_block_hash_with_group_id(BlockHash(name), 0)
     block.set_block_hash(named)
@@ -18,16 +18,16 @@ def cached(pool: BlockPool, name: bytes) -> KVCacheBlock:
     return block
 
 
-def test_a_block_that_somebody_else_still_uses_is_not_the_last_of_those_that_were_freed_with_it() -> None:
+def test_a_block_that_another_request_still_uses_is_not_counted_as_freed() -> None:
     init_none_hash(sha256)
     pool = BlockPool(num_gpu_blocks=4, enable_caching=True, hash_block_size=16)
     now = [100.0]
     watch = DeviceWatch(pool, lambda: now[0])
     shared, own = cached(pool, b"shared"), cached(pool, b"own")
     pool.touch([shared])
-    pool.free_blocks([own, shared])  # one of both requests ends
+    pool.free_blocks([own, shared])  # one of the two requests ends
     now[0] = 200.0
-    pool.get_new_blocks(2)  # takes what is free, and then what was freed first
+    pool.get_new_blocks(2)  # takes a free block, and then the block that was freed first
     assert (watch.horizon_s, watch.evicted) == (100.0, 1)
     assert watch.at_horizon == 0, "the shared one is in use, and is not what goes next"
     pool.free_blocks([shared])

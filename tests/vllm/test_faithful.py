@@ -1,4 +1,4 @@
-"""One engine whose two tiers are far too small for what is asked of it, with checksums: tokens and bytes are the same.
+"""One engine whose two tiers are far too small for its requests, with checksums: tokens and bytes stay correct.
 
 The tests share the engine and run in this order; the last one ends its offloading.
 """
@@ -26,7 +26,7 @@ def tested(model: Path, expected: Expected) -> Iterator[Engine]:
     with engine(
         model, OFFLOAD, probed=True, enable_prefix_caching=True, num_gpu_blocks_override=72, max_model_len=1024
     ) as started:
-        started.settle()  # host memory is there
+        started.settle()  # wait until host memory is ready
         yield started
 
 
@@ -35,14 +35,14 @@ def hits(tested: Engine) -> float:
 
 
 def hits_of(tested: Engine, name: str, expected: Expected) -> float:
-    """Tokens that a scenario takes from host memory; its answers are checked."""
+    """Run a scenario, check its answers, and return how many tokens it took from host memory."""
     before = hits(tested)
     assert tokens(tested, name) == expected[name], name
     return hits(tested) - before
 
 
 def fresh(tested: Engine, name: str, expected: Expected) -> None:
-    """Have a scenario in host memory and nothing on the device."""
+    """Put a scenario into host memory, and leave nothing on the device."""
     tested.forget_gpu()
     assert tokens(tested, name) == expected[name], name
     tested.settle()
@@ -75,7 +75,7 @@ def test_prompts_of_all_lengths_again_and_again(tested: Engine, expected: Expect
 
 
 def test_prompts_that_share_prefixes_at_every_alignment(tested: Engine, expected: Expected) -> None:
-    """With the device's own blocks reaching into a chunk, or to its end."""
+    """The device's own blocks reach into a chunk, or to its end."""
     before = hits(tested)
     for number, (prompt, answer) in enumerate(zip(SCENARIOS["aligned"].prompts, expected["aligned"], strict=True)):
         assert asked(tested, prompt, 6) == answer, "beside those before it"
@@ -201,7 +201,7 @@ def load_jobs() -> float:
 
 
 def three_of_a_kind(tested: Engine) -> dict[str, Tokens]:
-    """One that loads what is held back, and two with the same prompt that were told to ask again; nobody's answers."""
+    """Begin a request whose load is held back, and two with the same prompt that wait for it; none is answered yet."""
     (prompt,) = SCENARIOS["single"].prompts
     waiting = series("kvengine:waits_total")
     answers: dict[str, Tokens] = {}
@@ -237,7 +237,7 @@ def test_what_several_wait_for_is_loaded_once_and_the_others_find_it_on_the_devi
     assert series("kvengine:waits_given_up_total") == gave_up
 
 
-def test_who_waits_too_long_for_anothers_load_computes(tested: Engine, expected: Expected) -> None:
+def test_a_request_that_waits_too_long_for_another_load_computes(tested: Engine, expected: Expected) -> None:
     fresh(tested, "single", expected)
     gave_up = series("kvengine:waits_given_up_total")
     answers = three_of_a_kind(tested)
@@ -262,7 +262,7 @@ def test_an_engine_that_is_put_to_sleep_while_it_stores_forgets_and_wakes_up(
     tested.ask("kv_faults", store="linger")
     assert tokens(tested, "other") == expected["other"]
     assert tested.ask("kv_held")[0] > 0
-    tested.llm.sleep(level=1)  # the device's cache is gone, so that vLLM has the connector forget, too
+    tested.llm.sleep(level=1)  # this empties the device's cache, so vLLM has the connector forget as well
     assert tested.ask("kv_held") == [0], "it waits for what reads the device's blocks"
     assert tested.llm.wake_up()
     tested.ask("kv_faults")
@@ -273,9 +273,7 @@ def test_an_engine_that_is_put_to_sleep_while_it_stores_forgets_and_wakes_up(
     assert hits_of(tested, "other", expected) == ONE, "stored anew"
 
 
-def test_an_error_in_a_lookup_costs_its_request_what_is_kept_and_nobody_else(
-    tested: Engine, expected: Expected
-) -> None:
+def test_an_error_in_a_lookup_affects_only_its_own_request(tested: Engine, expected: Expected) -> None:
     fresh(tested, "single", expected)
     before = hits(tested)
     assert asked(tested, SCENARIOS["single"].prompts[0], **{FAULT: "match"}) == expected["single"][0]

@@ -1,4 +1,4 @@
-"""What makes equal tokens different KV makes different keys."""
+"""Equal tokens have different keys if anything makes their KV different."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_salts_adapters_images_and_models_share_no_chunk() -> None:
 
 
 def test_a_session_whose_last_token_vllm_takes_back_has_the_keys_of_what_comes_instead() -> None:
-    """As its scheduler does when a streaming request is given more input."""
+    """vLLM's scheduler does this when a streaming request gets more input."""
     init_none_hash(sha256)
     request = Request(
         "r", list(range(64)), SamplingParams(max_tokens=9), None, block_hasher=get_request_block_hasher(16, sha256)

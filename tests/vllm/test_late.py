@@ -1,6 +1,6 @@
-"""Copies that do not end: requests compute, nobody else gets the blocks they use, and when they end all goes on.
+"""Copies that do not end: requests compute, the copies keep their blocks, and offloading goes on after their end.
 
-vLLM's own scheduler and real workers, of which the copies are held back.
+The tests use vLLM's own scheduler and real workers, whose copies are held back.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def make(model: Path) -> Iterator[Make]:
 
 
 def stored(steps: StepsOfWorkers, prompt: list[int]) -> None:
-    """It is in host memory, and not on the device."""
+    """Put the prompt into host memory, and leave nothing on the device."""
     before = steps.stores
     steps.answer(f"cold {before}", prompt)
     assert steps.stores == before + 1
@@ -54,20 +54,20 @@ def test_a_request_whose_load_does_not_end_computes_in_other_blocks(make: Make, 
     steps = make(workers)
     stored(steps, PROMPT)
     steps.connector._of_scheduler.late_s = 0
-    slow = steps.workers[-1]  # the others load, and say so before
+    slow = steps.workers[-1]  # the other workers load, and report it before
     slow.copier.faults = {"load": "hold"}
     asked = steps.add("asked", PROMPT)
     steps.step_until(lambda: not steps.scheduler.get_num_unfinished_requests())
     assert asked.num_output_tokens == 1
-    assert steps.loads == 1, "computed, and not asked for again"
+    assert steps.loads == 1, "computed, and not loaded again"
     ((_, _, fragments),) = slow.copier.held
     assert held(steps) == BLOCKS_OF_CHUNKS
     pool = steps.scheduler.kv_cache_manager.block_pool
     (job,) = [opened.job for opened in steps.connector._of_scheduler.planner.jobs._open.values()]
     assert len(fragments.sizes) > 0
-    assert all(pool.blocks[block].ref_cnt == 1 for block in job.blocks), "ours alone: nobody is given them"
+    assert all(pool.blocks[block].ref_cnt == 1 for block in job.blocks), "used by us alone, and given to no request"
     assert steps.statistics.data["jobs"]["late_jobs"] == {"load": 1}
-    assert not steps.scheduler.reset_prefix_cache(), "or somebody could believe that the device is idle"
+    assert not steps.scheduler.reset_prefix_cache(), "or the device would seem idle"
 
     steps.answer_without_waiting("meanwhile", PROMPT)
     steps.answer_without_waiting("another", OTHER)
@@ -114,7 +114,7 @@ def test_a_store_that_does_not_end_keeps_its_blocks_and_costs_no_request_anythin
     for number, prompt in enumerate((OTHER, THIRD, PROMPT)):
         steps.answer_without_waiting(f"more {number}", prompt)
     assert steps.stores == 1
-    assert steps.connector.has_pending_push_work(), "somebody must ask for its end"
+    assert steps.connector.has_pending_push_work(), "vLLM must keep polling for its end"
     worker.copier.faults = {}
     worker.copier.release()
     steps.step_until(lambda: not held(steps))
@@ -166,10 +166,10 @@ def test_generated_tokens_that_were_to_be_stored_and_were_not_count_too(model: P
     steps.answer_without_waiting("talk", OTHER[:60], max_tokens=69)
     steps.step()
     missed = steps.statistics.data["counters"]["missed_tokens"] - before
-    assert missed == 128, "of 60 that were asked and 68 that were computed after them"
+    assert missed == 128, "60 tokens of the prompt, and 68 that were computed after them"
 
 
-def test_whoever_asks_for_logprobs_of_the_prompt_loads_nothing_and_waits_for_nobody(make: Make) -> None:
+def test_a_request_for_logprobs_of_the_prompt_neither_loads_nor_waits(make: Make) -> None:
     steps = make(1)
     stored(steps, PROMPT)
     (worker,) = steps.workers

@@ -1,4 +1,4 @@
-"""Our lines are where vLLM's are, and say whose they are."""
+"""Our log lines appear with vLLM's, and name the package."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kvengine.connector.logs import join_vllm
 def test_every_line_of_ours_is_in_vllms_log_once_with_our_name_and_from_its_level_on() -> None:
     ours, theirs = logging.getLogger("kvengine"), logging.getLogger("vllm")
     assert theirs.handlers, "vLLM writes its own log"
-    said = StringIO()
-    handler = logging.StreamHandler(said)
+    written = StringIO()
+    handler = logging.StreamHandler(written)
     handler.setFormatter(theirs.handlers[0].formatter)
     join_vllm()
     join_vllm()
@@ -27,7 +27,7 @@ def test_every_line_of_ours_is_in_vllms_log_once_with_our_name_and_from_its_leve
     finally:
         theirs.removeHandler(handler)
     assert not ours.propagate
-    lines = said.getvalue().splitlines()
+    lines = written.getvalue().splitlines()
     assert [line.rpartition("] ")[2] for line in lines] == [
         "kvengine: kvengine.connector.worker has taken 100%",
         "kvengine: kvengine.arena has taken 100%",

@@ -1,4 +1,4 @@
-"""Where else the connector works: by its name alone, beside another connector, and with other KV."""
+"""The connector works by its name alone, beside another connector, and with other KV."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package's entry points, as pip would write them, and the package on the path of every process."""
+    """Write the package's entry points as pip would, and put the package on the path of every process."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     about = tmp_path / "tierwise-0.dist-info"
     about.mkdir()
@@ -35,13 +35,13 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = os.environ.get("PYTHONPATH", "")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(tmp_path), str(ROOT), before))))
     for point in entry_points(group="vllm.general_plugins", name="kvengine"):
-        point.load()()  # this process has looked for plugins before; those that it starts look by themselves
+        point.load()()  # this process has already looked for plugins; its child processes look by themselves
 
 
 def test_it_is_known_by_name_and_takes_a_place_beside_connectors_of_others(
     model: Path, expected: Expected, installed: None, tmp_path: Path
 ) -> None:
-    """Beside one of vLLM's own, which keeps KV in files; what is nowhere in memory comes from there."""
+    """One of vLLM's own connectors keeps KV in files, which are read for KV that is not in memory."""
     chunk, names = 512, ("single", "other")
     ours = {
         "kv_connector": "KVEngineConnector",
@@ -53,7 +53,7 @@ def test_it_is_known_by_name_and_takes_a_place_beside_connectors_of_others(
         "kv_role": "kv_both",
         "kv_connector_extra_config": {"shared_storage_path": str(tmp_path / "kv")},
     }
-    loads_only = {**ours, "kv_role": "kv_consumer"}  # it comes first, and has nothing to load
+    loads_only = {**ours, "kv_role": "kv_consumer"}  # the other connector comes first, and has nothing to load
     with engine(
         model,
         {"connectors": [loads_only, ours, files]},
@@ -62,7 +62,7 @@ def test_it_is_known_by_name_and_takes_a_place_beside_connectors_of_others(
     ) as tested:
 
         def loaded() -> tuple[float, float]:
-            """Tokens from our memory, and from the other's files; the answers are checked."""
+            """Return the tokens from our memory and from the other connector's files; check the answers."""
             before = by_source(tested)
             for name in names:
                 assert tokens(tested, name) == expected[name], name
@@ -85,16 +85,16 @@ def by_source(tested: Engine) -> tuple[float, float]:
 
 
 def test_keys_and_values_of_one_byte(ahead: Ahead) -> None:
-    """Beside an engine without the connector."""
-    plain, tested = ahead["one byte, plain"].said(), ahead["one byte"].said()
+    """The tokens are compared with those of an engine without the connector."""
+    plain, tested = ahead["one byte, plain"].results(), ahead["one byte"].results()
     assert tested.rounds == plain.rounds * 2, "cold, and from host memory"
     assert tested.hits == sum(kept(len(prompt), 256) for name in ONE_BYTE for prompt in SCENARIOS[name].prompts)
     assert tested.compared > 0
     assert tested.different == 0
 
 
-def test_without_any_host_memory_it_serves_and_says_so_once(ahead: Ahead, expected: Expected) -> None:
-    tested = ahead["no memory"].said()
+def test_without_any_host_memory_it_serves_and_logs_one_error(ahead: Ahead, expected: Expected) -> None:
+    tested = ahead["no memory"].results()
     assert tested.rounds == [{name: expected[name] for name in NO_MEMORYS}] * 2
     assert tested.hits == 0
     assert set(tested.series.values()) == {0}, f"no tier, no store, no error, nothing held: {tested.series}"

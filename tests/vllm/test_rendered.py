@@ -1,4 +1,4 @@
-"""Token ids made in the picker, held against those of the real vLLM's server, request by request."""
+"""The picker's token ids, compared with those of the real vLLM's server, request by request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOWN = (
     "{% for m in messages %}{{ m | tojson }}\n{% endfor %}"
     "{{ (tools or none) | tojson }}{{ (documents or none) | tojson }}\n"
 )
-"""Put in front of a template, so that all shows that it is given."""
+"""Goes in front of a template, so that its result shows everything that the template receives."""
 
 WEATHER = {
     "type": "function",
@@ -129,7 +129,7 @@ Servers: TypeAlias = dict[str, tuple[Server, ModelTokenizer, Path]]
 
 NOT_GUESSED = ("truncated", "another template", "with an end")
 HARMLESS = ("no tools",)
-"""The server refuses them, as the engine will: nobody is misled."""
+"""Requests that the server refuses, as the engine will, so that no prompt is misjudged."""
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def servers(ahead: Ahead) -> Iterator[Servers]:
 
 @contextmanager
 def render_both(_: Path, place: Path) -> Iterator[Servers]:
-    """One for a template that takes texts, one for one that takes parts; started at once."""
+    """Start two servers at once: one for a template that takes texts, one for a template that takes parts."""
     with ExitStack() as stack:
         found = {}
         for kind, (make, template) in KINDS.items():
@@ -158,10 +158,10 @@ AHEAD: dict[str, Make] = {"rendering": render_both}
 
 
 def ours(model: ModelTokenizer, path: str, body: dict[str, Any]) -> list[list[int]] | str:
-    """Twice, the second time with everything known."""
-    told = [once(model, path, body) for _ in range(2)]
-    assert told[0] == told[1]
-    return told[0]
+    """Return our token ids; they are made twice, the second time from caches."""
+    made = [once(model, path, body) for _ in range(2)]
+    assert made[0] == made[1]
+    return made[0]
 
 
 def once(model: ModelTokenizer, path: str, body: dict[str, Any]) -> list[list[int]] | str:
@@ -173,23 +173,30 @@ def once(model: ModelTokenizer, path: str, body: dict[str, Any]) -> list[list[in
     return [list(array("I", ids)) for ids in model.put_together(texts, partly, model.encode(partly))]
 
 
-def differences(name: str, theirs: tuple[int, list[list[int]]], told: list[list[int]] | str, folder: Path) -> list[str]:
-    """Of two answers to one request, as text."""
+def differences(
+    name: str, theirs: tuple[int, list[list[int]]], made_here: list[list[int]] | str, folder: Path
+) -> list[str]:
+    """Return the differences between two answers to one request, as text."""
     status, ids = theirs
     if status != 200 and name in HARMLESS:
         return []
     if status != 200:
-        return [] if told in ("refused", "unsupported") else [f"{name}: the server refuses it ({status}), we do not"]
+        return (
+            [] if made_here in ("refused", "unsupported") else [f"{name}: the server refuses it ({status}), we do not"]
+        )
     if name in NOT_GUESSED:
-        return [] if told == "unsupported" else [f"{name}: told"]
-    if told == ids:
+        return [] if made_here == "unsupported" else [f"{name}: rendered, though the server leaves it out"]
+    if made_here == ids:
         return []
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
 
     def shown(prompts: list[list[int]]) -> str:
         return repr([tokenizer.decode(prompt, skip_special_tokens=False) for prompt in prompts])
 
-    return [f"{name}: server {shown(ids)}", f"{name}: ours   {told if isinstance(told, str) else shown(told)}"]
+    return [
+        f"{name}: server {shown(ids)}",
+        f"{name}: ours   {made_here if isinstance(made_here, str) else shown(made_here)}",
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -199,11 +206,13 @@ def test_chats_are_the_servers_own_token_ids(kind: str, servers: Servers) -> Non
     for name, body in CHATS.items():
         asked = {"model": "m", **body, **({"tool_choice": "none"} if "tools" in body else {})}
         status, answer = server.post(CHAT + "/render", asked)
-        told = ours(model, CHAT, asked)
-        wrong += differences(name, (status, [answer["token_ids"]] if answer else []), told, folder)
+        made_here = ours(model, CHAT, asked)
+        wrong += differences(name, (status, [answer["token_ids"]] if answer else []), made_here, folder)
         if status == 200 and name != "reasoning" and set(body) <= set(TOKENIZES):
             status, answer = server.post("/tokenize", asked)
-            wrong += differences(f"{name}, tokenized", (status, [answer["tokens"]] if answer else []), told, folder)
+            wrong += differences(
+                f"{name}, tokenized", (status, [answer["tokens"]] if answer else []), made_here, folder
+            )
     assert not wrong, "\n".join(wrong)
 
 
@@ -214,6 +223,6 @@ def test_completions_are_the_servers_own_token_ids(kind: str, servers: Servers) 
     for name, body in COMPLETIONS.items():
         asked = {"model": "m", **body}
         status, answer = server.post(COMPLETION + "/render", asked)
-        told = ours(model, COMPLETION, asked)
-        wrong += differences(name, (status, [one["token_ids"] for one in answer or []]), told, folder)
+        made_here = ours(model, COMPLETION, asked)
+        wrong += differences(name, (status, [one["token_ids"] for one in answer or []]), made_here, folder)
     assert not wrong, "\n".join(wrong)

@@ -1,5 +1,7 @@
-"""Two real vLLM servers with kvengine behind a real Envoy: what the picker believes of their tiers is held against what
-they find in them, for a working set that neither tier of them holds."""
+"""Two real vLLM servers with kvengine behind a real Envoy.
+
+The picker's predictions of cache hits are compared with the servers' hits, for a working set that exceeds both tiers.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ CPU_TOKENS = 16_384
 SYSTEMS, QUESTIONS = 6, 4
 REQUESTS = 80
 EVENTS, REPLAYS = 1, 2
-"""How far these ports are from the serving port."""
+"""The distance of these ports from the serving port."""
 
 HORIZON = """
 apiVersion: llm-d.ai/v1alpha1
@@ -67,7 +69,7 @@ schedulingProfiles:
 
 
 class Answer(NamedTuple):
-    """What one request came to. Units: tokens."""
+    """The result of one request. Units: tokens."""
 
     tokens: Tokens
     prompt: int
@@ -86,7 +88,7 @@ class Fleet:
         return sum(each.series(name) for each in self.servers)
 
     def forget(self) -> None:
-        """Empty all tiers, and have that published: an engine says what it has to say at its next step."""
+        """Empty all tiers, and step once more, since an engine publishes events in its next step."""
         for each in self.servers:
             each.settle()
             each.reset(external=True)
@@ -108,7 +110,7 @@ def ask(url: str, prompt: str, **more: str) -> Answer:
 
 @pytest.fixture(scope="module")
 def prompts() -> list[str]:
-    """Of some 2,000 tokens each, half of which they share with three others."""
+    """Return prompts of about 2,000 tokens, half of which each prompt shares with three others."""
     text = long_text(400_000)
     systems = [text[n * 9_000 :][:4_900] for n in range(SYSTEMS)]
     return [
@@ -127,7 +129,7 @@ def fleet(ahead: Ahead) -> Iterator[Fleet]:
 
 @contextmanager
 def fleet_of_two(model: Path, _: Path) -> Iterator[Fleet]:
-    tierwise()  # skips before anything is started; whoever asks for the fleet is told
+    tierwise()  # skips the tests that use the fleet before anything is started
     with ExitStack() as stack, ThreadPoolExecutor() as threads:
 
         def start() -> Server:
@@ -153,19 +155,19 @@ AHEAD: dict[str, Make] = {"fleet": fleet_of_two}
 
 @pytest.fixture(scope="module")
 def cold(fleet: Fleet, prompts: Sequence[str]) -> list[Answer]:
-    """What the prompts are answered with where nothing is cached."""
+    """Return the answers to the prompts when nothing is cached."""
     answers = [
-        ask(fleet.servers[n % 2].url, prompt, cache_salt=f"nobody else's {n}") for n, prompt in enumerate(prompts)
+        ask(fleet.servers[n % 2].url, prompt, cache_salt=f"no other request's {n}") for n, prompt in enumerate(prompts)
     ]
     assert {answer.cached for answer in answers} == {0}
-    assert len({tuple(answer.tokens) for answer in answers}) > len(prompts) / 2, "they would be told apart"
+    assert len({tuple(answer.tokens) for answer in answers}) > len(prompts) / 2, "most answers differ"
     held = BLOCK_TOKENS * GPU_BLOCKS
     assert sum(answer.prompt for answer in answers) > 2 * (held + CPU_TOKENS), "more than both hold in all tiers"
     return answers
 
 
 def ask_all(routed: Router, prompts: Sequence[str], cold: Sequence[Answer]) -> tuple[int, int]:
-    """Ask for prompts, some much more often than others; returns their tokens, and how many of those were cached."""
+    """Send prompts, some much more often than others; return their tokens, and how many of them were cached."""
     random = Random(11)
     weights = [1 / (1 + n) for n in range(len(prompts))]
     total = cached = 0
@@ -177,16 +179,16 @@ def ask_all(routed: Router, prompts: Sequence[str], cold: Sequence[Answer]) -> t
 
 
 def accuracy(routed: Router, mode: str) -> float:
-    """1 - error / prompt tokens, of all requests."""
+    """Return 1 - error / prompt tokens, over all requests."""
     (error,) = routed.series("tierwise_prediction_error_tokens_total", tier="total", mode=mode)
-    (asked,) = routed.series("tierwise_prediction_prompt_tokens_total", tier="total", mode=mode)
+    (predicted,) = routed.series("tierwise_prediction_prompt_tokens_total", tier="total", mode=mode)
     modes = routed.series("tierwise_prediction_prompt_tokens_total", tier="total")
-    assert asked > 0.95 * sum(modes), f"{mode} was the mode of {asked} tokens of {sum(modes)}"
-    return 1 - error / asked
+    assert predicted > 0.95 * sum(modes), f"{mode} was the mode of {predicted} tokens of {sum(modes)}"
+    return 1 - error / predicted
 
 
 @pytest.mark.parametrize(("mode", "config", "least"), [("horizon", HORIZON, 0.95), ("precise", PRECISE, 0.99)])
-def test_what_the_picker_believes_of_the_tiers_is_what_the_engines_find(
+def test_the_pickers_predictions_are_what_the_engines_find(
     fleet: Fleet, prompts: Sequence[str], cold: Sequence[Answer], model: Path, tmp_path: Path, mode: str, config: str,
     least: float,
 ) -> None:  # fmt: skip

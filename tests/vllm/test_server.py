@@ -1,6 +1,6 @@
-"""``vllm serve``, turned on as LMCache is: what it says, its adapters, and what is left when it is killed.
+"""``vllm serve``, configured as for LMCache: its log, its adapters, and what is left after it was killed.
 
-The first server loses its engine's process only; of the second one everything is killed at once.
+Of the first server, only the engine's process is killed; of the second one, all processes at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHUNK = 256
 MEBIBYTES = 51.2
 ADAPTERS = ("one", "two")
 STEP = 512
-"""Tokens of a step: longer prompts are computed, and stored, in several."""
+"""Tokens of one step; longer prompts are computed and stored in several steps."""
 STORING = re.compile(r"Storing KV cache for (\d+) out of (\d+) tokens for request (\S+)")
 ASKED = re.compile(r"Reqid: (\S+), Total tokens (\d+), kvengine hit tokens: (\d+), need to load: (\d+)")
 MEMORY = re.compile(
@@ -43,9 +43,9 @@ def nothing_is_left(before: set[str]) -> None:
     assert not {name for name in named_memory() - before if "kvengine" in name or "tierwise" in name}
 
 
-def unanswered(asked: Server) -> None:
+def unanswered(served: Server) -> None:
     with suppress(OSError, HTTPException):
-        asked.generate([[7] * 500] * 8, 3000)
+        served.generate([[7] * 500] * 8, 3000)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def serve(model: Path, folder: Path) -> AbstractContextManager[Server]:
     adapters = [f"{name}={make_adapter(folder / name, seed)}" for seed, name in enumerate(ADAPTERS)]
     environment = {
         "LMCACHE_USE_EXPERIMENTAL": "True",
-        "LMCACHE_CHUNK_SIZE": str(CHUNK),  # the environment wins
+        "LMCACHE_CHUNK_SIZE": str(CHUNK),  # the environment takes precedence
         "LMCACHE_CONFIG_FILE": str(folder / "cpu-offload.yaml"),
     }
     options = ("--max-num-batched-tokens", str(STEP), "--enable-lora", "--max-loras", "3", "--max-lora-rank", "8")
@@ -77,8 +77,8 @@ def serve(model: Path, folder: Path) -> AbstractContextManager[Server]:
 AHEAD: dict[str, Make] = {"served": serve}
 
 
-def test_it_says_how_much_memory_there_is_in_three_units(served: Server) -> None:
-    (line,) = (line for line in served.said if "] kvengine: host memory for KV" in line)
+def test_the_size_of_memory_is_logged_in_three_units(served: Server) -> None:
+    (line,) = (line for line in served.lines if "] kvengine: host memory for KV" in line)
     found = MEMORY.search(line)
     assert found, line
     each_gib, each_bytes, each_blocks, all_gib, all_bytes, all_blocks = (
@@ -89,7 +89,7 @@ def test_it_says_how_much_memory_there_is_in_three_units(served: Server) -> None
     assert MEBIBYTES * 2**20 - CHUNK / BLOCK_TOKENS * block_bytes < each_bytes <= MEBIBYTES * 2**20
     assert each_gib == round(each_bytes / 2**30, 2)
     assert (all_gib, all_bytes, all_blocks) == (each_gib, each_bytes, each_blocks), "there is one worker"
-    assert "kv_load_failure_policy" not in "".join(line for line in served.said if "WARNING" in line)
+    assert "kv_load_failure_policy" not in "".join(line for line in served.lines if "WARNING" in line)
 
 
 def test_each_request_is_a_line_and_so_is_each_store(served: Server, expected: Expected) -> None:
@@ -113,7 +113,7 @@ def test_each_request_is_a_line_and_so_is_each_store(served: Server, expected: E
     assert sums == [(STEP, 1300), (STEP, 1300), (CHUNK, 1300)], "step by step"
 
 
-def test_the_page_says_what_the_log_says(served: Server) -> None:
+def test_the_metrics_page_agrees_with_the_log(served: Server) -> None:
     chunks = kept(600, CHUNK)
     assert served.series("kvengine:lookup_hit_tokens_total", engine="0", model_name="base") == chunks
     assert served.series("kvengine:stored_tokens_total") == chunks + 1280
@@ -136,7 +136,7 @@ def test_adapters_and_the_model_have_their_own_kv(served: Server, expected: Expe
         alone[name] = served.generate([prompt], 8, model=name)
         served.settle()
     assert alone["base"] == expected["single"]
-    assert len({tuple(answer) for (answer,) in alone.values()}) == 3, "they would be told apart"
+    assert len({tuple(answer) for (answer,) in alone.values()}) == 3, "all three answers differ"
     served.reset(external=True)
     loaded = []
     for name in ("base", *ADAPTERS, *ADAPTERS, "base"):
@@ -154,14 +154,14 @@ def test_a_server_whose_engine_is_killed_ends_and_leaves_nothing(served: Server,
     (core,) = (member for member, name in members.items() if name.startswith("VLLM::EngineCor"))
     maps = [Path(f"/proc/{member}/maps").read_text() for member in members]
     assert not any("kvengine" in line and "/dev/shm" in line for each in maps for line in each.splitlines())
-    os.kill(core, signal.SIGKILL)  # neither its worker, which has the memory, nor the server knows of it
+    os.kill(core, signal.SIGKILL)  # neither its worker, which has the memory, nor the server is notified
     assert served.process.wait(PATIENCE_S) is not None
     served.wait_until_gone()
     nothing_is_left(before)
 
 
 def test_the_next_one_starts_as_if_there_had_been_none(model: Path, expected: Expected, before: set[str]) -> None:
-    """As a producer; it is killed, all of it at once, in the middle of its work."""
+    """The server is a producer, and all of it is killed at once in the middle of its work."""
     transfer = {"kv_role": "kv_producer", "kv_load_failure_policy": "fail"}
     with server(model, transfer, {"KVENGINE_NUM_CPU_BLOCKS": "80"}) as second:
         for _ in range(2):
@@ -173,7 +173,7 @@ def test_the_next_one_starts_as_if_there_had_been_none(model: Path, expected: Ex
         assert "80 blocks of 32 tokens" in second.log()
         assert second.series("kvengine:stored_tokens_total") >= 4 * 512
         assert second.series("kvengine:lookup_hit_tokens_total") == 0, "a producer loads nothing"
-        (warning,) = (line for line in second.said if "kv_load_failure_policy" in line and "WARNING" in line)
+        (warning,) = (line for line in second.lines if "kv_load_failure_policy" in line and "WARNING" in line)
         assert "kv_load_failure_policy fail: a load that fails fails its request; recompute computes it" in warning
         work = threading.Thread(target=unanswered, args=(second,))
         work.start()

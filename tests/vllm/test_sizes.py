@@ -1,4 +1,4 @@
-"""What ``tierwise size`` says of blocks, against the real vLLM: to the byte."""
+"""The block sizes of ``tierwise size`` equal those of the real vLLM, to the byte."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_models_blocks_are_grouped_and_as_large_as_vllm_makes_them(name: str, 
 
 
 def spec_of(model: Model, ranks: int, *, windowed: bool) -> Any:
-    """One layer as vLLM describes it on one of ``ranks``."""
+    """Return one layer as vLLM describes it on one of ``ranks``."""
     import torch
     from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec, SlidingWindowSpec
 

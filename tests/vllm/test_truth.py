@@ -1,4 +1,4 @@
-"""What the engine says of its tiers: metrics, events, and the response to whoever asks."""
+"""The engine's reports about its tiers are true: metrics, events, and the report in a response."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.vllm.recording import CHUNK, GPU_BLOCKS, Addresses, addresses, publis
 
 @pytest.fixture(scope="module")
 def where(tmp_path_factory: pytest.TempPathFactory) -> Addresses:
-    return addresses(tmp_path_factory.mktemp("told"))
+    return addresses(tmp_path_factory.mktemp("events"))
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +55,13 @@ def test_gauges_counters_and_horizons_say_what_happened(tested: Engine, before: 
         tested.generate(prompts(1, 200, seed=99))
         assert series("kvengine:tier_capacity_tokens", tier=tier) == tokens
         assert series("kvengine:tier_eviction_horizon_timestamp_seconds", tier=tier) == 0
-    tested.generate(prompts(1, 20, seed=98))  # a step later, the store is known to have ended
+    tested.generate(prompts(1, 20, seed=98))  # one step later, the scheduler knows that the store has ended
     assert series("kvengine:stored_tokens_total") == 3 * CHUNK
     assert series("kvengine:tier_resident_tokens", tier="cpu") == 3 * CHUNK
     assert series("kvengine:tier_pinned_tokens", tier="cpu") == 0
     assert before < series("kvengine:start_timestamp_seconds") < time.time()
-    asked = time.time()
-    assert asked <= series("kvengine:clock_timestamp_seconds") <= time.time(), "that of the page, not of a step"
+    before_s = time.time()
+    assert before_s <= series("kvengine:clock_timestamp_seconds") <= time.time(), "that of the page, not of a step"
     tested.forget_gpu()
     tested.generate(prompts(1, 200, seed=99))
     assert series("kvengine:lookup_hit_tokens_total") == 3 * CHUNK
@@ -82,8 +82,8 @@ def test_gauges_counters_and_horizons_say_what_happened(tested: Engine, before: 
     assert series("kvengine:failed_jobs_total", direction="load") == 0
 
 
-def test_events_replayed_are_what_the_gauges_said(tested: Engine, events: Any) -> None:
-    """Of all that happened in the test above, and of a reset."""
+def test_replayed_events_agree_with_the_gauges(tested: Engine, events: Any) -> None:
+    """The events cover the test above, and a reset."""
     tested.llm.reset_prefix_cache(reset_connector=True)
     tested.settle()
     assert series("kvengine:tier_resident_tokens", tier="cpu") == 0
@@ -108,21 +108,21 @@ def test_events_replayed_are_what_the_gauges_said(tested: Engine, events: Any) -
 def test_events_tell_what_can_be_loaded_and_the_response_what_was(tested: Engine, events: Any) -> None:
     from vllm import SamplingParams
 
-    asked = prompts(1, 300, seed=5005)
-    tested.generate(asked)
+    sent = prompts(1, 300, seed=5005)
+    tested.generate(sent)
     tested.settle()
-    told = cpu_events(events, until=4)
-    assert [event["type"] for event in told] == ["BlockStored"] * 4
-    assert [event["token_ids"] for event in told] == [asked[0][n * CHUNK : (n + 1) * CHUNK] for n in range(4)]
-    assert [event["block_size"] for event in told] == [CHUNK] * 4
-    parents = [event["parent_block_hash"] for event in told]
-    assert parents == [None, *(event["block_hashes"][0] for event in told[:3])]
+    stored_events = cpu_events(events, until=4)
+    assert [event["type"] for event in stored_events] == ["BlockStored"] * 4
+    assert [event["token_ids"] for event in stored_events] == [sent[0][n * CHUNK : (n + 1) * CHUNK] for n in range(4)]
+    assert [event["block_size"] for event in stored_events] == [CHUNK] * 4
+    parents = [event["parent_block_hash"] for event in stored_events]
+    assert parents == [None, *(event["block_hashes"][0] for event in stored_events[:3])]
 
     tested.forget_gpu()
     sampling = SamplingParams(
         temperature=0, max_tokens=4, detokenize=False, extra_args={"kv_transfer_params": {"kvengine_report": True}}
     )
-    (answer,) = tested.llm.generate([{"prompt_token_ids": asked[0]}], sampling, use_tqdm=False)
+    (answer,) = tested.llm.generate([{"prompt_token_ids": sent[0]}], sampling, use_tqdm=False)
     assert answer.kv_transfer_params == {
         "prompt_tokens": 300,
         "cached_tokens_by_tier": {"gpu": 0, "cpu": 4 * CHUNK},
@@ -131,28 +131,28 @@ def test_events_tell_what_can_be_loaded_and_the_response_what_was(tested: Engine
     tested.settle()
     removed = cpu_events(events, until=1)
     assert [event["type"] for event in removed] == ["BlockRemoved"]
-    stored = [event["block_hashes"][0] for event in told]
+    stored = [event["block_hashes"][0] for event in stored_events]
     assert removed[0]["block_hashes"] == stored[::-1], "what builds upon others goes first"
 
 
-def test_what_events_say_is_held_is_what_the_engine_finds(tested: Engine, where: Addresses) -> None:
-    """Read by the picker's decoder, for a working set that neither tier holds."""
+def test_what_is_held_by_the_events_is_what_the_engine_finds(tested: Engine, where: Addresses) -> None:
+    """The picker's decoder reads the events, for a working set that neither tier can hold."""
     recording = record(tested, where.replay)
-    told, applied = Told(), 0
+    announced, applied = Announced(), 0
     tiers = [0, 0]
     for found in recording.found:
         for payload in recording.batches[applied : found.batches]:
-            told.apply(decode(payload))
+            announced.apply(decode(payload))
         applied = found.batches
-        gpu, cpu = told.held("GPU", BLOCK_TOKENS, found.prompt), told.held("CPU", CHUNK, found.prompt)
+        gpu, cpu = announced.held("GPU", BLOCK_TOKENS, found.prompt), announced.held("CPU", CHUNK, found.prompt)
         assert (found.gpu, found.cpu) == (gpu, max(0, cpu - gpu))
         tiers = [tiers[0] + found.gpu, tiers[1] + found.cpu]
     assert min(tiers) > 0, "both tiers were found to hold something"
-    assert told.held("GPU", BLOCK_TOKENS, recording.salted[0]) == 0
+    assert announced.held("GPU", BLOCK_TOKENS, recording.salted[0]) == 0
 
 
-class Told:
-    """Prefixes by medium, taken from events in the simplest way."""
+class Announced:
+    """Prefixes by medium, derived from events in the simplest way."""
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str | None, int]] = Counter()
@@ -183,7 +183,7 @@ class Told:
 
 
 def cpu_events(socket: Any, until: int) -> list[dict[str, Any]]:
-    """The next events of the CPU tier, at least ``until``."""
+    """Return the next events of the CPU tier, at least ``until`` of them."""
     import msgspec
 
     found: list[dict[str, Any]] = []

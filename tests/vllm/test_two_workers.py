@@ -1,4 +1,4 @@
-"""Tensor parallelism: a job is over when both workers say so, and failed when one of them failed."""
+"""Tensor parallelism: a job ends when both workers have ended it, and fails if it failed in one of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.vllm.scenarios import SCENARIOS, Expected, kept, tokens
 
 CHUNK = 128
 GIB = 2**30
-"""What each worker of these tests has for KV."""
+"""The memory for KV of each worker in these tests."""
 
 
 def test_two_workers_give_the_tokens_of_one(model: Path, expected: Expected, tmp_path: Path) -> None:
@@ -58,13 +58,13 @@ def test_two_workers_give_the_tokens_of_one(model: Path, expected: Expected, tmp
 
 
 def has_as_many_blocks_as_its_memory_holds(tested: Engine, model: Path) -> None:
-    """As ``tierwise size`` says it, to the byte."""
+    """The size equals that of ``tierwise size``, to the byte."""
     shape = read_model(model)
     block_bytes = layout_of(shape, BLOCK_TOKENS, 2).block_bytes
     (info,) = [metric for metric in tested.llm.get_metrics() if metric.name == "vllm:cache_config_info"]
     blocks = int(info.labels["num_gpu_blocks"])
     assert blocks == GIB // block_bytes
     assert 2 * block_bytes == BLOCK_TOKENS * shape.kv_bytes_per_token() == layout_of(shape, BLOCK_TOKENS).block_bytes
-    for tier, usable in (("gpu", blocks - 1), ("cpu", 852)):  # one GPU block stands for none
+    for tier, usable in (("gpu", blocks - 1), ("cpu", 852)):  # one GPU block is never used
         assert series("kvengine:tier_capacity_tokens", tier=tier) == usable * BLOCK_TOKENS
         assert series("kvengine:tier_capacity_bytes", tier=tier) == usable * 2 * block_bytes

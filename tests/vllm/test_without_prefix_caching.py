@@ -1,4 +1,4 @@
-"""One engine that caches no prefixes itself, and has no checksums: what is wrong in host memory is seen in the tokens.
+"""One engine that caches no prefixes itself and has no checksums: wrong bytes in host memory change its tokens.
 
 The tests share the engine and run in this order; the last ones break its copier and take its memory away.
 """
@@ -21,7 +21,7 @@ def tested(model: Path, expected: Expected) -> Iterator[Engine]:
     with engine(
         model, {"max_local_cpu_size": 0.05, "chunk_size": CHUNK}, probed=True, enable_prefix_caching=False
     ) as started:
-        started.settle()  # host memory is there
+        started.settle()  # wait until host memory is ready
         yield started
 
 
@@ -39,8 +39,8 @@ def test_the_second_pass_comes_from_host_memory(tested: Engine, expected: Expect
 
 
 def test_one_byte_that_flips_in_memory_is_seen_in_the_tokens(tested: Engine, expected: Expected) -> None:
-    """So a byte that was copied to a wrong place, or not at all, would have been seen in all the other tests."""
-    layers, layer_bytes = 3, 2 * CHUNK * 64 * 4  # of a block: heads, tokens, keys and values, float32
+    """This shows that the other tests would notice a byte that was copied to a wrong place, or not at all."""
+    layers, layer_bytes = 3, 2 * CHUNK * 64 * 4  # the bytes of a block: heads, tokens, keys and values, float32
     seen = 0
     for layer in range(layers):
         for part in (3, 8 * 4 + 3, layer_bytes // 2 + 40 * 4 + 3):  # the byte that holds most of the exponent

@@ -1,7 +1,7 @@
 """A tokenizer for the models of ``model.py``, so that a server can take text and chats.
 
-Byte-pair encoding, trained on what it is given; every token stands for readable text, so that random weights say
-something that a client can show.
+It is a byte-pair encoding, trained on the given texts. Every token stands for readable text, so that random weights
+generate something that a client can show.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CHAT = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n
 
 
 def make_tokenizer(folder: Path, text: Iterable[str], vocabulary: int) -> Path:
-    """Write a tokenizer of at most ``vocabulary`` tokens to ``folder``; equal texts make equal tokenizers."""
+    """Write a tokenizer of at most ``vocabulary`` tokens to ``folder``; equal texts result in equal tokenizers."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
