@@ -110,3 +110,27 @@ def test_docstrings_have_no_riddles(room: str) -> None:
         for riddle in RIDDLES.finditer(text)
     ]
     assert not found
+
+
+# The pages.
+
+OUTSIDE = frozenset({".venv", ".git", "build", "node_modules"})
+PAGES = sorted(path for path in ROOT.rglob("*.md") if not OUTSIDE & set(path.relative_to(ROOT).parts))
+CODE = re.compile(r"^ *```.*?^ *```$|`[^`]*`|\]\([^)]*\)|<!--.*?-->", re.MULTILINE | re.DOTALL)
+SPEECH = re.compile(
+    r"\b(nobody|somebody|anybody|everybody|whoever|whomever|who|to be had|that is none|that are none|so-manieth"
+    r"|told|tells|said|says|knows|hears|heard|listens|believed|strangers?|neighbours?)\b",
+    re.IGNORECASE,
+)
+"""Riddles, and verbs of speech for data flow. Code, links and what a program prints may have any word."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_have_no_riddles(page: Path) -> None:
+    text = CODE.sub(lambda code: "\n" * code[0].count("\n"), page.read_text())
+    found = [
+        f"{page.relative_to(ROOT)}:{number}: {word[0]}"
+        for number, line in enumerate(text.split("\n"), start=1)
+        for word in SPEECH.finditer(line)
+    ]
+    assert not found

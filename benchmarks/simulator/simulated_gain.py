@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,9 +110,15 @@ def head_of(report: str) -> str:
 
 
 def body_of(report: str) -> str:
-    """The rest of it, a level deeper."""
+    """Return the rest of the report, with headings a level deeper and sentences in lines of at most 116 characters."""
     body = "".join(report.partition("Made by `")[1:])
-    return re.sub(r"^#", "##", body, flags=re.MULTILINE).strip()
+    body = re.sub(r"^#", "##", body, flags=re.MULTILINE).strip()
+    return "\n".join(line if line.startswith(("|", "#")) else folded(line) for line in body.split("\n"))
+
+
+def folded(line: str) -> str:
+    """Return ``line`` in lines of at most 116 characters, as the pages have them."""
+    return textwrap.fill(line, 116, break_long_words=False, break_on_hyphens=False)
 
 
 def sections_of(text: str) -> dict[str, str]:

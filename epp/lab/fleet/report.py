@@ -47,8 +47,8 @@ FILES = {"cost": "manifests/config/cost.yaml"}
 """Example configurations, by the policy that simulates them."""
 INTRODUCTION = """\
 Simulated: no model ran and no GPU was there. The engines are a model of vLLM's scheduler and caches in virtual time;
-what decides is the real picker. docs/simulator.md says what the model was calibrated on, and how well it does on
-published tables.
+what decides is the real picker. docs/simulator.md describes what the model was calibrated on, and how well it
+reproduces published tables.
 
 ± is a 95 % interval of the mean over seeds; changes compare runs of one seed. Decisions are CPU time of this machine.
 """
@@ -128,7 +128,7 @@ def ways(settings: FleetSettings) -> list[str]:
     """Describe how requests reach the endpoints; empty where one picker sees them all."""
     said = []
     if settings.pickers > 1:
-        said.append(f"{settings.pickers} pickers, each of which knows its own picks only.")
+        said.append(f"{settings.pickers} pickers, each of which has its own picks only.")
     if settings.past_pickers:
         said.append(f"{100 * settings.past_pickers:g} % of the requests go past the pickers, to each endpoint in turn.")
     return [" ".join(said)] if said else []

@@ -223,7 +223,7 @@ def test_the_report_says_how_many_pickers_there_were_and_who_went_past_them(tmp_
     words = ["--workload", workload, "--policy", "tiered", "--seeds", "1", "--plots=false", "--output", str(out)]
     assert simulate(*words, "--pickers", "2", "--past-pickers", "0.25") == 0
     report = (out / "report.md").read_text()
-    assert "2 pickers, each of which knows its own picks only. 25 % of the requests go past the pickers, to" in report
+    assert "2 pickers, each of which has its own picks only. 25 % of the requests go past the pickers, to" in report
 
 
 def test_a_run_in_which_nobody_is_served_has_a_report(tmp_path: Path) -> None:
