@@ -1,10 +1,10 @@
-"""How right the picker is about what the endpoints hold: predicted against actual cached tokens.
+"""The accuracy of the predicted cache hits: predicted against actual cached tokens.
 
     accuracy = 1 - sum |predicted - actual| / sum of prompt tokens
 
-over prompts of at least ``MIN_BLOCKS`` of the engine's blocks. What is predicted is a share of the prompt, since only
-the engine knows its tokens: share x the engine's count. In total, against ``cached_tokens``; by tier where the engine
-tells them apart: a token that several tiers hold is the fastest one's, as the engine takes it from there.
+over prompts of at least ``MIN_BLOCKS`` of the engine's blocks. A prediction is a share of the prompt, multiplied by
+the engine's count of its tokens. It is compared with ``cached_tokens`` in total, and per tier if the engine reports
+tiers. A token in several tiers counts for the fastest, from which the engine takes it.
 """
 
 from __future__ import annotations
@@ -20,42 +20,43 @@ from scorers.base import Mode, Observation
 log = logging.getLogger(__name__)
 
 MIN_BLOCKS = 16
-"""Shorter prompts are nearly all rounding."""
+"""Minimum length of a prompt, in blocks: in shorter prompts, rounding to whole blocks is most of the error."""
 DEFAULT_BLOCK_TOKENS = 16
-"""Of an engine that has not said; vLLM's default."""
+"""The block size of an engine that has not reported it; vLLM's default."""
 WINDOW_S, BUCKETS = 600.0, 10
-"""How long ago is recent, and in how many pieces it is forgotten. A guess: in lean mode only a sample is measured."""
+"""The window of the recent accuracy, and the number of its pieces, which are dropped one by one. A guess: in lean mode
+only a sample is measured."""
 PIECE_S = WINDOW_S / BUCKETS
 MOST_ADDRESSES = 10_000
-"""That are remembered: those of endpoints that are gone are among them."""
+"""Maximum number of addresses that are kept, including those of removed endpoints."""
 TOTAL = "total"
-"""The label of all tiers together."""
+"""The label value for all tiers together."""
 _RANKS = {mode: rank for rank, mode in enumerate(Mode)}  # the best first
 OK = 200
 
 
 class Unmeasured(Enum):
-    """Why a response says nothing about its prediction."""
+    """The reason why a response cannot be compared with its prediction."""
 
     FAILED = "failed"
-    """Its status is not 200."""
+    """The response's status is not 200."""
     NO_USAGE = "no-usage"
     SHORT = "short"
     SILENT = "cached-tokens-unsaid"
 
 
 class Account:
-    """What was predicted and found, of one tier in one mode. Units: tokens."""
+    """The sums of predicted and actual tokens of one tier in one mode. Units: tokens."""
 
     __slots__ = ("actual", "error", "predicted", "prompt", "recent")
 
     def __init__(self) -> None:
         self.prompt = self.predicted = self.actual = self.error = 0
         self.recent: deque[list[float]] = deque(maxlen=BUCKETS + 1)
-        """Begin, error and prompt tokens of each piece of the window that has any, oldest first."""
+        """The start, error tokens and prompt tokens of each non-empty piece of the window, oldest first."""
 
     def add(self, prompt: int, predicted: float, actual: int, piece: float) -> None:
-        """Count one prompt, ended in the ``piece`` that begins then."""
+        """Count one prompt, in the piece of the window that starts at ``piece``."""
         error = round(abs(predicted - actual))
         self.prompt += prompt
         self.predicted += round(predicted)
@@ -67,28 +68,28 @@ class Account:
         self.recent[-1][2] += prompt
 
     def accuracy(self, since: float) -> float | None:
-        """Of what ended ``since``; None when nothing has."""
+        """Return the accuracy of the pieces since ``since``, or None if there are none."""
         recent = [(error, prompt) for piece, error, prompt in self.recent if piece >= since]
         prompts = sum([prompt for _, prompt in recent])
         return 1.0 - sum([error for error, _ in recent]) / prompts if prompts else None
 
 
 class Accuracy:
-    """Learns from every response that was seen: 2 µs each, and as much at the pick. Owner: the event loop."""
+    """Compares each seen response with its prediction, in 2 µs, and as much at the pick. Owner: the event loop."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._accounts: dict[tuple[str, Mode], Account] = {}
         self._unmeasured = dict.fromkeys(Unmeasured, 0)
         self._reporting: set[str] = set()
-        """Addresses of engines that were heard to say how much they had cached: they mean nothing when they say
-        nothing, as older vLLM does."""
+        """Addresses of engines that have reported cached tokens. If such an engine reports none, it had none, as with
+        older vLLM."""
 
     def observed(self, observation: Observation) -> None:
-        """Compare what was predicted with what the engine says."""
+        """Compare the prediction with the engine's report."""
         prediction, prompt = observation.prediction, observation.prompt_tokens
         if not prediction.held:
-            return  # nobody predicts
+            return  # no producer predicts
         if observation.status not in (OK, None):
             self._unmeasured[Unmeasured.FAILED] += 1
             return
@@ -113,7 +114,7 @@ class Accuracy:
         reach, worst = 0.0, Mode.PRECISE
         for held in prediction.held:
             tokens = min(most, held.tokens * scale)
-            if by_tier:  # what no faster tier holds
+            if by_tier:  # the tokens that no faster tier holds
                 account = self._account(held.tier.value, held.mode)
                 account.add(prompt, max(0.0, tokens - reach), by_tier.get(held.tier, 0), piece)
             reach = max(reach, tokens)
@@ -122,7 +123,7 @@ class Accuracy:
         self._account(TOTAL, worst).add(prompt, reach, cached, piece)
 
     def readings(self) -> Iterator[Reading]:
-        """All of it, as metrics."""
+        """Yield the sums and accuracies as metrics."""
         every = [((tier, mode.value), account) for (tier, mode), account in self._accounts.items()]
         for name, text, of in COUNTERS:
             yield Reading(name, text, LABELS, [(labels, of(account)) for labels, account in every], counter=True)

@@ -1,4 +1,4 @@
-"""What is learned of the endpoints' speed, as metrics."""
+"""The learned constants of the cost model, as metrics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXTS = {
 def cost_readings(
     producers: Callable[[], Sequence[Producer[Any]]], candidates: Callable[[], Sequence[Candidate]]
 ) -> ReadingSource:
-    """Constants by kind of endpoint, and what single endpoints are apart from them; nothing where nobody prices."""
+    """Return the source of the constants by kind of endpoint, and of the endpoints' factors; empty without prices."""
 
     def read() -> Iterator[Reading]:
         producer = next((p for p in producers() if isinstance(p, TierCostProducer)), None)

@@ -1,6 +1,6 @@
-"""Older names of the same numbers, for dashboards that still ask for them; made when somebody scrapes.
+"""Older names of the same metrics, for dashboards that still use them; made on a scrape.
 
-Source: what the Go picker emits beside its current names: fewer labels, so that several series of ours may be one here.
+Source: the older names that the Go picker emits. They have fewer labels, so several current series may become one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NONE: Mapping[str, str] = {}
 
 
 class OlderName(NamedTuple):
-    """An older name, and its labels by the names that they have today; None for the same labels."""
+    """An older name, and its labels by their current names; None for the same labels."""
 
     name: str
     labels: Mapping[str, str] | None = None
@@ -72,11 +72,11 @@ OLDER_NAMES: Mapping[str, OlderName] = {
     )
     for today, older in names.items()
 }
-"""By today's name; both without the suffix ``_total`` of a counter."""
+"""The older names by the current ones; both without the suffix ``_total`` of a counter."""
 
 
 def older_histograms(families: Iterable[Histograms]) -> Iterator[Histograms]:
-    """Those of ``families`` that have an older name, under it."""
+    """Yield those of ``families`` that have an older name, under that name."""
     for metric, labelled in families:
         older = OLDER_NAMES.get(metric.name)
         if older is None:
@@ -93,7 +93,7 @@ def older_histograms(families: Iterable[Histograms]) -> Iterator[Histograms]:
 
 
 def older_readings(readings: Iterable[Reading]) -> Iterator[Reading]:
-    """Those of ``readings`` that have an older name, under it."""
+    """Yield those of ``readings`` that have an older name, under that name."""
     for reading in readings:
         older = OLDER_NAMES.get(reading.name)
         if older is None:
@@ -107,7 +107,7 @@ def older_readings(readings: Iterable[Reading]) -> Iterator[Reading]:
 
 
 def _kept(older: OlderName, labels: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:
-    """The labels of ``older``, and where their values stand among those of ``labels``."""
+    """Return the labels of ``older``, and the positions of their values among those of ``labels``."""
     renamed = {name: name for name in labels} if older.labels is None else older.labels
     kept = [(renamed[name], place) for place, name in enumerate(labels) if name in renamed]
     return tuple(name for name, _ in kept), [place for _, place in kept]

@@ -1,4 +1,4 @@
-"""The counters as Prometheus metrics, made when somebody scrapes."""
+"""Turns the counters into Prometheus metrics on a scrape."""
 
 from __future__ import annotations
 
@@ -27,45 +27,45 @@ SELDOM = (
     tables.INPUT_TOKENS, tables.CACHED_TOKENS, tables.OUTPUT_TOKENS, tables.NTPOT, tables.TPOT, tables.ITL,
 )  # fmt: skip
 SLICE_HISTOGRAMS = 100
-"""Copied at a time: less than a millisecond."""
+"""Number of histograms copied at a time, in less than a millisecond."""
 Labelled = Iterable[tuple[tuple[str, ...], Histogram]]
 
 
 class Candidates(Protocol):
-    """The endpoints: ``epp.pool.pool.Pool``."""
+    """The interface of the endpoints, ``epp.pool.pool.Pool``."""
 
     name: str
 
     def candidates(self) -> tuple[Candidate, ...]:
-        """As they are now."""
+        """Return the endpoints as they are now."""
 
 
 class Requests(Protocol):
-    """The requests in flight: ``epp.pool.ledger.Ledger``."""
+    """The interface of the requests in flight, ``epp.pool.ledger.Ledger``."""
 
     @property
     def released(self) -> Mapping[Cause, int]:
-        """How many have ended, by cause."""
+        """The number of requests that have ended, by cause."""
 
     def labels(self) -> Iterable[RequestLabels]:
-        """Return the labels of each that has not ended."""
+        """Return the labels of each request in flight."""
 
     def flights(self) -> Iterable[Flight]:
-        """Where each of them is, and what it has still to compute there."""
+        """Return the address of each request in flight, its tokens to compute, and its labels."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frozen(Collector):
-    """All numbers of one moment. Any thread may turn them into metrics, which takes far longer than copying them."""
+    """A copy of all numbers at one moment. Any thread may turn it into metrics, which takes far longer than copying."""
 
     histograms: list[Histograms]
     readings: list[Reading]
     deprecated: bool
-    """Whether the older names of the same numbers are wanted, too."""
+    """Whether the older names of the metrics are emitted, too."""
 
     @override
     def collect(self) -> Iterator[Metric]:
-        """Every metric family there is."""
+        """Yield every metric family."""
         for metric, labelled in self.histograms:
             yield histogram_family(metric, labelled)
         for reading in self.readings:
@@ -98,17 +98,19 @@ class Exposition(Collector):
 
     @override
     def collect(self) -> Iterator[Metric]:
-        """Every metric family there is."""
+        """Yield every metric family."""
         return self.freeze().collect()
 
     def freeze(self) -> Frozen:
-        """A copy of all numbers."""
+        """Return a copy of all numbers."""
         *_, frozen = self.freezing()
         return frozen
 
     def freezing(self) -> Iterator[Frozen]:
-        """The same in slices: what is yielded grows, and is whole when the iterator ends. Between two slices requests
-        may be served: numbers of one page then differ by what came meanwhile, each being true by itself."""
+        """Make the copy in slices; the yielded copy grows, and is complete when the iterator ends.
+
+        Requests may be served between two slices, so the numbers of one page may be from slightly different times.
+        """
         histograms, readings = [Histograms(*family) for family in self._histograms()], list(self._readings())
         for source in self._telemetry.sources:
             for read in source():
@@ -117,7 +119,7 @@ class Exposition(Collector):
                 else:
                     readings.append(read)
         frozen = Frozen([], [reading._replace(samples=list(reading.samples)) for reading in readings], self._deprecated)
-        found = [(metric, list(each)) for metric, each in histograms]  # what may grow between slices
+        found = [(metric, list(each)) for metric, each in histograms]  # these may grow between slices
         yield frozen
         copied = 0
         for metric, each in found:
@@ -176,7 +178,8 @@ class Exposition(Collector):
         yield from in_flight_readings(candidates, self._ledger.flights(), counters.requests)
 
     def _running(self) -> Iterable[tuple[tuple[str, ...], float]]:
-        """Counted from the ledger, whose entries cannot leak; known labels without requests say 0."""
+        """Return the requests in flight by labels, counted from the ledger, whose entries cannot leak; 0 for labels
+        without any."""
         table = self._telemetry.requests
         running = Counter(table(labels).labels for labels in self._ledger.labels())
         return [(values(series.labels), running[series.labels]) for series in table.all()]
@@ -190,22 +193,22 @@ class Exposition(Collector):
 
 
 def values(labels: RequestLabels) -> tuple[str, ...]:
-    """Label values in the order of ``tables.REQUEST_LABELS``."""
+    """Return the label values in the order of ``tables.REQUEST_LABELS``."""
     return (labels.model_name, labels.target_model_name, labels.fairness_id, str(labels.priority))
 
 
 def counted(metric: tables.Metric, samples: Iterable[tuple[tuple[str, ...], float]]) -> Reading:
-    """``metric`` as a counter."""
+    """Return ``metric`` as a counter."""
     return Reading(metric.name, metric.help, metric.labels, samples, counter=True)
 
 
 def gauged(metric: tables.Metric, samples: Iterable[tuple[tuple[str, ...], float]]) -> Reading:
-    """``metric`` as a gauge."""
+    """Return ``metric`` as a gauge."""
     return Reading(metric.name, metric.help, metric.labels, samples)
 
 
 def family(reading: Reading) -> Metric:
-    """A counter or a gauge for the library."""
+    """Return the counter or gauge in the library's form."""
     kind = CounterMetricFamily if reading.counter else GaugeMetricFamily
     result = kind(reading.name, reading.help, labels=reading.labels)
     for labels, value in reading.samples:
@@ -214,7 +217,7 @@ def family(reading: Reading) -> Metric:
 
 
 def histogram_family(metric: tables.Metric, histograms: Labelled) -> Metric:
-    """A histogram for the library, whose buckets are cumulative."""
+    """Return the histogram in the library's form, whose buckets are cumulative."""
     result = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
     bounds = [*(floatToGoString(float(bound)) for bound in metric.bounds), "+Inf"]  # type: ignore[no-untyped-call]
     for labels, histogram in histograms:

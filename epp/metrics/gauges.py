@@ -1,4 +1,4 @@
-"""Numbers that somebody else keeps, read when Prometheus asks."""
+"""Metrics whose numbers have other owners, read on a scrape."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from epp.metrics.tables import Metric
 
 
 class Reading(NamedTuple):
-    """One metric family as its owner knows it at this moment."""
+    """One metric family with its current values."""
 
     name: str
     """Without the suffix ``_total`` of a counter."""
     help: str
     labels: tuple[str, ...]
     samples: Iterable[tuple[tuple[str, ...], float]]
-    """Label values, in the order of ``labels``, and the number."""
+    """The label values, in the order of ``labels``, and the number."""
     counter: bool = False
 
 
 class Histograms(NamedTuple):
-    """One family of histograms as its owner knows it at this moment."""
+    """One family of histograms with its current values."""
 
     metric: Metric
     labelled: Iterable[tuple[tuple[str, ...], Histogram]]
-    """Label values, in the order of ``metric.labels``, and the histogram, which is copied at once."""
+    """The label values, in the order of ``metric.labels``, and the histogram, which is copied at once."""
 
 
 ReadingSource = Callable[[], Iterable[Reading | Histograms]]
-"""Called on the event loop at every scrape; O(what it reports)."""
+"""A callback on the event loop for each scrape; O(number of samples)."""

@@ -1,4 +1,4 @@
-"""What is in flight, by endpoint and flow: counted from the ledger when somebody asks."""
+"""The requests in flight by endpoint and flow, counted from the ledger on a scrape."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from epp.metrics.series import OTHER, RequestTable
 from scorers.base import Candidate
 
 PRODUCER = "inflight-load-producer"
-"""What the Go picker calls the plugin that keeps these numbers; ours is the ledger."""
+"""The Go picker's name for the plugin that keeps these numbers; here the ledger does."""
 MAX_SERIES = 1000
-"""Beyond it all flows of an endpoint are counted as one. A guess, as ``MAX_LABEL_SETS``."""
+"""Maximum number of series; beyond it, all flows of an endpoint are counted as one. A guess, as ``MAX_LABEL_SETS``."""
 
 Flight: TypeAlias = tuple[str, int, RequestLabels]
 """One request in flight: its endpoint's address, its tokens to compute, its labels."""
@@ -24,7 +24,7 @@ Flight: TypeAlias = tuple[str, int, RequestLabels]
 def in_flight_readings(
     candidates: Sequence[Candidate], flights: Iterable[Flight], table: RequestTable
 ) -> Iterator[Reading]:
-    """Requests and tokens of each endpoint and flow that has any."""
+    """Yield the requests and tokens in flight of each endpoint and flow."""
     names = {c.address: c.name for c in candidates}
     requests: Counter[tuple[str, ...]] = Counter()
     tokens: Counter[tuple[str, ...]] = Counter()

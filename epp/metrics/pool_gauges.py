@@ -1,4 +1,4 @@
-"""The pool in numbers: its averages and deviations, and each endpoint's own."""
+"""The pool's gauges: means and standard deviations, and each endpoint's own numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scorers.base import Candidate
 
 
 def pool_readings(name: str, candidates: Sequence[Candidate]) -> Iterator[Reading]:
-    """What Prometheus is told of the pool ``name``."""
+    """Yield the gauges of the pool ``name``."""
     pool = ("name",)
     columns = {
         "kv_cache_utilization": ("KV cache utilization, 0 to 1", [c.kv_usage for c in candidates]),

@@ -1,4 +1,4 @@
-"""What the prefix index holds, as metrics: read when Prometheus asks."""
+"""The contents of the prefix index as metrics, read on a scrape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scorers.prefix.cache import PrefixCache
 def prefix_readings(
     in_use: Callable[[], PrefixCache | None], candidates: Callable[[], Sequence[Candidate]]
 ) -> ReadingSource:
-    """What the prefix index can hold and holds."""
+    """Return the source of the capacity and contents of the prefix index; empty without an index."""
 
     def read() -> Iterator[Reading]:
         cache = in_use()
@@ -38,7 +38,7 @@ def prefix_readings(
             for candidate in everyone:
                 for producer in cache.producers:
                     key = (candidate.address, producer.tier.value)
-                    # Two producers of one tier know the same memory.
+                    # Two producers of one tier track the same memory.
                     by_tier[key] = max(by_tier.get(key, 0), tokens(candidate.slot, producer.name))
             yield Reading(
                 f"tierwise_prefix_{name}_tokens",

@@ -18,25 +18,26 @@ from epp.metrics import tables
 
 OTHER = "other"
 MAX_NAMES = 1000
-"""Model names, and fairness ids, that are told apart. Source: the Go picker's limit."""
+"""Maximum number of distinct model names, and of fairness ids. Source: the Go picker's limit."""
 MAX_LABEL_SETS = 1000
-"""Label sets with counters of their own, since 1,000 by 1,000 names would be a million. A guess."""
+"""Maximum number of label sets with counters of their own: 1,000 by 1,000 names would be a million sets. A guess."""
 MAX_FOLDED_SETS = 250
-"""Further sets whose fairness id is ``other``, so that invented fairness ids do not hide which models are used."""
+"""Maximum number of further sets with the fairness id ``other``, so that invented ids do not hide the used models."""
 MAX_HISTOGRAM_SETS = 64
-"""Label sets with histograms of their own. With ``MAX_FOLDED_HISTOGRAM_SETS`` more, the largest page that clients can
-make stays below 8 MB. Source: ``benchmarks/picker/metrics_page.py``."""
+"""Maximum number of label sets with histograms of their own. With ``MAX_FOLDED_HISTOGRAM_SETS`` more, the largest page
+that clients can make stays below 8 MB. Source: ``benchmarks/picker/metrics_page.py``."""
 MAX_FOLDED_HISTOGRAM_SETS = 16
-"""Further sets of histograms, one for all fairness ids of a model."""
+"""Maximum number of further sets of histograms, one for all fairness ids of a model."""
 MAX_NAME_BYTES = 96
 _CONTROL = {ord(c): "\ufffd" for c in map(chr, (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029))}
-"""Legal in the text format once escaped, and yet more than one parser takes some of them for the end of a line."""
+"""Control characters. They are legal in the text format once escaped, but some parsers take some of them for the end of
+a line."""
 
 
 class RequestSeries:
     """Counters of one label set, with histograms of its own or those of the ``owner`` that it shares them with.
 
-    Owner: the event loop. Histograms of what is seldom observed exist from the first observation on.
+    Histograms of rare observations exist from the first observation on. Owner: the event loop.
     """
 
     __slots__ = ("duration", "errors", "histograms", "labels", "owner", "requests", "response_size", "size")
@@ -51,14 +52,14 @@ class RequestSeries:
         self.duration: Histogram = owner.duration if owner else Histogram(tables.DURATION.bounds)
         self.response_size: Histogram = owner.response_size if owner else Histogram(tables.RESPONSE_SIZE.bounds)
         self.histograms: dict[tuple[tables.Metric, bool], Histogram] = owner.histograms if owner else {}
-        """By metric, and whether the response was streamed where the metric says so."""
+        """The histograms by metric, and by whether the response was streamed if that is a label of the metric."""
 
     def observe(self, metric: tables.Metric, value: float, *, streaming: bool = False) -> None:
         """Count ``value`` in the histogram of ``metric``."""
         self.histogram(metric, streaming=streaming).observe(value)
 
     def histogram(self, metric: tables.Metric, *, streaming: bool = False) -> Histogram:
-        """That of ``metric``, from now on among those that exist."""
+        """Return the histogram of ``metric``, which is made at the first call."""
         histogram = self.histograms.get((metric, streaming))
         if histogram is None:
             histogram = self.histograms[metric, streaming] = Histogram(metric.bounds)
@@ -66,7 +67,7 @@ class RequestSeries:
 
 
 class Names:
-    """The first ``limit`` different names; all later ones are ``other``."""
+    """Maps the first ``limit`` distinct names to themselves, and all later ones to ``other``."""
 
     def __init__(self, limit: int = MAX_NAMES) -> None:
         self._limit = limit
@@ -86,7 +87,7 @@ class Names:
 
 
 class RequestTable:
-    """The series by labels. Owner: the event loop."""
+    """All series by their labels. Owner: the event loop."""
 
     def __init__(self) -> None:
         self._models = Names()
@@ -97,15 +98,15 @@ class RequestTable:
         self.folded: dict[str, int] = dict.fromkeys(
             ("model_name", "target_model_name", "fairness_id", "all", "histograms"), 0
         )
-        """Requests, by the label whose value became ``other``; *all* where the label sets had run out, *histograms*
-        where the counters are the request's own and the histograms are not."""
+        """The number of requests by the label whose value became ``other``; *all* if no label set was left,
+        *histograms* if the counters are of the request's own labels and the histograms are not."""
 
     def __call__(self, labels: RequestLabels) -> RequestSeries:
-        """The series that counts requests with ``labels``."""
+        """Return the series that counts requests with ``labels``."""
         return self._series.get(labels) or self._add(labels)
 
     def received(self, labels: RequestLabels) -> RequestSeries:
-        """The same, for a request that is new: where its labels are too many, it is counted as folded."""
+        """Return the series for a new request, which is counted as folded if its labels were replaced."""
         series = self._series.get(labels)
         if series is None:
             series = self._add(labels)
@@ -136,7 +137,7 @@ class RequestTable:
         return self._series.get(bounded) or self._room(bounded) or self._added(ALL_OTHER)
 
     def _room(self, labels: RequestLabels) -> RequestSeries | None:
-        """A new series for ``labels``, or one for all fairness ids of its models; None if there is room for neither."""
+        """Return a series for ``labels``, or for all fairness ids of its models; None if there is room for neither."""
         if len(self._series) - self._partly_folded < MAX_LABEL_SETS:
             return self._added(labels)
         labels = labels._replace(fairness_id=OTHER)
@@ -155,7 +156,7 @@ class RequestTable:
         return series
 
     def _owner_for(self, labels: RequestLabels) -> RequestSeries:
-        """Return the series with the histograms for ``labels``: its own, or its model's, or everybody's."""
+        """Return the series with the histograms for ``labels``: its own, or its model's, or the common ones."""
         owners = self._owners
         wanted = labels
         if len(owners) >= MAX_HISTOGRAM_SETS and wanted not in owners:

@@ -1,7 +1,7 @@
-"""Names, labels and bucket bounds of every histogram and counter that requests write.
+"""The names, labels and bucket bounds of every histogram and counter that requests write.
 
-Source: what the Go picker exposes (names, labels, bounds: dashboards and alerts made for it work on ours), and
-``tierwise_*``, which it has no word for. The bound 32778 is upstream's.
+Source: the Go picker's names, labels and bounds, so that its dashboards and alerts work here, and ``tierwise_*`` for
+what it does not have. The bound 32778 is upstream's.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
-    """One metric family. Two are never equal, so that one is a dictionary's key at the cost of its address."""
+    """One metric family. Comparison is by identity, which makes a cheap key of a dictionary."""
 
     name: str
     """Without the suffix ``_total`` of a counter."""
     help: str
     labels: tuple[str, ...] = ()
     bounds: tuple[float, ...] = ()
-    """Upper bounds of a histogram's buckets, without infinity."""
+    """The upper bounds of a histogram's buckets, without infinity."""
 
 
 REQUEST_LABELS = ("model_name", "target_model_name", "fairness_id", "priority")

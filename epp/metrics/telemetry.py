@@ -1,4 +1,4 @@
-"""Plain counters for the hot path."""
+"""The plain counters that the hot path writes."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from epp.metrics.series import OTHER, Names, RequestTable
 from scorers.base import Candidate, Request, Tier
 
 UNSCHEDULED = frozenset({"ServiceUnavailable", "ResourceExhausted"})
-"""Code words of refusals that are the scheduler's answer, not the parser's."""
+"""Error codes of refusals by the scheduler, not by the parser."""
 MAX_ATTEMPT_KEYS = 5_000
-"""Pairs of model and endpoint with a counter of their own. Beyond it, a pair is counted for its endpoint with the model
-``other``, since clients choose models and operators choose endpoints. A guess."""
+"""Maximum number of pairs of model and endpoint with a counter of their own. Beyond it, a pair is counted for its
+endpoint with the model ``other``, since clients choose models and operators choose endpoints. A guess."""
 MAX_FOLDED_ATTEMPT_KEYS = 10_000
-"""With those of endpoints alone; beyond it, as endpoints come and go, everything is counted as ``other``. A guess."""
+"""Maximum number of pairs including those with the model ``other``; beyond it, as endpoints come and go, the endpoint
+is counted as ``other``, too. A guess."""
 
 MAX_ERROR_CODES = 100
-"""They are words of ours and of the proxy, some forty; a bound all the same."""
+"""Maximum number of error codes. The picker and the proxy have some forty."""
 
 
 class Telemetry:
-    """Everything that is counted of requests since the start. Each method is O(1) and never raises.
+    """All counters of requests since the start. Each method is O(1) and never raises.
 
-    Owner: the event loop; ``Exposition`` reads it there too.
+    Owner: the event loop, on which ``Exposition`` reads them, too.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Telemetry:
         predicted: Callable[[str, int, Mapping[Tier, int]], None] | None = None,
     ) -> None:
         """``sample_ratio`` is the share of responses seen in full; ``producers`` are plugin types by instance name;
-        ``predicted`` is told of each pick: its address, the prompt's tokens, and those held by each tier."""
+        ``predicted`` is called for each pick with its address, the prompt's tokens, and the cached tokens by tier."""
         self._predicted = predicted
         self.sample_ratio = sample_ratio
         self.producers = producers or {}
@@ -49,27 +50,27 @@ class Telemetry:
         self.request_phase = Histogram(tables.REQUEST_PROCESSING.bounds)
         self.response_phase = Histogram(tables.RESPONSE_PROCESSING.bounds)
         self.plugins: dict[tuple[str, str, str], Histogram] = {}
-        """By extension point, type and name."""
+        """The run times of plugins, by extension point, type and name."""
         self.hits: dict[str, tuple[Histogram, Histogram]] = {}
-        """Ratios and bytes, by producer name."""
+        """The hit ratios and hit bytes, by producer name."""
         self.hit_tokens: dict[Tier, int] = dict.fromkeys(Tier, 0)
         self.attempts: Counter[tuple[str, str, str]] = Counter()
-        """Successful ones, by target model, endpoint name and address."""
+        """The successful decisions, by target model, endpoint name and address."""
         self.failed_attempts: Counter[str] = Counter()
-        """By target model."""
+        """The failed decisions, by target model."""
 
     def gauge_source(self, source: ReadingSource) -> None:
-        """Expose what ``source`` reads, too."""
+        """Add a source of further metrics."""
         self.sources.append(source)
 
     def request_received(self, labels: RequestLabels, size_bytes: int) -> None:
-        """A request was understood."""
+        """Count a request whose body was parsed."""
         series = self.requests.received(labels)
         series.requests += 1
         series.size.observe(size_bytes)
 
     def decided(self, labels: RequestLabels, request: Request, candidate: Candidate, seconds: float) -> None:
-        """It goes to ``candidate``; hashing, scoring, picking and recording took ``seconds``."""
+        """Count a decision for ``candidate``; hashing, scoring, picking and recording took ``seconds``."""
         self.decision.observe(seconds)
         attempts = self.attempts
         attempt = (self.requests(labels).labels.target_model_name, candidate.name, candidate.address)
@@ -88,7 +89,7 @@ class Telemetry:
             ratios, sizes = hits
             ratios.observe(tokens / cached.total_tokens if tokens else 0.0)
             sizes.observe(tokens * 4)
-            if tokens and tokens > best.get(cached.tier, 0):  # two producers of one tier know the same memory
+            if tokens and tokens > best.get(cached.tier, 0):  # two producers of one tier track the same memory
                 best[cached.tier] = tokens
         for tier, tokens in best.items():
             self.hit_tokens[tier] += tokens
@@ -96,20 +97,20 @@ class Telemetry:
             self._predicted(candidate.address, request.prompt_tokens, best)
 
     def refused(self, labels: RequestLabels, code: str) -> None:
-        """It goes nowhere."""
+        """Count a request that was refused with ``code``."""
         series = self.requests(labels)
         series.errors[self.codes.bounded(code)] += 1
         if code in UNSCHEDULED:
             self.failed_attempts[series.labels.target_model_name] += 1
 
     def plugin(self, extension_point: str, plugin_type: str, plugin_name: str) -> Callable[[float], None]:
-        """Who counts the runs of one plugin; to be asked for once. Units: seconds."""
+        """Return what observes the run times of one plugin, in seconds; to be called once per plugin."""
         return self.plugins.setdefault(
             (extension_point, plugin_type, plugin_name), Histogram(tables.PLUGIN.bounds)
         ).observe
 
     def ended(self, labels: RequestLabels, outcome: Outcome) -> None:
-        """It has ended; what nobody observed of it is not counted."""
+        """Count what was observed of a request that has ended."""
         series = self.requests(labels)
         for code in outcome.errors:
             series.errors[self.codes.bounded(code)] += 1
@@ -134,9 +135,9 @@ class Telemetry:
                 observe(tables.TPOT, (outcome.duration_s - outcome.ttft_s) / (usage.completion_tokens - 1))
 
     def request_processing(self, seconds: float) -> None:
-        """Time spent on one request's request messages."""
+        """Observe the time spent on one request's request messages."""
         self.request_phase.observe(seconds)
 
     def response_processing(self, seconds: float) -> None:
-        """Time spent on one request's response messages."""
+        """Observe the time spent on one request's response messages."""
         self.response_phase.observe(seconds)

@@ -1,12 +1,15 @@
-"""Among which endpoints a request may be placed: those that the proxy allows, and that are likely to answer.
+"""The endpoints that a request may be placed at: those that the proxy allows, and that are likely to answer.
 
-The rule, of the endpoints that the proxy allows (``Silence`` says why one is not fresh):
+The rule for the endpoints that the proxy allows (``Silence`` is the reason why one is not fresh):
 
-1. One that is gone or was never read is a candidate only while no other is fresh or late. Its numbers mean nothing.
-2. A late one is a candidate while fewer than half of the fresh and late together are fresh. Then it is likely that the
-   metrics are slow, or the picker that reads them, and not the engines; and the few would break under the load of all.
-   It never looks less loaded than the most loaded of the fresh, so that it shares the load once the fresh have some.
-3. When nobody is fresh, the late are candidates, by their last numbers and what was sent since; without any, all are.
+1. An endpoint that is gone or was never read is a candidate only while no other is fresh or late. Its numbers mean
+   nothing.
+2. A late endpoint is a candidate while fewer than half of the fresh and late ones together are fresh. Then it is likely
+   that the metrics are slow, or the picker that reads them, and not the engines; and the few fresh ones would break
+   under the load of all. A late endpoint never looks less loaded than the most loaded fresh one, so that it shares the
+   load once the fresh ones have some.
+3. If no endpoint is fresh, the late ones are candidates, by their last numbers and what was sent since; if none is late
+   either, all are.
 """
 
 from __future__ import annotations
@@ -20,9 +23,9 @@ from scorers.base import Candidate, Silence
 
 
 def allowed(candidates: Sequence[Candidate], subset: frozenset[str] | None) -> Sequence[Candidate]:
-    """Those of ``candidates`` that the proxy allows; an entry without a port means every port of that address.
+    """Return the ``candidates`` that the proxy allows; an entry without a port means every port of that address.
 
-    Raises: NoEndpoints when there are none.
+    Raises: NoEndpoints if there are none.
     """
     if subset is not None:
         names = subset | {entry.strip("[]") for entry in subset}
@@ -33,8 +36,7 @@ def allowed(candidates: Sequence[Candidate], subset: frozenset[str] | None) -> S
 
 
 def serving(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-    """Those of ``candidates`` that a request may go to, by the rule above, the fresh ones first; all where no rule
-    prefers any."""
+    """Return the ``candidates`` that a request may go to by the rule above, the fresh ones first."""
     fresh = [c for c in candidates if c.fresh]
     if len(fresh) == len(candidates):
         return candidates
@@ -45,7 +47,7 @@ def serving(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
 
 
 def _levelled(late: Sequence[Candidate], fresh: Sequence[Candidate]) -> list[Candidate]:
-    """``late``, each with at least the load of the most loaded of ``fresh``."""
+    """Return ``late``, each with at least the load of the most loaded of ``fresh``."""
     waiting = max(c.waiting for c in fresh)
     running = max(c.running for c in fresh)
     kv_usage = max(c.kv_usage for c in fresh)
@@ -58,10 +60,10 @@ def _levelled(late: Sequence[Candidate], fresh: Sequence[Candidate]) -> list[Can
 
 
 def fresh_first(chosen: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-    """``chosen``, the pick first and of its fallbacks the fresh before the others."""
+    """Return ``chosen`` with the pick first, then its fresh fallbacks, then the others."""
     return (*chosen[:1], *sorted(chosen[1:], key=lambda candidate: not candidate.fresh))
 
 
 def host_of(address: str) -> str:
-    """``host:port`` without its port, and without the brackets of an IPv6 host."""
+    """Return the host of ``host:port``, without the brackets of an IPv6 host."""
     return address.rpartition(":")[0].strip("[]")

@@ -1,8 +1,8 @@
-"""The file that an index snapshot lies in between two runs: written whole or not at all, read only if it is ours.
+"""The file of an index snapshot between two runs: written whole or not at all, and read only if the picker wrote it.
 
     magic (16 bytes), version (2), digest of the rest (16), msgpack
 
-It holds the secret that prefixes are named by, so only its owner may read it.
+It holds the secret key of the index's hashes, so only its owner may read it.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ _VERSION_BYTES, _DIGEST_BYTES = 2, 16
 _HEAD_BYTES = len(MAGIC) + _VERSION_BYTES + _DIGEST_BYTES
 _UNFINISHED = ".unfinished"
 MAX_FILE_BYTES = 256 << 20
-"""Larger ones are neither written nor read: a million blocks take 9 MB."""
+"""Maximum size of a file that is written or read: a million blocks take 9 MB."""
 MAX_AGE_S = 3600.0
-"""A guess: what an endpoint held longer ago has been replaced by what other pickers sent it."""
+"""Maximum age of a snapshot that is used. A guess: after that, requests of other pickers have replaced the blocks."""
 SLACK_S = 60.0
-"""How far the clock may have been set back."""
+"""How far the clock may have been set back since the snapshot was written."""
 
 
 class SnapshotError(Exception):
-    """The file cannot be used; the message says why, and goes on from the file's name."""
+    """Raised if the file cannot be used. The message is the predicate of a sentence that begins with its name."""
 
 
 class NotOurs(SnapshotError):
-    """It is somebody else's, and must not be written over."""
+    """Raised if the file was not written by the picker, and so must not be overwritten."""
 
 
 class SavedIndex(msgspec.Struct, array_like=True, frozen=True):
-    """What is written."""
+    """The contents of the file."""
 
     written_s: float
-    """Unix time."""
+    """The Unix time at which the snapshot was taken."""
     tiers: tuple[str, ...]
-    """What the index's tiers are."""
+    """The names of the index's tiers, in order."""
     engines: dict[str, str]
-    """By address: which engine it was. Of an endpoint whose engine is not known, nothing is kept."""
+    """The identity of each endpoint's engine, by address. Endpoints whose engine is unknown are left out."""
     index: Snapshot
 
 
 def write(path: Path, kept: SavedIndex, most_bytes: int = MAX_FILE_BYTES) -> int:
-    """Replace the file at ``path``, which only its owner can read; how many bytes it has.
+    """Replace the file at ``path``, so that only its owner can read it; return its size in bytes.
 
-    Raises: SnapshotError, and what was there is there.
+    Raises: SnapshotError; the old file is unchanged then.
     """
     payload = msgspec.msgpack.encode(kept)
     size = _HEAD_BYTES + len(payload)
@@ -85,7 +85,7 @@ def _replace(path: Path, beside: Path, head: bytes, payload: bytes) -> None:
 
 
 def impossible(path: Path) -> str | None:
-    """Why no snapshot can ever be at ``path``, and what to do; None where one can, which was tried."""
+    """Return why no snapshot can be written at ``path``, and what to do; None if a trial file could be made."""
     folder = path.parent
     if path.is_dir():
         return "is a folder; name a file in it"
@@ -106,7 +106,7 @@ def impossible(path: Path) -> str | None:
 
 
 def read(path: Path, now_s: float) -> SavedIndex | None:
-    """What is kept at ``path``; None when there is no file. Raises: SnapshotError."""
+    """Return the contents of the file at ``path``, or None if there is no file. Raises: SnapshotError."""
     data = _bytes_of(path)
     if data is None:
         return None
@@ -129,12 +129,13 @@ def read(path: Path, now_s: float) -> SavedIndex | None:
 
 
 def unfinished(path: Path, node: str, pid: int) -> Path:
-    """Where a process writes first what is to be at ``path``: in containers all may have one id."""
+    """Return the path of the temporary file that a process writes first. The node's name is part of it, since processes
+    in containers may have the same id."""
     return path.with_name(f".{path.name}.{node}.{pid}{_UNFINISHED}")
 
 
 def tidy(path: Path, now_s: float) -> None:
-    """Remove what crashes have left of writes to ``path``, as far as nobody can be writing it still."""
+    """Remove the temporary files that crashes have left beside ``path``, if they are too old to be in use."""
     with suppress(OSError):
         for entry in os.scandir(path.parent):
             ours = entry.name.startswith(f".{path.name}.") and entry.name.endswith(_UNFINISHED)
@@ -143,12 +144,12 @@ def tidy(path: Path, now_s: float) -> None:
 
 
 def check_ours(path: Path) -> None:
-    """Raises: Foreign when something is at ``path`` that was not written here and is not empty."""
+    """Check that the file at ``path`` is empty, absent, or a snapshot. Raises: NotOurs."""
     _bytes_of(path, most=len(MAGIC))
 
 
 def _bytes_of(path: Path, most: int = MAX_FILE_BYTES) -> bytes | None:
-    """The first ``most`` bytes of a file of ours; None for an empty one, or none. Raises: SnapshotError."""
+    """Return the first ``most`` bytes of a snapshot; None for an empty file or no file. Raises: SnapshotError."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -176,7 +177,7 @@ def _bytes_of(path: Path, most: int = MAX_FILE_BYTES) -> bytes | None:
 
 
 def _check_kind(about: os.stat_result) -> None:
-    """Raises: Foreign for what is no file, or too large for one of ours."""
+    """Check that it is a regular file, and not larger than a snapshot. Raises: NotOurs."""
     if not stat.S_ISREG(about.st_mode):
         raise NotOurs("is no file")
     if about.st_size > MAX_FILE_BYTES:

@@ -1,8 +1,8 @@
-"""What the endpoints hold, kept from one run of the picker to the next.
+"""Keeps the prefix index from one run of the picker to the next.
 
-At the end the index goes into a file, and now and then before, since not every end is announced. At the start its
-secret comes back, and then each endpoint's part of it as soon as that endpoint's engine has said that it is the one
-that it was (``epp.pool.restarts``).
+The index is written to a file at shutdown, and at intervals before that, since a picker may be killed. At start, its
+secret key is restored first, and then each endpoint's part as soon as its engine is known to be the same as before
+(``epp.pool.restarts``).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from scorers.prefix.cache import PrefixCache
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 60.0
-"""How long an endpoint's engine may take to say who it is. A guess: an endpoint is read within a second or is down."""
+"""How long to wait for the identity of an endpoint's engine. A guess: it is read within a second, or is down."""
 WRITE_S = 10.0
-"""How long writing may hold up the end. A guess: a million blocks take less than 0.1 s."""
+"""How long writing may delay shutdown. A guess: a million blocks take less than 0.1 s."""
 
 
 class Fate(Enum):
-    """What became of what was kept of an endpoint."""
+    """What became of an endpoint's part of the snapshot."""
 
     RESTORED = "restored"
     ANOTHER_ENGINE = "another-engine"
@@ -48,9 +48,9 @@ class Fate(Enum):
 
 
 class IndexKeeper:
-    """A listener of the pool, behind the prefix cache. Owner: the event loop.
+    """Restores and writes the index. It is a listener of the pool, behind the prefix cache. Owner: the event loop.
 
-    Invariant: what waits to be restored was named by the secret of the cache in use.
+    Invariant: the parts that wait to be restored were hashed with the secret key of the cache in use.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class IndexKeeper:
         *,
         every_s: float = 0.0,
     ) -> None:
-        """``now_s`` is Unix time, ``clock`` the one that picks are timed by. The file is written ``every_s``; 0: at the
-        end only."""
+        """``now_s`` is Unix time, ``clock`` the clock of the picks. The file is written every ``every_s`` seconds; 0 is
+        at shutdown only."""
         self._path = path
         self._pool = pool
         self._in_use = in_use
@@ -72,7 +72,7 @@ class IndexKeeper:
         self._clock = clock
         self._kept: SavedIndex | None = None
         self._waiting: set[str] = set()
-        self._cache: PrefixCache | None = None  # the one that was given the secret
+        self._cache: PrefixCache | None = None  # the cache that got the secret key
         self._fates: Counter[Fate] = Counter()
         self._blocks = 0
         self._is_ours = True
@@ -80,10 +80,10 @@ class IndexKeeper:
         self._writes = Counter({"written": 0, "failed": 0})
         self._begun = self._written = 0  # writes, by number
         self._writing = threading.Lock()
-        self._logged_failure = ""  # why it could not be written
+        self._logged_failure = ""  # why the file could not be written
 
     def load(self) -> None:
-        """Read the file, if there is one that can be used. Before the first endpoint is known."""
+        """Read the file, if there is one that can be used. To be called before endpoints are added."""
         cache = self._in_use()
         index_file.tidy(self._path, self._now_s())
         try:
@@ -105,21 +105,21 @@ class IndexKeeper:
         )  # fmt: skip
 
     def started(self) -> None:
-        """The picker has started: what was read is not to be read again, for it is old from now on; unless it is
-        written again soon."""
+        """Delete the file that was read, since it is out of date once the picker serves; unless it is written again at
+        intervals."""
         if self._kept is not None and not self._every_s:
             self._path.unlink(missing_ok=True)
 
     async def keep(self) -> None:
-        """Write the file now and then, for ever; not before everything in the last one was restored or given up."""
+        """Write the file at intervals, for ever, once all parts of the last one were restored or given up."""
         while True:
             await asyncio.sleep(self._every_s)
             if not self._waiting:
                 await self.save_while_serving()
 
     async def save_while_serving(self) -> None:
-        """Write the file while requests are served: they wait for slices of it, for each endpoint's list, and for its
-        encoding."""
+        """Write the file while requests are served. They wait for slices of the work, for each endpoint's list, and for
+        the encoding, which runs in a thread but holds the interpreter's lock."""
         begun = self._begin()
         if begun is None:
             return
@@ -131,11 +131,11 @@ class IndexKeeper:
         await in_thread(partial(write, logging.DEBUG))
 
     def give_up(self) -> None:
-        """Wait for no engine any more, and say what became of what was kept."""
+        """Stop waiting for engines, and log what became of the snapshot's parts."""
         self._settle_all()
 
     def save(self) -> Callable[[], None] | None:
-        """What writes the file, in any thread; None where there is nothing to keep."""
+        """Take a snapshot; return what writes it, in any thread, or None if there is nothing to write."""
         begun = self._begin()
         if begun is None:
             return None
@@ -146,7 +146,7 @@ class IndexKeeper:
         return write
 
     def _begin(self) -> tuple[Taking, Mapping[str, Slot], Callable[..., None]] | None:
-        """How to take what is to be kept, of whom, and what writes it then."""
+        """Return what takes the snapshot, its endpoints, and what writes it; None if there is nothing to write."""
         cache = self._in_use()
         if cache is None or cache.index.is_empty or not self._is_ours:
             return None
@@ -187,7 +187,7 @@ class IndexKeeper:
         return taking, slots, write
 
     def readings(self) -> Iterator[Reading]:
-        """For ``Telemetry.gauge_source``."""
+        """Yield the metrics for ``Telemetry.gauge_source``."""
         yield Reading(
             "tierwise_index_snapshot_endpoints",
             "Endpoints that were in the snapshot read at start, by what became of what they held.",
@@ -211,15 +211,15 @@ class IndexKeeper:
     # PoolListener
 
     def endpoint_added(self, candidate: Candidate) -> None:
-        """It will say who it is."""
+        """Do nothing: the endpoint's engine is not known yet."""
 
     def endpoint_removed(self, slot: Slot, address: str) -> None:  # noqa: ARG002
-        """What it held is gone."""
+        """Give up the part of a removed endpoint."""
         if address in self._waiting:
             self._settle(address, Fate.GONE)
 
     def engine_reported(self, candidate: Candidate) -> None:
-        """Restore it, if it is the engine that it was."""
+        """Restore the endpoint's part, if its engine is the same as before."""
         kept, cache, address = self._kept, self._in_use(), candidate.address
         if address not in self._waiting or kept is None:
             return
@@ -235,7 +235,7 @@ class IndexKeeper:
         taken_s = self._clock() - max(0.0, self._now_s() - kept.written_s)
         self._blocks += restore(cache.index, candidate.slot, kept.index, address, taken_s)
         self._settle(address, Fate.RESTORED)
-        cache.engine_reported(candidate)  # an engine that tells its evictions has gone on with them meanwhile
+        cache.engine_reported(candidate)  # the engine may have evicted blocks in the meantime
 
     def _settle(self, address: str, fate: Fate) -> None:
         self._waiting.remove(address)
@@ -251,12 +251,12 @@ class IndexKeeper:
 
 
 def tiers_of(cache: PrefixCache) -> tuple[str, ...]:
-    """The names of its index's tiers, in order."""
+    """Return the names of the index's tiers, in order."""
     return tuple([producer.tier.value for producer in cache.producers])
 
 
 def check_fits(kept: SavedIndex, cache: PrefixCache) -> None:
-    """Raises: SnapshotError for other tiers, or other blocks."""
+    """Check that the snapshot has the same tiers and blocks as the index. Raises: SnapshotError."""
     index, tiers = kept.index, tiers_of(cache)
     if (kept.tiers, index.tiers, index.block_tokens) != (tiers, cache.index.tiers, cache.index.block_tokens):
         raise SnapshotError(
@@ -266,21 +266,21 @@ def check_fits(kept: SavedIndex, cache: PrefixCache) -> None:
 
 
 async def in_thread(work: Callable[[], None]) -> None:
-    """Return once ``work`` is done, in a thread that keeps nobody from leaving: a disk may not answer."""
+    """Do ``work`` in a daemon thread, which does not delay the end of the process: a disk may not respond."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
     def settle(error: Exception | None) -> None:
-        if not done.done():  # nobody has given up
+        if not done.done():  # the caller still waits
             done.set_result(None) if error is None else done.set_exception(error)
 
     def run() -> None:
         failure: Exception | None = None
         try:
             work()
-        except Exception as error:  # whoever waits gets it
+        except Exception as error:  # passed to the caller
             failure = error
-        with suppress(RuntimeError):  # the loop is closed: nobody waited that long
+        with suppress(RuntimeError):  # the loop is closed, so no caller waits
             loop.call_soon_threadsafe(settle, failure)
 
     threading.Thread(target=run, name="index-snapshot", daemon=True).start()
@@ -288,10 +288,10 @@ async def in_thread(work: Callable[[], None]) -> None:
 
 
 async def finish_in_time(write: Callable[[], None]) -> None:
-    """``write``, as long as that takes no longer than ``WRITE_S``."""
+    """Call ``write`` in a thread, and give up after ``WRITE_S``."""
     try:
         await asyncio.wait_for(in_thread(write), WRITE_S)
     except TimeoutError:
         log.warning("the index snapshot is not written after %g s, and is left", WRITE_S)
-    except Exception:  # what else is to be closed is closed
+    except Exception:  # the rest of the shutdown goes on
         log.exception("the index snapshot is not written")

@@ -1,8 +1,8 @@
-"""The requests that we sent and that have not ended: exact, counted in the same step as the pick.
+"""The ledger of requests in flight: exact, since each is counted in the same step as its pick.
 
-A pick is closed once, by whoever learns first how it ended. Ends may never be reported (a lost access log, a proxy that
-vanished), so each pick has a lease, and an endpoint whose own counts stay below ours takes old ones back; if their real
-end is told later, it finds them here. All are counted by cause.
+A pick is closed once, by the first report of its end. An end may never be reported (a lost access log, a proxy that
+vanished). So each pick has a lease, and old picks are closed if their endpoint's own counts stay below ours; their real
+end, if it is reported later, still finds them here. All ends are counted by cause.
 
 Owner: the event loop; not locked.
 """
@@ -21,33 +21,34 @@ from epp.pool.pool import Pool
 from scorers.base import Candidate, Prediction, Slot
 
 LEASE_S = 3600.0
-"""A guess: longer than any answer takes that somebody still waits for."""
+"""How long a pick stays open without a report of its end. A guess: longer than any response that a client waits for."""
 REPORT_S = 2.0
-"""How long after a request's end its report may take: forty times the access log's flush. A guess."""
+"""How long after a request's end its report may arrive: forty times the access log's flush interval. A guess."""
 WATCH_SCRAPES, WATCH_S = 3, 2.0
-"""For how many scrapes, and how long, an endpoint's counts are watched before they are believed. A guess."""
+"""For how many scrapes, and how long, an endpoint's counts are compared before picks are closed. A guess."""
 ARRIVAL_S = 2.0
 """How old a pick must be before an endpoint is expected to have counted it. A guess, as ``epp.pool.seat.SETTLE_S``."""
 HELD_S = 600.0
-"""How old a pick must be before its endpoint's counts are believed against it: the stream that made it is open, or
-was ``REPORT_S`` ago, and streams tell of their ends, but for those whose proxy has vanished. A guess: longer than
-nearly all answers take, for a page that undercounts must not make room."""
+"""How old a pick must be before its endpoint's counts can close it. Its stream is open, or was ``REPORT_S`` ago, and
+streams report their ends unless their proxy has vanished. A guess: longer than nearly all responses take, since a page
+that undercounts must not free capacity."""
 TAKEN_BACK = 1024
-"""Picks that were reconciled and are remembered for what is still told of them. A guess."""
+"""Maximum number of reconciled picks that are kept for a late report of their end. A guess."""
 
 
 class Ticket(msgspec.Struct, frozen=True):
     """One request in flight."""
 
     slot: Slot
-    """Of its endpoint at the pick; another's, perhaps, once that endpoint was removed."""
+    """The slot of its endpoint at the pick. Once that endpoint is removed, another one may have the slot."""
     address: str
     opened_at: float
     uncached_tokens: int
     labels: RequestLabels
     """The labels under which the metrics count the request."""
     prediction: Prediction | None = None
-    """What was known of the endpoint at the pick; None once another one answers, or when nobody wants to learn."""
+    """What was known of the endpoint at the pick; None if another one responds, or if nothing learns from the response.
+    """
 
 
 _NONE: OrderedDict[int, Ticket] = OrderedDict()
@@ -55,36 +56,38 @@ _NONE: OrderedDict[int, Ticket] = OrderedDict()
 
 @dataclass(slots=True)
 class _Watch:
-    """What an endpoint has reported since ``since``."""
+    """The reports of an endpoint since ``since``."""
 
     since: float
     scrapes: int = 0
     most: int = 0
-    """Requests, in any one scrape."""
+    """The largest number of requests in one scrape."""
 
 
 class Ledger:
-    """Invariant: an endpoint's ``in_flight`` is the number of picks opened at its address and not closed, and its
-    ``in_flight_tokens`` the sum of ``uncached_tokens`` of those whose answer was not seen to begin.
+    """The open picks, by id and by address.
 
-    Picks of an endpoint that was removed stay open, for they still run there: they count for no endpoint, until one at
-    that address comes back.
+    Invariant: an endpoint's ``in_flight`` is the number of its open picks, and its ``in_flight_tokens`` is the sum of
+    ``uncached_tokens`` of those whose response was not seen to begin.
+
+    Picks of a removed endpoint stay open, since they still run there. They count again if an endpoint with that address
+    is added.
     """
 
     def __init__(self, pool: Pool, *, lease_s: float = LEASE_S, held_s: float = HELD_S, first_id: int = 1) -> None:
-        """Ids count up from ``first_id``. Make it a random number where ends are reported from afar: those of picks
-        that an earlier picker made may still arrive, and must be nobody's."""
+        """Ids count up from ``first_id``. It should be random if ends are reported by another process: reports about
+        picks of an earlier picker may still arrive, and must not match an id."""
         self.released: Counter[Cause] = Counter()
         self.on_close: list[Callable[[int], None]] = []
-        """Called with the id of every pick that is closed."""
+        """Callbacks for the id of each pick that is closed."""
         self._pool = pool
         self._lease_s = lease_s
         self._held_s = held_s
         self._next_id = first_id
-        self._tickets: OrderedDict[int, Ticket] = OrderedDict()  # oldest first, as all dictionaries here
+        self._tickets: OrderedDict[int, Ticket] = OrderedDict()  # oldest first, as in all dictionaries here
         self._by_address: dict[str, OrderedDict[int, Ticket]] = {}
-        self._answering: set[int] = set()  # picks whose answer was seen to begin
-        self._leaving: dict[int, float] = {}  # until when a report is awaited; oldest first
+        self._answering: set[int] = set()  # picks whose response was seen to begin
+        self._leaving: dict[int, float] = {}  # the time until which a report is awaited; oldest first
         self._watches: dict[str, _Watch] = {}
         self._taken_back: OrderedDict[int, Ticket] = OrderedDict()
         pool.listeners.append(self)
@@ -101,11 +104,11 @@ class Ledger:
         return ((t.address, self._uncomputed(pick_id, t), t.labels) for pick_id, t in self._tickets.items())
 
     def in_flight(self, address: str) -> int:
-        """Picks of ``address`` that have not ended."""
+        """Return the number of open picks at ``address``."""
         return len(self._by_address.get(address, ()))
 
     def busy_endpoints(self) -> int:
-        """Addresses with picks that have not ended."""
+        """Return the number of addresses with open picks."""
         return len(self._by_address)
 
     def open(
@@ -116,7 +119,7 @@ class Ledger:
         labels: RequestLabels = UNLABELLED,
         prediction: Prediction | None = None,
     ) -> int:
-        """Count a pick of ``candidate``; returns its id. Its ticket keeps ``labels`` and ``prediction``."""
+        """Count a pick of ``candidate``; return its id. Its ticket keeps ``labels`` and ``prediction``."""
         pick_id = self._next_id
         self._next_id += 1
         address = candidate.address
@@ -124,31 +127,34 @@ class Ledger:
         return pick_id
 
     def answering(self, pick_id: int) -> None:
-        """The answer has begun: the prompt is computed. Does nothing the second time, or for an id that is nobody's."""
+        """Note that the response has begun, so the prompt is computed. Does nothing at a further call or for an unknown
+        id."""
         ticket = self._tickets.get(pick_id)
         if ticket is not None and pick_id not in self._answering:
             self._answering.add(pick_id)
             self._pool.answering(ticket.address, ticket.uncached_tokens)
 
     def move(self, pick_id: int, address: str, now: float) -> bool:
-        """Count a pick at ``address`` from now on, for that endpoint answers it; False for one that is nobody's, is
-        there already, or would be at an address that is no endpoint."""
+        """Reassign a pick to the endpoint that turned out to serve it.
+
+        Return False if the pick is unknown or already there, or if ``address`` is not in the pool.
+        """
         ticket, candidate = self._tickets.get(pick_id), self._pool.candidate(address)
         if ticket is None or candidate is None or ticket.address == address:
             return False
         self._uncount(pick_id, ticket)
-        self._tickets.move_to_end(pick_id)  # as old as its count there, as all dictionaries here
+        self._tickets.move_to_end(pick_id)  # its age counts from now, so that the order by age holds
         uncomputed = self._uncomputed(pick_id, ticket)
         self._count(pick_id, Ticket(candidate.slot, address, now, uncomputed, ticket.labels))
         return True
 
     def is_at(self, pick_id: int, address: str) -> bool:
-        """Whether a pick that is open counts at ``address``."""
+        """Return whether the pick is open at ``address``."""
         ticket = self._tickets.get(pick_id)
         return ticket is not None and ticket.address == address
 
     def close(self, pick_id: int, cause: Cause) -> Ticket | None:
-        """Uncount a pick; None when that has already happened, or when the id is nobody's."""
+        """Close a pick; return its ticket, or None if it is already closed or unknown."""
         ticket = self._tickets.pop(pick_id, None)
         if ticket is None:
             return None
@@ -165,16 +171,16 @@ class Ledger:
         return ticket
 
     def late(self, pick_id: int) -> Ticket | None:
-        """A pick that was reconciled, whose real end is told after all; once, and None for any other."""
+        """Return, once, the ticket of a reconciled pick whose real end is reported after all; else None."""
         return self._taken_back.pop(pick_id, None)
 
     def leave(self, pick_id: int, now: float) -> None:
-        """The request is over; how it ended will be reported soon, or never."""
+        """Note that the request is over; the report of its end is overdue after ``REPORT_S``."""
         if pick_id in self._tickets:
             self._leaving[pick_id] = now + REPORT_S
 
     def expire(self, now: float) -> list[tuple[int, Cause]]:
-        """The picks whose report or lease is overdue; the caller ends them. O(those)."""
+        """Return the picks whose report or lease is overdue; the caller closes them. O(those)."""
         over = []
         for pick_id, until in self._leaving.items():
             if until > now:
@@ -187,12 +193,12 @@ class Ledger:
         return over
 
     def reconcile(self, address: str, engine_requests: int, began_at: float) -> list[tuple[int, Cause]]:
-        """The oldest picks of ``address`` that its engine no longer has; the caller ends them.
+        """Return the oldest picks of ``address`` that its engine no longer has; the caller closes them.
 
-        Conservative: what is open now and was open before a number of scrapes has run through all of them, so an
-        engine that counted fewer requests in each has lost the difference. Requests that ended and are about to be
-        reported are not among those, nor are requests on their way; picks younger than ``HELD_S`` are never taken
-        back. Other clients' requests hide such losses.
+        Conservative: a pick that was open before and after a number of scrapes was open in all of them, so an engine
+        that counted fewer requests in each has lost the difference. This excludes requests that ended and are about to
+        be reported, and requests on their way; picks younger than ``HELD_S`` are never closed. Other clients' requests
+        hide such losses.
         """
         watch = self._watches.get(address)
         if watch is None or began_at < watch.since:
@@ -215,7 +221,7 @@ class Ledger:
         return [(pick_id, Cause.RECONCILED) for pick_id, t in islice(book.items(), lost) if t.opened_at < held]
 
     def unwatch(self, address: str) -> None:
-        """Begin anew with ``address``: a scrape failed, and what its engine counted meanwhile is unknown."""
+        """Start the comparison for ``address`` anew, because a scrape failed and its engine's counts are unknown."""
         self._watches.pop(address, None)
 
     def _count(self, pick_id: int, ticket: Ticket) -> None:
@@ -239,14 +245,14 @@ class Ledger:
     # PoolListener
 
     def endpoint_added(self, candidate: Candidate) -> None:
-        """Perhaps it was away for a moment only."""
+        """Count the open picks of an endpoint that was removed and added again."""
         if book := self._by_address.get(candidate.address):
             tokens = sum(self._uncomputed(pick_id, ticket) for pick_id, ticket in book.items())
             self._pool.resume(candidate.address, len(book), tokens)
 
     def endpoint_removed(self, slot: Slot, address: str) -> None:  # noqa: ARG002
-        """Its picks stay open."""
+        """Keep the picks of a removed endpoint open."""
         self.unwatch(address)
 
     def engine_reported(self, candidate: Candidate) -> None:
-        """Not our business."""
+        """Do nothing: the ledger does not depend on an engine's reports."""

@@ -1,4 +1,4 @@
-"""The endpoints that may be picked, and the numbers that a decision sees of each.
+"""The endpoints that may be picked, and the numbers of each that decisions use.
 
 Invariant: ``candidates()`` shows every change made before the call. Owner: the event loop; not locked.
 """
@@ -24,47 +24,47 @@ _ADDRESS = re.compile(
 
 
 class PoolListener(Protocol):
-    """Who keeps something per endpoint. Called in the same step as the change."""
+    """The interface of objects that keep state per endpoint. Methods are called in the same step as the change."""
 
     def endpoint_added(self, candidate: Candidate) -> None:
-        """``candidate.slot`` now belongs to this endpoint."""
+        """An endpoint was added, and has ``candidate.slot`` from now on."""
 
     def endpoint_removed(self, slot: Slot, address: str) -> None:
-        """Everything kept for ``slot`` is to be dropped: it may be reused at once."""
+        """An endpoint was removed. All state for ``slot`` must be dropped, since the slot may be reused at once."""
 
     def engine_reported(self, candidate: Candidate) -> None:
-        """The engine's block size or count, its beginning, its models, its places for adapters, or what it says of its
-        tiers, became known or changed; or that is too old to be believed (``fresh``), or is not any more."""
+        """The engine's block size or count, start time, models, places for adapters, or report on its tiers became
+        known or changed; or ``fresh`` has changed while it reports tiers."""
 
 
 class Pool:
-    """The endpoints by slot. A slot is reused only after its endpoint was removed; the lowest free one first."""
+    """The endpoints by slot. A slot is reused after its endpoint was removed, the lowest free one first."""
 
     def __init__(self, name: str = "epp") -> None:
         self.name = name
         self.listeners: list[PoolListener] = []
         self.on_busy: list[Callable[[str], None]] = []
-        """Called with the address of an endpoint that has a request in flight and had none."""
+        """Callbacks for the address of an endpoint that gets its first request in flight."""
         self.on_change: list[Callable[[], None]] = []
-        """Called when there may be more room: an endpoint was added, removed, read, or freed of a request."""
+        """Callbacks for changes that may free capacity: an endpoint was added, removed or read, or a request ended."""
         self._seats: dict[str, Seat] = {}
         self._candidates: list[Candidate | None] = []  # by slot
-        self._free: list[Slot] = []  # a heap of the slots below len(_candidates) that nobody has
+        self._free: list[Slot] = []  # a heap of the free slots below len(_candidates)
         self._snapshot: tuple[Candidate, ...] | None = ()
         self._stale = 0
 
     @property
     def all_fresh(self) -> bool:
-        """Whether every candidate is, so that nobody needs to look at each of them."""
+        """Whether every candidate is fresh. O(1)."""
         return not self._stale
 
     @property
     def any_fresh(self) -> bool:
-        """Whether at least one candidate is."""
+        """Whether at least one candidate is fresh."""
         return self._stale < len(self._seats)
 
     def candidates(self) -> tuple[Candidate, ...]:
-        """Every endpoint as it is now, by slot."""
+        """Return every endpoint as it is now, ordered by slot."""
         if self._snapshot is None:
             everyone = tuple(self._candidates)
             self._snapshot = tuple([c for c in everyone if c]) if self._free else everyone  # type: ignore[assignment]
@@ -77,17 +77,17 @@ class Pool:
         return address in self._seats
 
     def candidate(self, address: str) -> Candidate | None:
-        """The endpoint at ``address`` as it is now."""
+        """Return the endpoint at ``address`` as it is now, or None."""
         seat = self._seats.get(address)
         return None if seat is None else self._candidates[seat.slot]
 
     def endpoint(self, address: str) -> Endpoint | None:
-        """What ``replace`` was given for ``address``."""
+        """Return the endpoint that ``replace`` got for ``address``, or None."""
         seat = self._seats.get(address)
         return None if seat is None else seat.endpoint
 
     def engine(self, address: str) -> EngineMetrics | None:
-        """What its engine said last."""
+        """Return the last numbers of the engine at ``address``, or None."""
         seat = self._seats.get(address)
         return None if seat is None else seat.engine
 
@@ -110,7 +110,7 @@ class Pool:
             self._add(endpoint)
 
     def observe(self, slot: Slot, engine: EngineMetrics, began_at: float) -> None:
-        """Take the numbers of a scrape that began at ``began_at``; ignored for an endpoint that is gone."""
+        """Set the numbers of a scrape that began at ``began_at``; ignored for a removed endpoint."""
         seat = self._seat(slot)
         if seat is None or began_at < seat.began_at:
             return
@@ -124,7 +124,7 @@ class Pool:
                 listener.engine_reported(candidate)
 
     def mark_stale(self, slot: Slot, silence: Silence = Silence.LATE) -> None:
-        """The endpoint's numbers are not to be believed, because of ``silence``; they stay the last known."""
+        """Mark the endpoint's numbers as not current, for the reason ``silence``. The last numbers stay."""
         seat = self._seat(slot)
         if seat is not None and seat.silence is not silence:
             was_fresh, seat.silence = seat.silence is None, silence
@@ -134,7 +134,7 @@ class Pool:
                     listener.engine_reported(candidate)
 
     def pick(self, address: str, pick_id: int, uncached_tokens: int, now: float) -> None:
-        """Count a pick; the ledger's to call."""
+        """Count a pick. Called by the ledger only."""
         seat = self._seats.get(address)
         if seat is None:
             return
@@ -145,7 +145,7 @@ class Pool:
                 busy(address)
 
     def answering(self, address: str, uncached_tokens: int) -> None:
-        """A pick's answer has begun, so its prompt is computed; the ledger's to call, once."""
+        """Uncount a pick's tokens, since its response has begun. Called by the ledger only, once."""
         seat = self._seats.get(address)
         if seat is not None and uncached_tokens:
             seat.in_flight_tokens -= uncached_tokens
@@ -153,7 +153,7 @@ class Pool:
             self._notify_change()
 
     def end(self, address: str, pick_id: int, uncomputed_tokens: int) -> None:
-        """Uncount a pick, and the prompt tokens that were still to be computed; the ledger's to call, once."""
+        """Uncount a pick, and its prompt tokens that were not computed yet. Called by the ledger only, once."""
         seat = self._seats.get(address)
         if seat is not None:
             seat.end(pick_id, uncomputed_tokens)
@@ -161,7 +161,7 @@ class Pool:
             self._notify_change()
 
     def resume(self, address: str, in_flight: int, in_flight_tokens: int) -> None:
-        """An endpoint came back while requests that we sent there before still run; the ledger's to call."""
+        """Count the open requests of an endpoint that was added again. Called by the ledger only."""
         seat = self._seats[address]
         seat.in_flight, seat.in_flight_tokens = in_flight, in_flight_tokens
         self._changed(seat)
@@ -213,7 +213,7 @@ class Pool:
 
 
 def _watched_fields(engine: EngineMetrics) -> tuple[object, ...]:
-    """What listeners are told the changes of."""
+    """Return the fields whose changes are reported to listeners."""
     return (
         engine.block_tokens,
         engine.gpu_blocks,
@@ -225,7 +225,7 @@ def _watched_fields(engine: EngineMetrics) -> tuple[object, ...]:
 
 
 def check_address(address: str) -> None:
-    """Raises: ConfigError unless ``address`` is ``host:port`` with a port from 1 to 65535."""
+    """Check that ``address`` is ``host:port`` with a port from 1 to 65535. Raises: ConfigError."""
     match = _ADDRESS.fullmatch(address)
     if match is None or not 0 < int(match["port"]) < 65536 or not (match["host"] or _is_ipv6(match["ipv6"])):
         raise ConfigError(

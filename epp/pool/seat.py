@@ -1,7 +1,7 @@
-"""One endpoint's numbers: what its engine said last, and what we sent it since.
+"""One endpoint's numbers: its engine's last report, and the requests that were sent to it since.
 
-Scraped numbers are old by up to an interval, our own picks are not: what an engine's page cannot have counted yet is
-added here, so that a burst never sees the same stale numbers twice.
+Scraped numbers are up to one interval old; our own picks are exact. Picks that the engine's page cannot have counted
+yet are added here, so that the requests of a burst do not all see the same stale numbers.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ import msgspec
 from scorers.base import Candidate, LoraState, Silence, Slot, Tier, TierReport
 
 STEP_TOKENS = 8192
-"""Prompt tokens that an engine computes in one step. Source: vLLM's default ``max_num_batched_tokens`` for online
-serving on large GPUs."""
+"""Number of prompt tokens that an engine computes in one step. Source: vLLM's default ``max_num_batched_tokens`` for
+online serving on large GPUs."""
 BATCH_REQUESTS = 256
-"""Requests that an engine runs at once. Source: vLLM's default ``max_num_seqs``."""
+"""Number of requests that an engine runs at once. Source: vLLM's default ``max_num_seqs``."""
 SETTLE_S = 2.0
-"""How long a request may be on its way into an engine's counts, which change once a step: a guess, beyond the longest
-step of a prefill."""
+"""How long it may take until an engine counts a request, since its counts change once per step. A guess: longer than
+the longest step of a prefill."""
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where requests can be sent. ``address`` is its identity."""
+    """An address that requests can be sent to. ``address`` is its identity."""
 
     address: str
     """``host:port``, IPv6 in brackets."""
     name: str = ""
-    """``namespace/name``."""
+    """The name of the endpoint, as ``namespace/name``."""
     labels: Mapping[str, str] = {}
     metrics_url: str | None = None
-    """Where its metrics are; None for the scraper's scheme and path at ``address``."""
+    """The URL of its metrics page; None for the scraper's scheme and path at ``address``."""
 
 
 class EngineMetrics(msgspec.Struct, frozen=True):
-    """What one read of an engine's metrics page says."""
+    """The numbers of one engine from one reading of its metrics page."""
 
     waiting: int = 0
     running: int = 0
@@ -47,19 +47,19 @@ class EngineMetrics(msgspec.Struct, frozen=True):
     attributes: Mapping[str, float] = {}
     """Other numbers by name, as the configuration's ``customMetrics`` read them."""
     tiers: Mapping[Tier, TierReport] = {}
-    """What it says of its tiers."""
+    """The engine's reports on its tiers."""
     started_s: float | None = None
-    """Unix time at which it began, by its own clock: another one is another engine, or the same one started again."""
+    """The Unix time at which the engine started, by its own clock. A restarted or replaced engine has another."""
     models: frozenset[str] = frozenset()
-    """Models that its page names; it may serve them by other names, too."""
+    """The models that its page names; the engine may serve them by other names, too."""
     partial: bool = False
-    """Whether ``waiting`` or ``running`` is not known, so that their sum is not how many requests the engine has."""
+    """Whether ``waiting`` or ``running`` is unknown, so that their sum is not the engine's number of requests."""
     doubted: tuple[str, ...] = ()
-    """Readings that no engine can have, and that are taken as not said: ``vllm:num_requests_running 1e+30``."""
+    """Impossible values, which are ignored, such as ``vllm:num_requests_running 1e+30``."""
 
 
 class _Unseen(NamedTuple):
-    """A pick that the engine's numbers do not contain yet."""
+    """A pick that the engine's numbers do not include yet."""
 
     opened_at: float
     uncached_tokens: int
@@ -67,7 +67,10 @@ class _Unseen(NamedTuple):
 
 
 class Seat:
-    """Invariant: ``queued`` and ``unseen_tokens`` are the sums over ``unseen``. Owner: the pool."""
+    """The numbers of one endpoint. Owner: the pool.
+
+    Invariant: ``queued`` and ``unseen_tokens`` are the sums over ``unseen``.
+    """
 
     __slots__ = (
         "began_at",
@@ -88,16 +91,16 @@ class Seat:
         self.engine = EngineMetrics()
         self.began_at = float("-inf")
         self.silence: Silence | None = Silence.UNREAD
-        """Why ``engine`` is not to be believed; None while it is."""
+        """The reason why ``engine`` is not current; None while it is."""
         self.in_flight = 0
         self.in_flight_tokens = 0
         self.unseen: dict[int, _Unseen] = {}
         self.queued = 0
-        """How many of ``unseen`` wait in the engine's queue, by our estimate."""
+        """The number of ``unseen`` picks that wait in the engine's queue, by our estimate."""
         self.unseen_tokens = 0
 
     def candidate(self) -> Candidate:
-        """The endpoint as a decision sees it."""
+        """Return the endpoint as decisions see it."""
         endpoint, engine, queued = self.endpoint, self.engine, self.queued
         kv_usage, running = engine.kv_usage, engine.running + len(self.unseen) - queued
         if engine.partial:  # what is ours and does not wait runs
@@ -124,8 +127,8 @@ class Seat:
         )
 
     def pick(self, pick_id: int, uncached_tokens: int, now: float) -> None:
-        """Count a pick. It waits where the engine already queues, where the prefill ahead of it fills a step, or where
-        the batch is full; else it runs at the engine's next step."""
+        """Count a pick. It counts as queued if the engine has a queue, if the prefill before it fills a step, or if the
+        batch is full; otherwise it counts as running."""
         queued = (
             self.engine.waiting + self.queued > 0
             or self.unseen_tokens >= STEP_TOKENS
@@ -138,16 +141,16 @@ class Seat:
         self.queued += queued
 
     def end(self, pick_id: int, uncomputed_tokens: int) -> None:
-        """Uncount a pick, and what is left of its tokens."""
+        """Uncount a pick, and its tokens that were not computed."""
         self.in_flight -= 1
         self.in_flight_tokens -= uncomputed_tokens
         self._mark_seen(pick_id)
 
     def observe(self, engine: EngineMetrics, began_at: float) -> bool:
-        """Take what a scrape says that began at ``began_at``; returns whether a decision would see a difference.
+        """Set the numbers of a scrape that began at ``began_at``; return whether a decision would see a difference.
 
-        The picks before it are in its numbers, if they fit into them: an engine in a long step has not counted what
-        arrived meanwhile, and then the youngest stay unseen.
+        Picks before it are included in its numbers, if these are large enough: an engine in a long step has not counted
+        the requests that arrived during the step, and then the youngest picks stay unseen.
         """
         changed = self.silence is not None or engine != self.engine
         self.engine, self.began_at, self.silence = engine, began_at, None

@@ -1,1 +1,1 @@
-"""What the engines say of themselves: their metrics pages, read often and cheaply."""
+"""Reads the engines' metrics pages, often and cheaply."""

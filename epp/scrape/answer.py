@@ -1,6 +1,6 @@
-"""HTTP/1 answers to requests for a page: bytes in, a page or a refusal out.
+"""Parses HTTP/1 responses to requests for a page: bytes in, a page or an error out.
 
-The grammar is httptools' (llhttp). Redirects are not followed: an address that redirects is not the engine's.
+The grammar is that of httptools (llhttp). Redirects are not followed: an address that redirects is not the engine's.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from epp.scrape.reading.error import ScrapeError, encoded, refused
 
 MAX_HEAD_BYTES = 1 << 16
 MAX_PARTS = 1 << 16
-"""Chunks of a page: a byte in each would cost far more than its size."""
+"""Maximum number of chunks of a page: chunks of one byte would cost far more than their size."""
 _FRAMING = (b"content-length", b"transfer-encoding")
 
 
 class Unanswered(ScrapeError):
-    """The connection ended before the first byte of an answer."""
+    """Raised if the connection ended before the first byte of a response."""
 
 
 class Answers:
-    """The answers on one connection, one at a time: ``expect``, then ``feed`` until it returns the page.
+    """The responses on one connection, one at a time: ``expect``, then ``feed`` until it returns the page.
 
-    Invariant: unless ``keep``, nothing more is to be expected on this connection. So it is after a refusal.
+    Invariant: unless ``keep``, the connection cannot be used for another request. An error sets ``keep`` to False.
     """
 
     def __init__(self, where: str) -> None:
-        """``where`` is the page's URL, for messages."""
+        """``where`` is the page's URL, for error messages."""
         self.keep = True
         self._where = where
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
         self.expect()
 
     def expect(self) -> None:
-        """A request was sent."""
-        self._status = 0  # until the head of an answer that is not a provisional one is complete
+        """Reset the state for the response to a new request."""
+        self._status = 0  # until the head of the final response is complete
         self._ends_itself = False
         self._encoding = b""
         self._parts: list[bytes] = []
@@ -44,14 +44,14 @@ class Answers:
         self._taken = False
 
     def feed(self, data: bytes) -> bytes | None:
-        """The page, once all of it is here; None before. Raises: ScrapeError."""
+        """Return the page once it is complete; None before. Raises: ScrapeError."""
         self._received_bytes += len(data)
         if self._parser is None:
             raise self.unanswered()
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:
-            self.keep = False  # status 101, which is refused as any other
+            self.keep = False  # status 101, which is an error as any other
         except HttpParserError as error:
             self.keep = False
             if not self._complete and self._status in (0, 200):
@@ -60,7 +60,7 @@ class Answers:
         return self._take() if self._complete and not self._taken else None
 
     def end(self) -> bytes:
-        """The page, if it ends where the connection does. Raises: ScrapeError."""
+        """Return the page, if the end of the connection completes it. Raises: ScrapeError."""
         self.keep = False
         if not self._received_bytes:
             raise self.unanswered()
@@ -69,23 +69,23 @@ class Answers:
         return self._take()
 
     def drop(self) -> None:
-        """The connection is over: let go of what was read, and of the parser, which refers back to us."""
+        """Release the data and the parser, which refers back to this object, at the end of the connection."""
         self.keep = False
         self._parts = []
         self._parser = None
 
     def _take(self) -> bytes:
-        """The page, which is the caller's from now on: it may be large, and the next is long in coming."""
+        """Return the page and release it here, since it may be large and the next one is far off."""
         self._taken = True
         parts, self._parts = self._parts, []
         return b"".join(parts)
 
     def unanswered(self) -> Unanswered:
-        """The error for a connection that is over."""
+        """Return the error for a connection that ended without a response."""
         return Unanswered(f"{self._where} closes the connection without an answer", reason="connection", gone=True)
 
     def _check(self) -> None:
-        """Raises: ScrapeError for what is not worth reading on."""
+        """Check the status, the size and the encoding read so far. Raises: ScrapeError."""
         if self._status not in (0, 200):
             self.keep = False
             raise refused(self._where, self._status)
@@ -105,12 +105,12 @@ class Answers:
     # The parser's callbacks
 
     def on_message_begin(self) -> None:
-        """A status line; surely not ours after the page."""
+        """Note a status line; after a complete page, it is not a response to a request."""
         if self._complete:
-            self.keep = False  # more answers than requests
+            self.keep = False  # more responses than requests
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Also of trailers."""
+        """Note the framing and the encoding; called for trailers, too."""
         name = name.lower()
         if name in _FRAMING:
             self._ends_itself = True
@@ -118,17 +118,17 @@ class Answers:
             self._encoding = value.strip().lower()
 
     def on_headers_complete(self) -> None:
-        """Its status is known."""
+        """Take the status of the response."""
         if not self._complete and self._parser is not None:
             self._status = self._parser.get_status_code()
 
     def on_body(self, part: bytes) -> None:
-        """Some of the page."""
+        """Add a part of the page."""
         if not self._complete:
             self._parts.append(part)
 
     def on_message_complete(self) -> None:
-        """Of a provisional answer, or of the one that was asked for."""
+        """Complete the page, or skip a provisional response."""
         if self._complete or self._parser is None:
             return
         if 100 <= self._status < 200 and self._status != 101:

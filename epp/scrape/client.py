@@ -1,4 +1,4 @@
-"""Where an endpoint's metrics page is, and who fetches it."""
+"""Chooses the URL of an endpoint's page, and the client that fetches it."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from epp.scrape.session import SessionPage, session
 
 
 class Client:
-    """Makes the pages of all endpoints. Owner: the event loop that it was made on."""
+    """Makes the objects that fetch pages of endpoints. Owner: the event loop that it was made on."""
 
     def __init__(self, parameters: ScrapeParameters, timeout_s: float) -> None:
-        """Raises: ConfigError for certificates that cannot be read."""
+        """Load the certificates that ``parameters`` name. Raises: ConfigError if they cannot be read."""
         self._parameters = parameters
         self._timeout_s = timeout_s
         self._tls = _ssl(parameters)
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        """Close every connection that no page has for itself."""
+        """Close every connection that does not belong to a single page."""
         if self._session is not None:
             await self._session.close()
 
     def page(self, endpoint: Endpoint) -> Page:
-        """The metrics page of ``endpoint``. Raises: ScrapeError for a ``metrics_url`` that is none."""
+        """Return what fetches the metrics page of ``endpoint``. Raises: ScrapeError for an invalid ``metrics_url``."""
         return self._page(self._url(endpoint))
 
     def model_list(self, endpoint: Endpoint) -> Page:
-        """The list of models of ``endpoint``, which is served beside its API: over TLS where its metrics are, at the
-        same port. Raises: ScrapeError."""
+        """Return what fetches the list of models of ``endpoint`` at its serving port, over TLS if its metrics page is
+        at the same port over TLS. Raises: ScrapeError."""
         metrics = self._url(endpoint)
         _, _, port = endpoint.address.rpartition(":")
         scheme = metrics.scheme if metrics.port == int(port) else "http"
@@ -51,7 +51,7 @@ class Client:
         return SessionPage(url, self._session)
 
     def elsewhere(self, endpoint: Endpoint) -> bool:
-        """Whether the page of ``endpoint`` is at another address than its API. Raises: ScrapeError."""
+        """Return whether the metrics page of ``endpoint`` is at another address than its API. Raises: ScrapeError."""
         url = self._url(endpoint)
         host, _, port = endpoint.address.rpartition(":")
         return (url.raw_host, url.port) != (host.strip("[]").lower(), int(port))
@@ -67,7 +67,7 @@ class Client:
 
 
 def _ssl(parameters: ScrapeParameters) -> ssl.SSLContext | bool:
-    """How servers are checked and who we say we are."""
+    """Return how servers are verified, and with which client certificate."""
     if parameters.scheme != "https":
         return True
     try:

@@ -1,10 +1,10 @@
-"""Which endpoints are silent and since when all are: for the pool, and for the operator in a few lines of the log.
+"""Detects outages of endpoints and of the whole pool, marks them in the pool, and logs each in a few lines.
 
-    read ─► late (too old, or no page that can be read) ─► read
-      └───► gone (nobody accepts connections) ─► late, once somebody answers ─► read
+    read ─► late (last reading too old, or no readable page) ─► read
+      └───► gone (connections are refused) ─► late, once the address responds ─► read
 
-A refused connection is believed at once, since nothing but an answer takes it back. A time-out is believed only when
-the last reading is too old, and never counts as gone: a picker that is starved of CPU sees time-outs everywhere.
+A refused connection counts as an outage at once, until the endpoint responds. A time-out counts only once the last
+reading is too old, and never as gone: a picker that is starved of CPU sees time-outs everywhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Outages:
-    """Owner: the scraper, whose ``targets`` it sees. Each silence is in the log once, and so is its end."""
+    """Marks and logs outages. Each outage is logged once, and so is its end. Owner: the scraper of ``targets``."""
 
     def __init__(self, pool: Pool, targets: Mapping[str, Target], clock: Callable[[], float]) -> None:
         self._pool = pool
@@ -31,14 +31,14 @@ class Outages:
         self._began_at: float | None = None
 
     def answered(self, target: Target) -> None:
-        """Its page was read."""
+        """End the outage of ``target``, whose page was read."""
         if target.reported:
             log.info("endpoint %s: its metrics are read %s", target.address, "again" if target.was_read else "now")
         target.silence, target.reported, target.was_read = None, False, True
         self._ended(target)
 
     def failed(self, target: Target, error: ScrapeError) -> None:
-        """Its page could not be read."""
+        """Handle a failed reading, which begins or changes an outage if the error is clear enough."""
         if error.gone and not target.elsewhere:
             was_fresh = target.silence is None
             self._mark(target, Silence.GONE)
@@ -52,7 +52,7 @@ class Outages:
             self._ended(target)
 
     def late(self, target: Target, limit_s: float) -> None:
-        """Its last reading is older than ``limit_s``."""
+        """Begin an outage of ``target``, whose last reading is older than ``limit_s``."""
         if target.silence is None:
             self._mark(target, Silence.LATE)
         why = target.failure or "the last reading is still under way"
@@ -70,8 +70,7 @@ class Outages:
         self._look()
 
     def _look(self) -> None:
-        """Notice when every endpoint is silent. Where one answers without a page that can be read, that is no
-        outage."""
+        """Log when every endpoint has an outage. An endpoint that responds without a readable page prevents it."""
         targets = self._targets.values()
         if self._began_at is not None or self._pool.any_fresh or any(target.answers for target in targets):
             return

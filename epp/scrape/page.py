@@ -1,4 +1,4 @@
-"""What can be fetched: one endpoint's metrics page."""
+"""The interface for fetching one page of an endpoint."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ HEADERS = {"Accept": "text/plain; version=0.0.4", "Accept-Encoding": "identity"}
 
 
 class Page(Protocol):
-    """Fetched by one task at a time. Owner: the event loop."""
+    """Fetches one page, for one task at a time. Owner: the event loop."""
 
     async def fetch(self) -> bytes:
-        """The page as it is now. Raises: ScrapeError, for everything that can go wrong on the way."""
+        """Return the current page. Raises: ScrapeError for every failure."""
 
     def close(self) -> None:
-        """Close what is kept open for it. A ``fetch`` under way is the caller's to cancel."""
+        """Close the connection. The caller must cancel a ``fetch`` under way."""

@@ -1,4 +1,4 @@
-"""How every endpoint's metrics page is fetched, and what the plugin types that decide it are called."""
+"""The parameters for fetching metrics pages, and the names of the plugin types that set them."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ EXTRACTOR_TYPE = "core-metrics-extractor"
 """The plugin type that reads pages, and the label by which unreadable pages are counted."""
 
 MIN_REFRESH_S = 0.05
-"""The least interval between two reads of an endpoint's metrics. Source: the Go picker clamps to it as well."""
+"""Minimum interval between two readings of an endpoint's metrics. Source: the Go picker has the same minimum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrapeParameters:
-    """How every endpoint's metrics page is fetched."""
+    """The parameters for fetching every endpoint's metrics page."""
 
     scheme: str = "http"
     path: str = "/metrics"
     port: int | None = None
-    """None for the serving port."""
+    """The port of the metrics page; None for the serving port."""
     insecure_skip_verify: bool = True
     ca_cert_path: str = ""
     client_cert_path: str = ""
     client_key_path: str = ""
     interval_s: float | None = None
-    """Between two reads of a busy endpoint; None for ``--refresh-metrics-interval``."""
+    """The interval between two readings of a busy endpoint; None for ``--refresh-metrics-interval``."""
     engines: EngineSpecs = field(default_factory=EngineSpecs)
-    """What is read of a page."""
+    """The metrics to read from a page, by kind of engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMetricNames:
-    """The older flags ``--*-metric``: what vLLM's metrics are called; None for their usual names, empty for none."""
+    """The values of the older flags ``--*-metric``: the names of vLLM's metrics; None for the usual name, empty for no
+    metric."""
 
     waiting: str | None = None
     running: str | None = None
@@ -46,11 +47,11 @@ class EngineMetricNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSourceOptions:
-    """The older flags ``--model-server-metrics-*``: how the default metrics source reads an engine's metrics."""
+    """The values of the older flags ``--model-server-metrics-*``, for the default metrics source."""
 
     scheme: str = "http"
     path: str = "/metrics"
     port: int | None = None
-    """None for the serving port."""
+    """The port of the metrics page; None for the serving port."""
     insecure_skip_verify: bool = True
     names: EngineMetricNames = EngineMetricNames()

@@ -1,7 +1,7 @@
-"""Pages over plain HTTP, each over a connection of its own that is kept.
+"""Fetches pages over plain HTTP, each over its own kept-alive connection.
 
-Rejected: aiohttp, which takes several times as long for a small page, most of it for what a fixed request to a fixed
-address does not need. Source: benchmarks/picker/idle_scrape.py, 2 shared cores, 2026-11-21.
+Rejected: aiohttp, which takes several times as long for a small page, mostly for features that a fixed request to a
+fixed address does not need. Source: benchmarks/picker/idle_scrape.py, 2 shared cores, 2026-11-21.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from epp.scrape.reading.error import ScrapeError, unconnected
 
 
 class PlainPage(Page):
-    """A page at an ``http`` URL. At most one connection is open."""
+    """A page at an ``http`` URL, with at most one open connection."""
 
     def __init__(self, url: URL, timeout_s: float) -> None:
-        """``timeout_s`` is for all of a fetch."""
+        """``timeout_s`` is the limit for a whole fetch."""
         self._url = str(url)
         self._host, self._port = url.raw_host or "", url.port or 80
         self._timeout_s = timeout_s
@@ -35,7 +35,7 @@ class PlainPage(Page):
             try:
                 return await kept.exchange(self._request, deadline)
             except Unanswered:
-                pass  # closed for its age while the request was on its way
+                pass  # the server closed the idle connection while the request was under way
         connection = self._connection = await self._connect(deadline)
         return await connection.exchange(self._request, deadline)
 
@@ -45,7 +45,7 @@ class PlainPage(Page):
             self._connection.close()
 
     async def _connect(self, deadline: float) -> _Connection:
-        """Raises: ScrapeError."""
+        """Return a new connection. Raises: ScrapeError."""
         try:
             async with asyncio.timeout_at(deadline):
                 _, connection = await asyncio.get_running_loop().create_connection(
@@ -59,7 +59,7 @@ class PlainPage(Page):
 
 
 class _Connection(asyncio.Protocol):
-    """Invariant: while ``_waiter`` is set, the answer to one request is awaited."""
+    """One connection. Invariant: while ``_waiter`` is set, the response to one request is awaited."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self.open = True
@@ -69,7 +69,7 @@ class _Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[bytes] | None = None
 
     async def exchange(self, request: bytes, deadline: float) -> bytes:
-        """The page that answers ``request``. Raises: ScrapeError; the connection is closed then."""
+        """Send ``request`` and return the page. Raises: ScrapeError; the connection is closed then."""
         if not self.open:
             raise self._answers.unanswered()
         loop = asyncio.get_running_loop()
@@ -79,7 +79,7 @@ class _Connection(asyncio.Protocol):
         self._transport.write(request)
         try:
             page = await self._waiter
-        except BaseException:  # its answer may still come when the asker has gone
+        except BaseException:  # the response may still arrive after the caller has given up
             self.close()
             raise
         finally:
@@ -90,7 +90,7 @@ class _Connection(asyncio.Protocol):
         return page
 
     def close(self) -> None:
-        """At once: nobody waits for what is under way."""
+        """Close the connection at once."""
         self.open = False
         self._transport.abort()
 
@@ -113,7 +113,7 @@ class _Connection(asyncio.Protocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        if self._waiter is None:  # nothing was asked for
+        if self._waiter is None:  # no request is under way
             self.close()
             return
         try:
@@ -133,7 +133,7 @@ class _Connection(asyncio.Protocol):
         self._answers.drop()
 
     def _last(self, exc: Exception | None) -> bytes | ScrapeError:
-        """What the end of the connection means for who waits."""
+        """Return the page or the error that the end of the connection leads to."""
         try:
             page = self._answers.end()
         except ScrapeError as error:

@@ -1,10 +1,11 @@
-"""Keeps the pool's numbers fresh: reads every endpoint's metrics, each at its own pace.
+"""Keeps the pool's numbers fresh by reading every endpoint's metrics, each at its own pace.
 
     timer ─► fetch ─► read ─► pool.observe, ledger.reconcile ─► next timer
       ▲ a pick brings it forward
 
-Each endpoint has its own timer and at most one request under way, so that a slow one delays nobody. Rejected: a queue
-with workers (64 slow endpoints would block it), and one loop over all (the slowest would set the pace).
+Each endpoint has its own timer and at most one request under way, so that a slow one does not delay the others.
+Rejected: a queue with workers (64 slow endpoints would block it), and one loop over all (the slowest would set the
+pace).
 """
 
 from __future__ import annotations
@@ -36,14 +37,17 @@ from scorers.base import Candidate, Slot
 log = logging.getLogger(__name__)
 
 READING_SHARE = 0.05
-"""How much of the time one endpoint's page may take to read: a page that takes long is read rarely. Source: a page of
+"""Maximum share of the time for parsing one endpoint's page: a page that takes long is read rarely. Source: a page of
 100 KB takes 0.05 ms (benchmarks/picker/idle_scrape.py), which allows every interval; the worst of 8 MiB 80 ms."""
 JITTER = 0.1
-"""Share of an interval by which it varies, so that endpoints that were added together do not stay in step."""
+"""Share of an interval by which it varies, so that endpoints that were added together drift apart."""
 
 
 class Scraper:
-    """A listener of the pool. Owner: the event loop; ``start`` and ``stop`` are called once."""
+    """Reads the metrics of all endpoints. It is a listener of the pool; ``start`` and ``stop`` are called once.
+
+    Owner: the event loop.
+    """
 
     def __init__(
         self,
@@ -57,14 +61,14 @@ class Scraper:
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """``ended`` closes the picks that an engine no longer has; the ledger does by default. ``page_read`` is shown
-        each page that could be read, with its address. ``clock`` is the one that picks are opened by."""
+        """``ended`` closes the picks that an engine no longer has; by default, it is the ledger's ``close``.
+        ``page_read`` is called with each page that was read and its address. ``clock`` is the clock of the picks."""
         self._pool = pool
         self._ledger = ledger
         self._pace = pace
         self._parameters = parameters
         self.client: Client  # from start to stop
-        """Fetches from endpoints, over connections as the configuration describes them."""
+        """The client that fetches pages as the configuration describes."""
         self._readers = Readers(parameters.engines)
         self._ended = ended or ledger.close
         self._page_read = page_read
@@ -77,7 +81,7 @@ class Scraper:
         self._bytes = 0
 
     async def start(self) -> None:
-        """Begin with the endpoints that there are, and follow the pool.
+        """Begin to read the pool's endpoints, and follow its changes.
 
         Raises: ConfigError for certificates that cannot be read.
         """
@@ -88,7 +92,7 @@ class Scraper:
             self.endpoint_added(candidate)
 
     async def stop(self) -> None:
-        """End every request under way and close the connections."""
+        """Cancel every request under way, and close the connections."""
         self._pool.listeners.remove(self)
         self._pool.on_busy.remove(self._wake)
         tasks = [target.task for target in self._targets.values() if target.task is not None]
@@ -99,7 +103,7 @@ class Scraper:
         await self.client.close()
 
     def readings(self) -> Iterator[Reading]:
-        """For ``Telemetry.gauge_source``."""
+        """Yield the metrics for ``Telemetry.gauge_source``."""
         yield Reading("tierwise_scrapes", "Metrics pages read.", (), [((), self._scrapes)], counter=True)
         yield Reading("tierwise_scraped_bytes", "Their size.", (), [((), self._bytes)], counter=True)
         yield Reading(
@@ -132,7 +136,7 @@ class Scraper:
         )
 
     def states(self) -> dict[str, ScrapeState]:
-        """How it goes with every endpoint, by address."""
+        """Return the state of reading each endpoint, by address."""
         now = self._clock()
         return {
             t.address: ScrapeState(now - t.began_at, t.interval_s, t.stale, t.failure, dict(t.errors))
@@ -142,7 +146,7 @@ class Scraper:
     # PoolListener
 
     def endpoint_added(self, candidate: Candidate) -> None:
-        """Read it at once, or soon where many are added together."""
+        """Read a new endpoint at once, or soon if many are added together."""
         interval_s = self._pace.slowest(len(self._pool))
         target = Target(candidate.slot, candidate.address, self._clock(), interval_s)
         self._targets[target.address] = target
@@ -151,17 +155,17 @@ class Scraper:
         self._check_age(target)
 
     def endpoint_removed(self, slot: Slot, address: str) -> None:  # noqa: ARG002
-        """Forget it; what is under way is cancelled."""
+        """Cancel the request and timers of a removed endpoint."""
         target = self._targets.pop(address, None)
         if target is not None:
             self._cancel(target)
 
     def engine_reported(self, candidate: Candidate) -> None:
-        """We said so."""
+        """Do nothing: the report came from this scraper."""
 
     def _wake(self, address: str) -> None:
-        """Bring the next reading forward: the endpoint has a request now. It is read at once if its last reading is
-        older than the interval in force, for it may have other clients. A failing one keeps its pace."""
+        """Bring the next reading forward, because the endpoint got a request. It is read at once if its last reading is
+        older than the interval in force, since it may have other clients. A failing endpoint keeps its pace."""
         target = self._targets.get(address)
         if target is None or target.timer is None or target.failure:
             return
@@ -173,7 +177,7 @@ class Scraper:
             self._schedule(target, at)
 
     def _schedule_next(self, target: Target, delay_s: float) -> None:
-        """In about ``delay_s``, at a moment that a few endpoints share."""
+        """Schedule the next reading in about ``delay_s``, at a time that a few endpoints share."""
         delay_s *= 1 + JITTER * (self._jitter() - 0.5)
         sharing = self._ledger.busy_endpoints() if self._ledger.in_flight(target.address) else len(self._targets)
         self._schedule(target, self._pace.due(self._clock() + delay_s, target.interval_s, sharing))
@@ -202,7 +206,7 @@ class Scraper:
             self._schedule_next(target, max(0.0, target.interval_s - (self._clock() - began_at)))
 
     async def _read(self, target: Target, began_at: float) -> None:
-        """Fetch one page and pass on what it says. Raises: ScrapeError."""
+        """Fetch and parse one page, and pass its numbers on. Raises: ScrapeError."""
         endpoint = self._pool.endpoint(target.address)
         if endpoint is None:
             return
@@ -240,7 +244,7 @@ class Scraper:
             self._look_for_gaps(target, text)
 
     def _page(self, target: Target, endpoint: Endpoint) -> Page:
-        """The page of ``endpoint``, kept while it stays the same. Raises: ScrapeError."""
+        """Return what fetches the page of ``endpoint``, kept until the endpoint changes. Raises: ScrapeError."""
         if target.page is None or target.endpoint is not endpoint:
             if target.page is not None:
                 target.page.close()
@@ -277,14 +281,16 @@ class Scraper:
         self._ledger.unwatch(target.address)
 
     def _check_age(self, target: Target) -> None:
-        """Look again when the last reading would be too old. One timer serves many readings. An endpoint whose first
-        reading has not ended yet, as on busy cores at a start, is not late."""
+        """Begin an outage if the last reading is too old, and plan the next check. One timer serves many readings.
+
+        An endpoint whose first reading has not ended yet, as on busy cores at a start, is not late.
+        """
         limit_s = self._pace.stale_after(target.interval_s)
         left_s = target.began_at + limit_s - self._clock()
         had_its_chance = target.silence is None or target.failure is not None
         if left_s <= 0 and not target.reported and had_its_chance:
             if target.failure is None:
-                target.logged.add("timeout")  # that is what the line in the log says
+                target.logged.add("timeout")  # the log line has this reason
             self._outages.late(target, limit_s)
         target.stale_timer = asyncio.get_running_loop().call_later(
             left_s if left_s > 0 else self._pace.stale_after(0), self._check_age, target

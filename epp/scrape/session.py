@@ -1,4 +1,4 @@
-"""Pages by aiohttp: over TLS, and whatever else is not plain."""
+"""Fetches pages with aiohttp: over TLS, and for URLs with credentials."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from epp.scrape.reading.error import ScrapeError, encoded, refused, unconnected
 
 
 def session(tls: ssl.SSLContext | bool, timeout_s: float) -> aiohttp.ClientSession:
-    """One for all pages. To be called, and closed, on the event loop that owns it."""
+    """Return the session for all pages. It must be made and closed on the event loop that owns it."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, limit_per_host=2, ssl=tls),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -25,7 +25,7 @@ def session(tls: ssl.SSLContext | bool, timeout_s: float) -> aiohttp.ClientSessi
 
 
 class SessionPage(Page):
-    """A page of any URL. Connections are the session's, which closes those that are idle for 15 s."""
+    """A page at any URL. Its connections belong to the session, which closes them after 15 idle seconds."""
 
     def __init__(self, url: URL, session: aiohttp.ClientSession) -> None:
         self._url = url

@@ -1,4 +1,4 @@
-"""How reading an endpoint's metrics goes, for people who ask."""
+"""The state of reading an endpoint's metrics, for the debug port."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import msgspec
 
 
 class ScrapeState(msgspec.Struct, frozen=True):
-    """Units: seconds."""
+    """The state of one endpoint's readings. Units: seconds."""
 
     age_s: float
-    """Since the last reading that succeeded began; since the endpoint was added, where none has."""
+    """The time since the start of the last successful reading, or since the endpoint was added if there is none."""
     interval_s: float
-    """In force."""
+    """The interval in force."""
     stale: bool
     error: str | None
-    """Of the last reading; None after a success."""
+    """The error of the last reading; None after a success."""
     errors: Mapping[str, int]
-    """Since the start, by reason."""
+    """The number of errors since the endpoint was added, by reason."""

@@ -1,4 +1,4 @@
-"""What the scraper knows of one endpoint."""
+"""The scraper's state of one endpoint."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ log = logging.getLogger(__name__)
 
 
 class Target:
-    """One endpoint that is read. At any time it has a timer or a task, never both."""
+    """One endpoint that is read. At any time it has either a timer or a task."""
 
     def __init__(self, slot: Slot, address: str, now: float, interval_s: float) -> None:
         self.slot = slot
         self.address = address
         self.interval_s = interval_s
         self.endpoint: Endpoint | None = None
-        """Whose ``page`` it is; another one when the pool was given another ``metrics_url``."""
+        """The endpoint that ``page`` is of; it is replaced if its ``metrics_url`` changes in the pool."""
         self.page: Page | None = None
-        self.reader: EngineReader  # of the same endpoint
+        self.reader: EngineReader  # for the same endpoint
         self.tiers = TierReader()
         self.missing: list[str] = []
-        """Metrics that its page did not have."""
+        """The metrics that its page did not have."""
         self.began_at = now
-        """When the last reading that succeeded began; at first, when the endpoint was added."""
+        """The start of the last successful reading; before the first, the time when the endpoint was added."""
         self.due_at = now
         self.timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
@@ -39,33 +39,32 @@ class Target:
         self.least_s = 0.0
         """The shortest interval that its page's size allows."""
         self.failure: str | None = None
-        """What was last wrong; None after a success."""
+        """The error of the last reading; None after a success."""
         self.logged: set[str] = set()
-        """Reasons of failures that the log has, since the last success."""
+        """The reasons of failures that were logged since the last success."""
         self.silence: Silence | None = Silence.UNREAD
-        """Why its numbers are not believed; None while they are."""
+        """The reason why its numbers are not current; None while they are."""
         self.reported = False
-        """Whether the log has that it is silent."""
+        """Whether its outage was logged."""
         self.was_read = False
         self.answers = False
-        """Whether the last attempt was answered, with a page or with another thing."""
+        """Whether it responded to the last request, with a page or otherwise."""
         self.elsewhere = False
-        """Whether its page is at another address than its API, and so tells nothing of the API's connections."""
+        """Whether its page is at another address than its API, so that its connections do not count for the API."""
         self.errors: Counter[str] = Counter()
         self.doubted: set[str] = set()
-        """Metrics that the last page had with values that are not believed."""
+        """The metrics that had impossible values on the last page."""
         self._doubts: Counter[str] = Counter()
-        """How often each of them began to be so."""
+        """How often each metric began to have impossible values."""
 
     @property
     def stale(self) -> bool:
-        """Whether it is known that its numbers are not to be believed; not so before its first reading can have
-        ended."""
+        """Whether its numbers are known to be out of date; False until its first reading can have ended."""
         return self.reported or self.silence in (Silence.LATE, Silence.GONE)
 
     def count_doubted(self, readings: Sequence[str]) -> None:
-        """Count ``readings`` that are not believed. The log has each once, until it is believed again, and then the
-        2nd, 4th, 8th ... time: pages are read often."""
+        """Count ``readings`` with impossible values. Each metric is logged at the 1st, 2nd, 4th, 8th ... time that it
+        begins to have them, since pages are read often."""
         names = {reading.partition(" ")[0] for reading in readings}
         new = names - self.doubted
         self._doubts.update(new)
