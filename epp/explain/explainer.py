@@ -88,7 +88,7 @@ class Explainer:
     def _understood(self, head: RequestHead, body: bytes) -> Arrival:
         rewrites = self._plan().rewrites
         with rewrites.uncounted(), undrawn([rewrites]):
-            return self._director.understand(head, body)
+            return self._director.parse(head, body)
 
 
 def refused(error: EppError) -> str:

@@ -56,7 +56,7 @@ class Observer:
         outcome.response_bytes = (outcome.response_bytes or 0) + len(part)
         if part:
             if outcome.ttft_s is None:
-                if self._preamble is None or self._preamble.ends_with(part):
+                if self._preamble is None or self._preamble.ends_in(part):
                     outcome.ttft_s = now - self._began
                     begins = True
             elif outcome.streaming:

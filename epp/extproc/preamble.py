@@ -30,7 +30,7 @@ class Preamble:
         self._skipping = False
         """Whether the rest of a line without content is still to come."""
 
-    def ends_with(self, part: bytes) -> bool:
+    def ends_in(self, part: bytes) -> bool:
         """Return whether the answer begins in ``part``."""
         for line in self._after_quiet_lines(part).splitlines(keepends=True):
             whole = line.endswith(b"\n")

@@ -136,7 +136,7 @@ class EventUsage:
             lines = bytes(self._rest) + chunk[:last] if self._rest else chunk[:last]
         self._rest.clear()
         # Few of a stream's many events contain usage; the others are never split into lines.
-        if names_usage(lines):
+        if has_usage_key(lines):
             for line in lines.splitlines():
                 self._read(line)
         self._keep(chunk[last + 1 :])
@@ -154,7 +154,7 @@ class EventUsage:
             self._rest += rest
 
     def _read(self, line: bytes) -> None:
-        if line.startswith(b"data:") and names_usage(line) and len(line) <= LINE_BYTES:
+        if line.startswith(b"data:") and has_usage_key(line) and len(line) <= LINE_BYTES:
             reported = reported_in(answer_in(line[5:]))
             if reported is not None:
                 self._reported = reported.after(self._reported)
@@ -186,7 +186,7 @@ class DocumentUsage:
         self._pieces.clear()
 
 
-def names_usage(line: bytes) -> bool:
+def has_usage_key(line: bytes) -> bool:
     """Return whether ``line`` contains one of the keys at all."""
     return b'"usage"' in line or b'"meta_info"' in line
 

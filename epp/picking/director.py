@@ -19,8 +19,7 @@ from epp.client import REQUEST_ID
 from epp.decision import UNLABELLED, Decision, RequestHead, RequestLabels
 from epp.errors import EppError
 from epp.flowcontrol.admission import Arrival, Resume, Wait
-from epp.picking import decision_header, decision_log
-from epp.picking.encoded_body import parse
+from epp.picking import decision_header, decision_log, encoded_body
 from epp.picking.picks import Picks, RequestTelemetry
 from epp.picking.prediction import predicted, uncached_tokens
 from epp.picking.request import fairness_id_of, request_of
@@ -91,7 +90,7 @@ class Director:
         """Parse a request with a body, and count it. Raises: BadRequest."""
         traceparent, trace = self._begun(head)
         try:
-            arrival = self.understand(head, body)
+            arrival = self.parse(head, body)
         except EppError as error:
             self.refused_unread(head, error, trace)
             raise
@@ -100,9 +99,9 @@ class Director:
         self.telemetry.request_received(arrival.labels, len(body))
         return arrival
 
-    def understand(self, head: RequestHead, body: bytes) -> Arrival:
+    def parse(self, head: RequestHead, body: bytes) -> Arrival:
         """Parse a request as ``read`` does, without counting it. Raises: BadRequest."""
-        parsed = self._models.understood(parse(self._parser, head, body), body)
+        parsed = self._models.understood(encoded_body.parse(self._parser, head, body), body)
         request = request_of(head, parsed, self._objectives, self._clock())
         labels = RequestLabels(request.model, request.target_model, request.fairness_id, request.priority)
         return Arrival(head, request, labels, len(body), parsed.body)

@@ -67,7 +67,7 @@ class RecordingLedger(Ledger):
 
 @dataclass
 class Telemetry:
-    """Everything that was reported."""
+    """Records everything that was reported."""
 
     received: list[tuple[RequestLabels, int]] = field(default_factory=list)
     decisions: list[str] = field(default_factory=list)
@@ -100,7 +100,7 @@ class Telemetry:
 
 
 class Only(Filter[NoParameters]):
-    """Keeps one address, or breaks."""
+    """A filter that keeps one address, or raises."""
 
     type_name = "only"
 
@@ -132,7 +132,7 @@ class Held:
 
 
 class Gate:
-    """An admission that lets every request wait until the test says otherwise; or none, while ``open``."""
+    """An admission that has every request wait until the test resumes it; while ``open``, it admits all."""
 
     def __init__(self) -> None:
         self.open = False
@@ -140,7 +140,7 @@ class Gate:
         self.cancelled = 0
         self.ends: list[Outcome] = []
         self.flights: dict[int, Resume] = {}
-        """What ends each request in flight that can be ended."""
+        """The callback that ends each request in flight that may be ended."""
 
     def admit(self, arrival: Arrival, resume: Resume) -> Held | None:
         if self.open:
@@ -202,7 +202,7 @@ def request_headers(
     subset: object = None,
     **headers: str,
 ) -> ProcessingRequest:
-    """Header names are given with underscores; ``modes`` are those of request and response body."""
+    """Return request headers, whose names are given with underscores; ``modes`` are of request and response body."""
     message = ProcessingRequest()
     message.request_headers.end_of_stream = end_of_stream
     named = {":method": "POST", ":path": "/v1/completions"} | {k.replace("_", "-"): v for k, v in headers.items()}
@@ -260,7 +260,7 @@ def kinds(answers: Sequence[bytes]) -> list[str | None]:
 
 
 def destination_of(answer: ProcessingResponse) -> str:
-    """The destination in the metadata; in the header too, where the answer can set headers."""
+    """Return the destination in the metadata; an answer that can set headers has it in the header, too."""
     metadata = answer.dynamic_metadata["envoy.lb"][DESTINATION]
     kind = answer.WhichOneof("response")
     if kind != "request_trailers":
@@ -270,7 +270,7 @@ def destination_of(answer: ProcessingResponse) -> str:
 
 
 def forwarded(answers: Sequence[ProcessingResponse], side: str = "request_body") -> list[tuple[bytes, bool]]:
-    """The pieces of a body, and whether each ends the stream."""
+    """Return the pieces of a body, and whether each ends the stream."""
     pieces = [a for a in answers if a.WhichOneof("response") == side]
     streamed = [getattr(piece, side).response.body_mutation.streamed_response for piece in pieces]
     return [(piece.body, piece.end_of_stream) for piece in streamed]

@@ -1,4 +1,4 @@
-"""Entries become ends of picks, once each; whatever else arrives is counted and forgotten."""
+"""Log entries close picks, once each; all other entries are only counted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from epp.wire.service import Status
 
 
 class Picks:
-    """Open picks 1 to 3."""
+    """Stands for the picks, of which 1 to 3 are open."""
 
     def __init__(self) -> None:
         self.open = {1, 2, 3}

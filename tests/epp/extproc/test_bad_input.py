@@ -1,4 +1,4 @@
-"""Bodies that nobody should send, through the whole exchange: each a clear refusal, and nothing is lost by it.
+"""Invalid bodies, through the whole exchange: each is refused clearly, and no other request loses anything.
 
 For every parser at once: the world is the default profile's with all parsers named, and somebody else's request is
 under way all the time.
@@ -61,15 +61,16 @@ JSON: dict[str, dict[str, Any]] = {
     "/generate": {"text": "x"},
 }
 NAMED = [path for path in JSON if "model" in JSON[path]]
+"""Paths whose bodies contain a model."""
 UNREAD = "/v1/messages/count_tokens"
-"""Which the engine judges: what cannot be read there passes."""
+"""A path whose bodies the engine alone checks; an invalid one passes the picker."""
 JUDGED = [path for path in JSON if path != UNREAD]
-"""Paths whose bodies name a model."""
+"""Paths whose bodies the picker checks."""
 PROMPTS = {
     "/v1/completions": "prompt", "/v1/embeddings": "input", "/inference/v1/generate": "token_ids",
     "/generate": "input_ids", "/v1/completions/render": "prompt",
 }  # fmt: skip
-"""Paths that take token ids, and where."""
+"""Paths that take token ids, with the field that holds them."""
 GRPC = {
     "/vllm.grpc.engine.VllmEngine/Generate": GenerateRequest(text="x").SerializeToString(),
     "/vllm.grpc.engine.VllmEngine/Embed": EmbedRequest(tokenized={"input_ids": IDS}).SerializeToString(),
@@ -85,20 +86,20 @@ VALID = {path: json.dumps(body).encode() for path, body in JSON.items()} | {p: f
 
 @dataclass
 class Busy:
-    """A picker with somebody's request under way."""
+    """A picker with another client's request under way."""
 
     world: World
     cache: PrefixCache
     neighbour: Exchange
 
     def state(self) -> object:
-        """All that a request could change."""
+        """Return everything that a request could change."""
         ledger = self.world.ledger
         loads = {c.address: (c.in_flight, c.in_flight_tokens) for c in self.world.pool.candidates()}
         return len(ledger), list(ledger.picks), list(ledger.closed), loads, self.cache.statistics()
 
     def send(self, path: str, body: bytes, modes: tuple[int, int] = (FULL_DUPLEX, FULL_DUPLEX)) -> Sent:
-        """What the proxy is told about ``body``, sent whole or in pieces as the mode has it."""
+        """Return the answers to ``body``, which is sent whole or in pieces, depending on the mode."""
         exchange = Exchange(self.world.director, ExchangeSettings(max_request_bytes=LIMIT))
         kind = "application/grpc" if path in GRPC else "application/json"
         answers = exchange.received(request_headers(modes=modes, content_type=kind, **{":path": path}), 0)
@@ -145,7 +146,7 @@ def picker() -> Iterator[Busy]:
 
 
 def refuses(picker: Busy, path: str, body: bytes, status: int = 400) -> str:
-    """Sends ``body`` in both ways; returns what the client reads."""
+    """Send ``body`` in both ways; returns what the client reads."""
     before, said = picker.state(), ""
     for modes in ((FULL_DUPLEX, FULL_DUPLEX), (BUFFERED, NONE)):
         refusals = len(picker.world.telemetry.refusals)
@@ -168,7 +169,7 @@ def refuses(picker: Busy, path: str, body: bytes, status: int = 400) -> str:
 
 
 def accepts(picker: Busy, path: str, body: bytes) -> None:
-    """Sends ``body``; it goes to an endpoint as it is, and is uncounted when its stream ends."""
+    """Send ``body``, which goes to an endpoint unchanged and is uncounted when its stream ends."""
     in_flight = len(picker.world.ledger)
     sent = picker.send(path, body)
     assert not sent.refused, sent.answers
@@ -180,7 +181,7 @@ def accepts(picker: Busy, path: str, body: bytes) -> None:
 
 
 def inside(body: bytes, extra: bytes) -> bytes:
-    """``body``, an object, with ``extra`` as its first member."""
+    """Return ``body``, an object, with ``extra`` as its first member."""
     return b"{" + extra + b"," + body[1:]
 
 

@@ -1,4 +1,4 @@
-"""How many bytes of bodies all exchanges hold together: never more than they may, and none once they have ended."""
+"""The body bytes of all exchanges together stay within their limit, and return to zero when the exchanges end."""
 
 from __future__ import annotations
 

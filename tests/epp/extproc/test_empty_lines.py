@@ -1,4 +1,4 @@
-"""An engine that streams empty lines, or comments, before its answer: they cost per piece, not per line."""
+"""Empty lines or comments that an engine streams before its answer cost time per piece, not per line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PIECE_BYTES = 60_000
 
 
 def calls_of(work: Callable[[], object]) -> int:
-    """How many functions ``work`` calls, Python's and C's."""
+    """Return the number of functions that ``work`` calls, in Python and in C."""
     calls = 0
 
     def count(_frame: object, event: str, _argument: object) -> None:
@@ -33,8 +33,8 @@ def calls_of(work: Callable[[], object]) -> int:
 @pytest.mark.parametrize("line", [b"\n", b"\r\n", b":\n", b": ping\n\n"])
 def test_a_preamble_of_lines_that_say_nothing_is_no_work_by_line(line: bytes) -> None:
     preamble, piece = Preamble(), line * (PIECE_BYTES // len(line))
-    assert calls_of(lambda: preamble.ends_with(piece)) < 50
-    assert preamble.ends_with(b"data: {}\n\n")
+    assert calls_of(lambda: preamble.ends_in(piece)) < 50
+    assert preamble.ends_in(b"data: {}\n\n")
 
 
 @pytest.mark.parametrize("line", [b"\n", b"\r\n", b"\r"])

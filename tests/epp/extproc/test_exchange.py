@@ -1,4 +1,4 @@
-"""The exchange, mode by mode: which of the proxy's messages is answered with what."""
+"""The exchange, mode by mode: the answers to each of the proxy's messages."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_no_endpoint_at_all_is_503(world: World) -> None:
 
 
 def placed(world: World, settings: ExchangeSettings | None = None, response_mode: int = FULL_DUPLEX) -> Exchange:
-    """An exchange whose request was sent out at second 10."""
+    """Return an exchange whose request was placed at second 10."""
     exchange = Exchange(world.director, settings or ExchangeSettings())
     exchange.received(request_headers(modes=(BUFFERED, response_mode)), 10.0)
     exchange.received(request_body(BODY), 10.0)

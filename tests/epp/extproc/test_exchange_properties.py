@@ -1,4 +1,4 @@
-"""Laws of the exchange, whatever the proxy sends and however it cuts it."""
+"""Laws of the exchange that hold for all messages, however bodies are cut into pieces."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from tests.epp.extproc.test_service import RecordedCall
 
 
 class Stream:
-    """One exchange, resumed as its shell would."""
+    """One exchange with the answers it has sent, resumed as its shell would resume it."""
 
     def __init__(self, world: World, *, access_log: bool = False) -> None:
         self.exchange = Exchange(world.director, ExchangeSettings(access_log=access_log), self.resume)

@@ -1,4 +1,4 @@
-"""Answers made by joining bytes are the messages that they stand for."""
+"""Answers that are joined from templates equal the messages that a protobuf builder makes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_refusal_carries_status_body_and_reason() -> None:
 
 
 def test_the_picker_s_own_answer_may_be_read_by_a_browser_s_scripts() -> None:
-    """As vLLM allows by default: a chat page in a browser begins with the list of models."""
+    """vLLM allows it by default: a chat page in a browser begins with the list of models."""
     (answer,) = read([messages.answered(ModelAnswer(200, b"{}"))])
     headers = {o.header.key: o.header.raw_value for o in answer.immediate_response.headers.set_headers}
     assert headers == {"content-type": b"application/json", "access-control-allow-origin": b"*"}

@@ -1,4 +1,4 @@
-"""The client's name of the model is put back, and nothing else changes, however a response is cut."""
+"""The client's name of the model is put back, and nothing else changes, however a response is cut into pieces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENGINE, CLIENT = 'en"gine/é', "cli\\ent 名"
 
 
 class Text(NamedTuple):
-    """Some JSON, and what is to become of it."""
+    """Return random JSON, and the same with the names replaced."""
 
     sent: str
     wanted: str
@@ -32,7 +32,7 @@ def joined(*parts: Text | str) -> Text:
 
 
 def escaped(text: str) -> str:
-    """With every letter escaped."""
+    """Return a JSON string with every letter escaped."""
     units = text.encode("utf-16-be").hex()
     return '"' + "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4)) + '"'
 
@@ -106,7 +106,7 @@ newlines = st.sampled_from(["\n", "\r\n", "\r"])
 
 @st.composite
 def events(draw: st.DrawFn) -> Text:
-    """One event of a document over one or several lines, among other fields."""
+    """Return one event with a document over one or several lines, among other fields."""
     newline = draw(newlines)
     document = draw(documents)
     before = draw(st.sampled_from(["", ": comment", "event: x", "id", 'data2: {"model"', "retry: 5"]))

@@ -1,4 +1,4 @@
-"""Where an answer begins in a stream of events."""
+"""The beginning of the answer is found in a stream of events."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ CHAT = b'data: {"choices": [{"delta": {"role": "assistant"}}]}\n\n'
 
 
 def begins_at(stream: bytes, cuts: list[int]) -> int | None:
-    """The first byte behind the piece in which the answer begins."""
+    """Return the position of the first byte behind the piece in which the answer begins."""
     preamble, last = Preamble(), 0
     for cut in [*sorted(cuts), len(stream)]:
-        if preamble.ends_with(stream[last:cut]):
+        if preamble.ends_in(stream[last:cut]):
             return cut
         last = cut
     return None
@@ -30,8 +30,8 @@ def begins_at(stream: bytes, cuts: list[int]) -> int | None:
 def test_the_answer_is_what_comes_behind(first: bytes, answer: bytes) -> None:
     preamble = Preamble()
     for line in first.splitlines(keepends=True):
-        assert not preamble.ends_with(line)
-    assert preamble.ends_with(answer + b"\n" * 60)
+        assert not preamble.ends_in(line)
+    assert preamble.ends_in(answer + b"\n" * 60)
 
 
 @given(
@@ -53,17 +53,17 @@ def test_wherever_it_is_cut_once_what_comes_at_once_is_no_answer(ending: bytes) 
     first = (CREATED + PING + PROGRESS.replace(b"\r\n", b"\n") + CREATED).replace(b"\n", ending)
     for cut in range(len(first) + 1):
         preamble = Preamble()
-        assert not preamble.ends_with(first[:cut])
-        assert not preamble.ends_with(first[cut:])
-        assert preamble.ends_with(ADDED)
+        assert not preamble.ends_in(first[:cut])
+        assert not preamble.ends_in(first[cut:])
+        assert preamble.ends_in(ADDED)
 
 
 def test_a_stream_that_says_nothing_else_never_begins_and_nothing_is_kept() -> None:
     preamble = Preamble()
     endless = b"event: response.created\ndata: " + b"x" * 10_000
-    assert not preamble.ends_with(endless)
+    assert not preamble.ends_in(endless)
     for _ in range(100):
-        assert not preamble.ends_with(b"y" * 10_000)
+        assert not preamble.ends_in(b"y" * 10_000)
     assert len(preamble._line) < 100
 
 
@@ -71,5 +71,5 @@ def test_a_stream_that_says_nothing_else_never_begins_and_nothing_is_kept() -> N
 def test_any_bytes_are_an_answer_or_not(parts: list[bytes]) -> None:
     preamble = Preamble()
     for part in parts:
-        preamble.ends_with(part)
+        preamble.ends_in(part)
         assert len(preamble._line) < 100

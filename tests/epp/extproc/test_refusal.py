@@ -1,4 +1,4 @@
-"""Every refusal, in the form of every API."""
+"""Every refusal is written in the form of every API."""
 
 from __future__ import annotations
 

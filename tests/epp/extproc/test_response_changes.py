@@ -1,4 +1,4 @@
-"""What the picker changes in a response, mode by mode."""
+"""The changes that the picker makes to a response, mode by mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ext-proc service over a call that records what it is told."""
+"""The ext-proc service over a call that records what is sent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.epp.doubles import (
 
 @dataclass
 class RecordedCall:
-    """A call nobody listens to."""
+    """A call that records its messages and its end."""
 
     metadata: Sequence[tuple[str, str]] = ()
     peer: str = "127.0.0.1:1"

@@ -1,4 +1,4 @@
-"""kvengine is asked in requests whose answer is seen and can tell, and in no other."""
+"""kvengine is asked only in requests whose response is seen and can carry its report."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def sent(
     asks: bool = True,
     **headers: str,
 ) -> bytes:
-    """The body that the engine gets."""
+    """Return the body that the engine gets."""
     resumed: list[bytes] = []
     exchange = Exchange(
         made.director,

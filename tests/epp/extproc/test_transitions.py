@@ -1,4 +1,4 @@
-"""The table of an exchange's states: complete, alike to a naive model of the same rules, and drawn on its page."""
+"""The table of an exchange's states is complete, agrees with a naive model, and is drawn on its page."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SAMPLES = [
     *(response_body(b"x", end_of_stream=ends) for ends in (False, True)),
     response_trailers(),
 ]
-"""Messages of every event."""
+"""At least one message of every event."""
 
 
 def event(message: ProcessingRequest) -> str:
@@ -100,7 +100,7 @@ class Naive:
         self.mode = FULL_DUPLEX
 
     def allows(self, message: ProcessingRequest) -> bool:
-        """Whether ``message`` may come now; if so, it has."""
+        """Take ``message``, and return whether it may come now."""
         kind = str(message.WhichOneof("request"))
         if kind.startswith("response"):
             return self._response(kind, message)

@@ -1,4 +1,4 @@
-"""Usage is found in whatever pieces an answer arrives, and nothing else happens."""
+"""Usage is found in a response that is cut into any pieces; invalid bytes are skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``x-tierwise-decision``: on request, where it is allowed, and never more than fits."""
+"""``x-tierwise-decision`` is answered on request, if it is allowed, and within the limits of a header."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BODY = json.dumps({"model": "m", "prompt": "sphinx of black quartz " * 100}).enc
 
 
 class Speechless(QueueScorer):
-    """A scorer that cannot say why."""
+    """A scorer that fails to explain its scores."""
 
     type_name = "speechless"
 
@@ -48,7 +48,7 @@ class Speechless(QueueScorer):
 
 
 class Absurd(QueueScorer):
-    """A scorer that says ``says``."""
+    """A scorer whose explanation is ``says``."""
 
     type_name = "absurd"
     says: Any = None
@@ -61,7 +61,7 @@ class Absurd(QueueScorer):
 
 
 def later() -> Callable[[], float]:
-    """A clock by which what was asked before is long computed."""
+    """A clock that jumps so far that earlier prompts are computed."""
     times = count(1.0, 10.0)
     return lambda: next(times)
 

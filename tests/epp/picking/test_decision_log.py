@@ -1,4 +1,4 @@
-"""One request's lines in the log at ``--v=4``."""
+"""The log lines of one request at ``--v=4``."""
 
 from __future__ import annotations
 

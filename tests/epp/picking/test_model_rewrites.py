@@ -1,4 +1,4 @@
-"""Requests follow the rewrite rules, whatever else they say."""
+"""Requests follow the rewrite rules, which have precedence over the client's header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was predicted at a pick meets what was seen at its end."""
+"""The prediction at a pick is compared with the observation at its end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SEEN = Outcome(Cause.COMPLETED, 200, 3.0, 1.0, 90, usage=Usage(120, 9, 64, {Tier
 
 
 class Holds(Producer[NoParameters]):
-    """Knows the first endpoint's tiers, the slower first."""
+    """Reports tiers of the first endpoint, the slower tier first."""
 
     type_name = "holds"
 
@@ -49,7 +49,7 @@ class Holds(Producer[NoParameters]):
 
 
 class Learns(Scorer[NoParameters]):
-    """Keeps what it is told, and then breaks."""
+    """Keeps each observation, and then raises."""
 
     type_name = "learns"
 

@@ -1,4 +1,4 @@
-"""A profile: who is kept, how scores add up, and plugins that misbehave."""
+"""A profile: filters narrow, scores add up, and plugins that fail are skipped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ THREE = tuple(Candidate(Slot(i), f"10.0.0.{i}:80", in_flight=i) for i in range(3
 
 
 class Fixed(Scorer[NoParameters]):
-    """Answers what it was given."""
+    """A plugin that returns what it was constructed with."""
 
     type_name = "fixed"
 
@@ -42,7 +42,7 @@ class Fixed(Scorer[NoParameters]):
 
 
 class Broken(Scorer[NoParameters]):
-    """Raises."""
+    """A plugin that raises in every call."""
 
     type_name = "broken"
 
@@ -56,7 +56,7 @@ class Broken(Scorer[NoParameters]):
 
 
 class Picks(Picker[NoParameters]):
-    """Answers what it was given."""
+    """A plugin that returns what it was constructed with."""
 
     type_name = "picks"
 
@@ -70,7 +70,7 @@ class Picks(Picker[NoParameters]):
 
 
 class Writes(Producer[NoParameters]):
-    """Writes one producer's data, or breaks."""
+    """A producer that writes given data, or raises."""
 
     type_name = "writes"
 
@@ -188,7 +188,7 @@ def test_producers_and_scorers_learn_the_pick_even_when_one_of_them_breaks() -> 
 
 
 class Tells(Fixed):
-    """Has something to say to clients."""
+    """A plugin that sets response headers."""
 
     def __init__(self, name: str, headers: dict[str, str]) -> None:
         super().__init__(name, [])
@@ -251,6 +251,15 @@ def test_every_plugin_is_timed_once_per_extension_point() -> None:
     ]
 
 
+def test_a_filter_that_leaves_none_is_timed_and_what_would_follow_is_not() -> None:
+    tested = Profile([Only("nobody"), Only("10.0.0.1:80")], [], [(Fixed("s", [1]), 1)], MaxScorePicker())
+    spent: list[tuple[str, str]] = []
+    tested.time_with(lambda point, _, name: lambda _: spent.append((point, name)))
+    with pytest.raises(Saturated):
+        tested.schedule(REQUEST, THREE)
+    assert spent == [("Filter", "only")]
+
+
 def test_a_schedule_has_a_summary_for_the_log() -> None:
     profile = Profile([], [], [(QueueScorer(), 2.0)], MaxScorePicker())
     schedule = profile.schedule(Request(id="r", model="m", target_model="m"), [candidate(0), candidate(1)])
@@ -259,7 +268,7 @@ def test_a_schedule_has_a_summary_for_the_log() -> None:
 
 
 class Heads(Fixed):
-    """Answers what it is told to."""
+    """A scorer that sets given response headers."""
 
     def __init__(self, name: str, headers: Any) -> None:
         super().__init__(name, [])

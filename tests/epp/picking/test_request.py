@@ -1,4 +1,4 @@
-"""A request as the plugins see it."""
+"""The request that plugins see, made from its headers and its body."""
 
 from __future__ import annotations
 

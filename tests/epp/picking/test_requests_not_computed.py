@@ -1,4 +1,4 @@
-"""A request that its endpoint did not compute leaves nothing there, as far as anybody saw that."""
+"""A request that its endpoint did not compute leaves nothing in the prefix index, if that was observed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Picker:
         self.core.pool.replace([Endpoint(address) for address in ADDRESSES])
 
     def sent(self) -> tuple[int, str]:
-        """A pick of PROMPT, and its address."""
+        """Return a pick of PROMPT, and its address."""
         decision = self.core.director.decide(HEAD, completion(PROMPT))
         return decision.pick_id, decision.destination.partition(",")[0]
 
@@ -43,7 +43,7 @@ class Picker:
 
 
 def held(picker: Picker) -> int:
-    """Blocks of PROMPT that any endpoint is believed to hold."""
+    """Return the blocks of PROMPT that any endpoint holds, according to the index."""
     cache = picker.core.plan.prefix_cache
     assert cache is not None
     cache.index.check_integrity()

@@ -1,4 +1,4 @@
-"""Numbers made of ``usage``, for the proxy."""
+"""Numbers are computed from ``usage`` and sent to the proxy."""
 
 from __future__ import annotations
 
