@@ -1,1 +1,1 @@
-"""One question per file; each prints a table with unit, baseline and hardware, and JSON with --json."""
+"""Benchmarks, one question per file; each prints a table with unit, baseline and hardware, and JSON with ``--json``."""

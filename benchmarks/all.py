@@ -1,6 +1,6 @@
-"""Runs every benchmark, one after the other, and keeps its table in ``benchmarks/results/``.
+"""Run every benchmark, one after the other, and keep each table in ``benchmarks/results/``.
 
-Run: ``make bench``, or ``python -m benchmarks.all [ROOM.NAME ...]``. Nothing else should use the machine meanwhile.
+Run: ``make bench``, or ``python -m benchmarks.all [FOLDER.NAME ...]``, on a machine that nothing else uses.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def main() -> int:
-    """Run them; 1 if one failed."""
+    """Run them and return the exit status: 1 if one of them failed."""
     RESULTS.mkdir(exist_ok=True)
     failed = 0
     for name in sys.argv[1:] or NAMES:

@@ -1,1 +1,1 @@
-"""What the offload engine saves and costs."""
+"""Benchmarks of what the offload engine saves and costs."""

@@ -2,8 +2,8 @@
 
 Fragments of 4 KiB to 4 MiB, and the KV caches of published models (their shapes are in ``copy_shapes.py``), to the
 device, from it, and both at once; beside the raw copy of pinned memory, and beside batched copies with one descriptor
-to a fragment, all in one run. Then: what a matrix product that runs meanwhile loses, what pinning costs, and when the
-first load is possible. Needs torch and the CUDA bindings; ``--host`` measures host memory alone, and needs neither.
+per fragment, all in one run. Then: how much slower a concurrent matrix product becomes, what pinning costs, and when
+the first load is possible. Needs torch and the CUDA bindings; ``--host`` measures host memory alone, and needs neither.
 
 Run: ``python -m benchmarks.kvengine.bench_copy [--host] [--json] [--mib N]``.
 """
@@ -44,13 +44,13 @@ Row = dict[str, Any]
 
 
 def best(measure: Callable[[], float], times: int = 5) -> float:
-    """The median, after one that does not count."""
+    """Return the median, after one repetition that does not count."""
     measure()
     return statistics.median(measure() for _ in range(times))
 
 
 def moved(rig: Rig, load: list[Fragments], store: list[Fragments]) -> float:
-    """GB/s of these jobs, submitted in turns."""
+    """Return the GB/s of these jobs, submitted in turn."""
     pairs = zip_longest(((LOAD, each) for each in load), ((STORE, each) for each in store))
     work = [each for pair in pairs for each in pair if each is not None]
     size = sum(int(fragments.sizes.sum()) for _, fragments in work)
@@ -66,7 +66,7 @@ def raw(rig: Rig, room: int) -> dict[str, float]:
 
 
 def row(rig: Rig, case: Case, other: Case) -> Row:
-    """``other``: the same in the other half of both memories, for the stores that run at the same time."""
+    """Return one row. ``other`` has the same jobs in the other half of both memories, for the concurrent stores."""
     found: Row = {"case": case.name, "fragment_bytes": case.fragment_bytes}
     found["fragments"] = sum(len(each.sizes) for each in case.jobs)
     if isinstance(rig, CudaRig):
@@ -89,7 +89,7 @@ def rows(rig: Rig, room: int) -> list[Row]:
 
 
 def overheads(rig: Rig) -> Row:
-    """µs for each job and each fragment, beside the bytes: of the copier, and of the caller's thread."""
+    """Return the µs per job and per fragment, apart from the bytes: of the copier, and of the caller's thread."""
     one = Fragments(*(np.array([each], dtype=np.int64) for each in (rig.device, rig.host, 64)))
     at = np.arange(4000, dtype=np.int64) * 64
     many = Fragments(rig.device + 2 * at, rig.host + at, np.full(4000, 64, dtype=np.int64))
@@ -124,7 +124,7 @@ def slowdowns(rig: CudaRig, room: int) -> Row:
 
 
 def targets(result: Row) -> list[tuple[str, str, str, bool]]:
-    """What was aimed at, what came out, and whether that is met. Source: the project's plan for GPUs."""
+    """Return each target, the measured value, and whether it is met. Source: the project's plan for GPUs."""
     peak, fragments = result["raw"], result["rows"][: len(FRAGMENT_SIZES)]
     found = []
 
@@ -196,7 +196,7 @@ def say(result: Row, room: int) -> None:
 
 
 def main() -> int:
-    """1 when there is no CUDA device to measure."""
+    """Run from the command line; return 1 when there is no CUDA device."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--host", action="store_true", help="host memory alone")
     parser.add_argument("--json", action="store_true", help="print JSON")

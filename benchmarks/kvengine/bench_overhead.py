@@ -1,18 +1,18 @@
 """How much of an engine's output does kvengine cost when nothing is ever reused?
 
-One engine of vLLM's CPU backend, in this process, answers batches of prompts that nobody has seen before, in turn with
-its connector and without, in an order that is drawn for each pair: between batches the connector is taken out of
-vLLM's scheduler, its worker and its block pool, and put back. All prompts are stored; none is ever found. The model has
-random weights, and its decode steps take 50 ms or more. It computes in one thread: on a machine that others use, too,
-two would wait for each other.
+One engine of vLLM's CPU backend, in this process, serves batches of new prompts, alternately with its connector and
+without, in an order that is drawn for each pair: between batches the connector is taken out of vLLM's scheduler, its
+worker and its block pool, and put back. All prompts are stored; none is ever found. The model has random weights, and
+its decode steps take 50 ms or more. It computes in one thread: on a shared machine two threads would wait for each
+other.
 
-One engine, because two differ for as long as they live, by where their memory lies: with new ones for each of ten
-rounds of five pairs, rounds said -7 to +13 % for the same question, which no number of pairs would have shown.
+One engine, because two differ for as long as they live, by where their memory lies: with new engines for each of ten
+rounds of five pairs, the result of a round varied from -7 to +13 %, which no number of pairs would have shown.
 
-What is compared are the two times of a pair, as a ratio; the interval is that of the ratios' centre over pairs
-(``interval.shift_interval``: whatever the noise looks like). The wall clock is what a user sees. The CPU time of all
-threads holds what the connector does in the background, too, until the last copy has ended. A verdict is given against
-1 %, and only where an interval lies on one side of it.
+The two times of a pair are compared as a ratio; the interval is that of the center of all ratios
+(``interval.shift_interval``, which holds for any noise). The wall clock is what a user sees. The CPU time of all
+threads includes what the connector does in the background, until the last copy has ended. The verdict is against 1 %,
+and is given only where an interval lies on one side of it.
 
 Then ``step_cost``: microseconds per step at 1, 64 and 512 running requests.
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 SHAPE = Shape(hidden=896, layers=16, inner=3584, heads=14, kv_heads=2, head_size=64, spread=0.05)
 """About 185 million parameters: 0.7 GB in float32, which one thread reads in each step."""
 REQUESTS, PROMPT_TOKENS, ANSWER_TOKENS = 4, 40, 16
-"""Of a batch."""
+"""Requests of a batch, and the tokens of each prompt and response."""
 BLOCK_TOKENS = CHUNK_TOKENS = 32
 """One chunk of each prompt is stored."""
 LEAST_STEP_S = 0.05
@@ -57,17 +57,17 @@ MOST_LOST = 0.01
 
 
 class Batch(NamedTuple):
-    """One batch. Units: seconds."""
+    """The times of one batch. Units: seconds."""
 
     prefill: float
     decode_step: float
     total: float
     cpu: float
-    """Of all threads, until the last copy has ended."""
+    """CPU time of all threads, until the last copy has ended."""
 
 
 class Engine:
-    """vLLM in this process, with a connector that can be taken out."""
+    """A vLLM engine in this process, with a connector that can be taken out."""
 
     def __init__(self, model: Path) -> None:
         from vllm.distributed.kv_transfer import kv_transfer_state
@@ -82,14 +82,14 @@ class Engine:
         self._watch = self._pool.metrics_collector
 
     def offload(self, wanted: bool) -> None:
-        """From the next batch on, or no more."""
+        """Turn offloading on or off, from the next batch on."""
         self._scheduler.connector = self.connector if wanted else None
         self._state._KV_CONNECTOR_AGENT = self._agent if wanted else None
         self._pool.metrics_collector = self._watch if wanted else self._watch._before
         self._pool.free_blocks = self._watch._freed if wanted else self._watch._free
 
     def settle(self) -> None:
-        """Until all that was to be stored is."""
+        """Return once everything that was ordered has been stored."""
         while self.connector.has_pending_push_work():
             self.core.step()
             time.sleep(0.001)
@@ -108,7 +108,7 @@ def start(model: Path) -> LLM:
 
 
 def batch(engine: Engine, random: Random, *, offload: bool) -> Batch:
-    """Answer a batch of prompts that are new."""
+    """Serve a batch of new prompts and return its times."""
     from vllm import SamplingParams
 
     prompts = [
@@ -130,16 +130,16 @@ def batch(engine: Engine, random: Random, *, offload: bool) -> Batch:
 
 
 Pairs = list[tuple[Batch, Batch]]
-"""Without and with."""
+"""Batches without kvengine, each with its pair."""
 
 
 def lost(pairs: Pairs, of: Callable[[Batch], float]) -> Interval:
-    """What is added to a time of a batch, as a share."""
+    """Return by how much kvengine lengthens a time of a batch, as a share."""
     return Interval(*(math.exp(x) - 1 for x in shift_interval([math.log(of(b) / of(a)) for a, b in pairs])))
 
 
 def verdict(found: Interval) -> str:
-    """Against what may be lost."""
+    """Return the verdict against the largest loss that is accepted."""
     most = f"{MOST_LOST:.0%}"
     if found.high <= MOST_LOST:
         return f"met: at most {max(found.high, 0):.2%} is lost"
@@ -149,7 +149,10 @@ def verdict(found: Interval) -> str:
 
 
 def measured(model: Path, pairs: int, until_s: float) -> Pairs:
-    """So many, or as many as there is time for. Raises: RuntimeError when something was reused, or nothing stored."""
+    """Measure ``pairs`` pairs, or fewer when the time ends.
+
+    Raises: RuntimeError when something was reused, or too little was stored.
+    """
     random = Random(0)
     engine = Engine(model)
     for offload in (False, True, False, True):  # warm up
@@ -174,7 +177,7 @@ def measured(model: Path, pairs: int, until_s: float) -> Pairs:
 
 
 def say(done: Pairs, pairs: int) -> None:
-    """How far it is."""
+    """Show the progress and the intervals so far on standard error."""
     if len(done) < 6:
         return
     shown = []

@@ -19,12 +19,12 @@ from kvengine.cuda.driver import Driver, Stream
 from kvengine.layout import Fragments
 
 RAW_BYTES = PIECE_BYTES
-"""Of one raw copy: what is pinned in one piece."""
+"""Size of one raw copy: the piece of memory that is pinned at once."""
 PATIENCE_S = 120
 
 
 def seconds(copier: Copier, work: list[tuple[Direction, Fragments]]) -> float:
-    """From the first submission to the end of the last job."""
+    """Return the seconds from the first submission to the end of the last job."""
     began = time.perf_counter()
     for number, (direction, fragments) in enumerate(work):
         copier.submit(JobId(number), direction, fragments)
@@ -42,7 +42,7 @@ def seconds(copier: Copier, work: list[tuple[Direction, Fragments]]) -> float:
 
 
 class HostRig:
-    """Host memory on both sides."""
+    """A rig with host memory on both sides."""
 
     kind = "host"
 
@@ -66,7 +66,7 @@ class HostRig:
         return self.arena.address
 
     def raw_s(self, directions: list[Direction], room_bytes: int) -> float:
-        """The same bytes by the largest copies there are, in each direction."""
+        """Return the seconds for the same bytes by the largest possible copies, in each direction."""
         began = time.perf_counter()
         threads = [threading.Thread(target=self._raw, args=(each, room_bytes)) for each in directions]
         for thread in threads:
@@ -87,7 +87,7 @@ class HostRig:
 
 
 class CudaRig:
-    """A CUDA device."""
+    """A rig with a CUDA device on one side."""
 
     kind = "cuda"
 
@@ -115,11 +115,11 @@ class CudaRig:
         return self.arena.address
 
     def by(self, below: KernelBelow | None) -> None:
-        """Copy by this way from now on; None for the one that was chosen at start."""
+        """Use the kernel below these sizes from now on; None for the sizes that were chosen at start."""
         self.copier.kernel_below = self._best if below is None else below
 
     def raw_s(self, directions: list[Direction], room_bytes: int) -> float:
-        """The same bytes by the largest copies there are, in each direction."""
+        """Return the seconds for the same bytes by the largest possible copies, in each direction."""
         began = time.perf_counter()
         for at in range(0, room_bytes, RAW_BYTES):
             for direction in directions:
@@ -133,7 +133,7 @@ class CudaRig:
         return time.perf_counter() - began
 
     def slowdown(self, work: list[tuple[Direction, Fragments]], pairs: int = 7) -> float:
-        """How much longer a bf16 matrix product takes while ``work`` runs, over and over; the median of the pairs."""
+        """Return by which share a bf16 matrix product takes longer while ``work`` repeats: the median over pairs."""
         import torch
 
         a, b = (torch.randn(8192, 8192, dtype=torch.bfloat16, device="cuda") for _ in range(2))
@@ -171,7 +171,7 @@ Rig = HostRig | CudaRig
 
 
 def found() -> tuple[Driver, Callable[[], Stream]]:
-    """The first CUDA device, and the stream on which torch computes there. Raises: DeviceError, ImportError."""
+    """Return the first CUDA device, and the stream on which torch computes there. Raises: DeviceError, ImportError."""
     import torch
 
     driver = CudaDriver()
@@ -180,7 +180,7 @@ def found() -> tuple[Driver, Callable[[], Stream]]:
 
 
 def timed(function: Callable[[], object]) -> Callable[[], float]:
-    """Milliseconds of the device for 50 calls, each time it is called."""
+    """Return a function that measures the device's milliseconds of 50 calls of ``function``."""
     import torch
 
     def run() -> float:

@@ -1,4 +1,4 @@
-"""What ``bench_copy`` copies: fragments of one size, and the KV caches of published models."""
+"""The copies that ``bench_copy`` measures: fragments of one size, and the KV caches of published models."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FRAGMENT_SIZES = tuple(each * KIB for each in (4, 8, 16, 24, 32, 64, 128, 256, 1
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Its shape, from its published configuration, and how many workers share its KV heads."""
+    """A model's shape, from its published configuration, and how many workers share its KV heads."""
 
     name: str
     layers: int
@@ -28,11 +28,11 @@ class Model:
 
     @property
     def page_bytes(self) -> int:
-        """Of one block in one layer of one worker: keys and values of 16 tokens."""
+        """Size of one block in one layer of one worker: keys and values of 16 tokens."""
         return BLOCK_TOKENS * (self.kv_heads // self.workers) * self.head_size * 2 * self.element_bytes
 
     def layout(self, device: int, device_bytes: int) -> Layout:
-        """Layer after layer, as vLLM's attention backends have it; as many blocks as there is room for."""
+        """Return a layout layer by layer, as in vLLM's attention backends, with as many blocks as fit."""
         chunk_bytes = self.page_bytes * self.layers * CHUNK_BLOCKS
         blocks = device_bytes // chunk_bytes * CHUNK_BLOCKS
         layer_bytes = self.page_bytes * blocks
@@ -50,14 +50,14 @@ MODELS = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A row: the jobs that are submitted together, each in its own part of both memories."""
+    """One row: the jobs that are submitted together, each in its own part of both memories."""
 
     name: str
     fragment_bytes: int
     jobs: list[Fragments]
-    """Neighbours merged, as the engine does it."""
+    """Jobs with neighboring fragments merged, as the engine submits them."""
     single: list[Fragments]
-    """One fragment to a block and layer."""
+    """The same jobs with one fragment per block and layer."""
 
     @property
     def copied_bytes(self) -> int:
@@ -65,7 +65,7 @@ class Case:
 
 
 def equal(size: int, device: int, host: int, room_bytes: int, job_bytes: int) -> Case:
-    """Fragments of one size, in order in host memory and without neighbours on the device."""
+    """Return fragments of one size, in order in host memory and without neighbors on the device."""
     jobs = []
     for begin in range(0, room_bytes - job_bytes + 1, job_bytes):
         at = np.arange(max(1, job_bytes // size), dtype=np.int64)
@@ -76,8 +76,8 @@ def equal(size: int, device: int, host: int, room_bytes: int, job_bytes: int) ->
 
 
 def of_model(model: Model, device: int, host: int, room_bytes: int, *, in_order: bool) -> Case:
-    """All chunks that there is room for, a job of one request's 4 chunks at a time; blocks in an order that a busy
-    engine gives out, or in the one that a fresh engine does."""
+    """Return jobs of 4 chunks each for all chunks that fit; blocks are scattered as in a busy engine, or in order as
+    in a fresh one."""
     layout = model.layout(device, room_bytes)
     blocks = np.arange(layout.blocks)
     if not in_order:

@@ -7,7 +7,7 @@ from types import TracebackType
 
 
 class EngineCpu:
-    """Of the processes that were started within its ``with`` block."""
+    """The CPU time of the processes that were started within its ``with`` block."""
 
     def __enter__(self) -> EngineCpu:
         self._before = processes()
@@ -19,13 +19,13 @@ class EngineCpu:
         self._processes = processes() - self._before
 
     def seconds(self) -> float:
-        """Of all threads there are, an engine's living as long as it does; from the kernel's account in nanoseconds."""
+        """Return the CPU time of all their threads, from the kernel's counters in nanoseconds."""
         tasks = (task for process in self._processes for task in Path(f"/proc/{process}/task").glob("*/schedstat"))
         return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
 def processes() -> set[int]:
-    """All that this one has started, and those have."""
+    """Return the ids of all descendants of this process."""
     import psutil  # vLLM brings it
 
     return {child.pid for child in psutil.Process().children(recursive=True)}

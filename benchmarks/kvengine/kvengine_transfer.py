@@ -1,4 +1,4 @@
-"""How the benchmarks turn kvengine on. In the environment of ``tests/vllm/environment.py``, or any that has vLLM."""
+"""The setting with which benchmarks turn kvengine on, in any environment with vLLM (``tests/vllm/environment.py``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def transfer(**settings: float) -> KVTransferConfig:
-    """vLLM's setting for kvengine with ``settings`` of its own."""
+    """Return vLLM's ``kv_transfer_config`` for kvengine with ``settings``."""
     from vllm.config import KVTransferConfig
 
     return KVTransferConfig(

@@ -1,4 +1,4 @@
-"""A long text that is no text of anybody's: sentences of a manual that never was, drawn from a seed."""
+"""A long invented text: sentences of a manual that does not exist, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENDS = ("before the next line is read", "unless the option is set", "when it ret
 
 
 def sentences(seed: int) -> Iterator[str]:
-    """Without end; equal seeds give equal sentences."""
+    """Yield sentences without end; equal seeds give equal sentences."""
     random = Random(seed)
     parts = (SUBJECTS, VERBS, OBJECTS, ENDS)
     while True:
@@ -25,7 +25,7 @@ def sentences(seed: int) -> Iterator[str]:
 
 
 def long_text(characters: int, seed: int = 0) -> str:
-    """The first ``characters`` of the seed's sentences."""
+    """Return the first ``characters`` of the seed's sentences."""
     text: list[str] = []
     length = 0
     for sentence in sentences(seed):

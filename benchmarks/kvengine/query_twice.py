@@ -1,8 +1,8 @@
-"""How much sooner does an answer begin when its long prompt was seen before?
+"""How much sooner does a response begin when its long prompt was seen before?
 
-Asks any OpenAI endpoint the same long question twice, streamed, and prints the time to the first piece of content of
-both. The text is made up from ``--seed``; ``--fresh-prefix`` begins it with words that no server has seen, so that the
-first one is cold without a restart.
+Sends the same long question to any OpenAI endpoint twice, streamed, and prints the time to the first piece of content
+of both. The text is invented from ``--seed``; ``--fresh-prefix`` begins it with random words, so that the first request
+is cold without a restart.
 
     python -m benchmarks.kvengine.query_twice --base-url http://localhost:8000/v1
     python -m benchmarks.kvengine.query_twice --context-tokens 1000 4000 16000 --fresh-prefix
@@ -28,16 +28,16 @@ from benchmarks.rig.machine import machine
 
 QUESTION = "Summarize the text in 2 sentences."
 CHARACTERS = 70_000
-"""Where nothing says how many tokens the model takes."""
+"""Length of the context where neither a flag nor the server gives one."""
 SAMPLE = 4_000
-"""Characters that are asked about to learn how many of them are a token."""
+"""Characters of a first request that measures how many characters a token has."""
 OTHER_SEED = 1 << 32
-"""Of a text that has no prefix in common with what is measured."""
+"""Seed of a text that shares no prefix with the measured one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One request."""
+    """The result of one request."""
 
     ttft_s: float
     prompt_tokens: int | None
@@ -45,7 +45,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The same request twice."""
+    """The results of the same request sent twice."""
 
     prompt_tokens: int | None
     cold_s: float
@@ -57,7 +57,7 @@ class Pair:
 
 
 class Asker:
-    """Streams answers of one model."""
+    """Sends prompts to one model and measures its streamed responses."""
 
     def __init__(self, client: OpenAI, model: str, *, chat: bool, max_tokens: int, temperature: float) -> None:
         self._client = client
@@ -67,7 +67,7 @@ class Asker:
         self._temperature = temperature
 
     def ask(self, prompt: str, *, show: bool = True) -> Answer:
-        """Raises: RuntimeError when the answer has no content."""
+        """Send ``prompt`` and measure the response. Raises: RuntimeError when the response has no content."""
         options: dict[str, Any] = {
             "model": self._model,
             "max_tokens": self._max_tokens,
@@ -99,7 +99,7 @@ class Asker:
 
 
 def content_of(choice: Any) -> str:
-    """What a piece of an answer says, thoughts included."""
+    """Return the text of a piece of a response, reasoning included."""
     delta = getattr(choice, "delta", None)
     if delta is None:
         return choice.text or ""
@@ -107,13 +107,13 @@ def content_of(choice: Any) -> str:
 
 
 def prompt_of(characters: int, *, seed: int, fresh: bool) -> str:
-    """A long text and a question about it."""
+    """Return a prompt of a long text and a question about it."""
     prefix = f"Copy {secrets.token_hex(8)}. " if fresh else ""
     return f"{prefix}{long_text(characters, seed)}\n\n{QUESTION}"
 
 
 def measured(asker: Asker, prompt: str) -> Pair:
-    """Ask twice, and print what happens."""
+    """Send the prompt twice, and print the progress and both times."""
     print("Querying with a cold cache")
     cold = asker.ask(prompt)
     print(f"Number of tokens in prompt: {'unknown' if cold.prompt_tokens is None else cold.prompt_tokens}")
@@ -127,7 +127,7 @@ def measured(asker: Asker, prompt: str) -> Pair:
 
 
 def lengths(asker: Asker, asked_tokens: list[int], most_tokens: int | None, answer_tokens: int) -> list[int]:
-    """Characters of each context: as many tokens as asked for, or as the model takes."""
+    """Return the characters of each context, for the wanted tokens or for as many as the model accepts."""
     if not asked_tokens and most_tokens is None:
         return [CHARACTERS]
     sample = asker.ask(long_text(SAMPLE, OTHER_SEED), show=False)  # also wakes the server up

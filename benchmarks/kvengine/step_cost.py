@@ -1,11 +1,11 @@
 """How many microseconds does kvengine add to an engine's step, while nothing is stored or loaded?
 
-vLLM's own scheduler, with the connector, decodes; no model runs, each request is simply given its next token. Timers
-around the connector's methods say what the scheduler's side takes; beside them, the same steps of a second scheduler
-without the connector, in turn: the difference also holds what is done for the connector elsewhere (blocks that are
-watched, vLLM's own bookkeeping), and the noise of two long times. Then the methods that a worker calls once a step, on
-a real worker half with its arena and copier, and the front end's, in another process, which observes the statistics.
-Medians of the wall clock.
+vLLM's own scheduler, with the connector, decodes; no model runs, each request gets its next token at once. Timers
+around the connector's methods measure the scheduler's side; beside them are the same steps of a second scheduler
+without the connector, in turn: the difference includes what is done for the connector elsewhere (watched blocks, vLLM's
+own bookkeeping), and the noise of two long times. Then the methods that a worker calls once a step, on a real worker
+with its arena and copier, and the method of the front end, which observes the statistics in another process. Medians of
+the wall clock.
 
 Run in the environment of ``tests/vllm/environment.py``: ``python -m benchmarks.kvengine.step_cost [--json]``.
 """
@@ -36,22 +36,22 @@ LAYERS, KV_HEADS, HEAD_SIZE = 4, 1, 16
 
 
 class Step(NamedTuple):
-    """One step's seconds."""
+    """The seconds of one step."""
 
     schedule: float
     update: float
 
 
 class Row(NamedTuple):
-    """Microseconds per step, medians."""
+    """One row. Units: microseconds per step, medians."""
 
     running: int
     without: float
-    """vLLM's scheduler, without the connector."""
+    """The time of vLLM's scheduler without the connector."""
     scheduler: float
-    """In the connector's methods on the scheduler's side."""
+    """The time in the connector's methods on the scheduler's side."""
     difference: float
-    """Of a step with the connector and the same one without."""
+    """The difference between a step with the connector and the same step without."""
     worker: float
     front_end: float
 
@@ -81,7 +81,7 @@ def cache_config(blocks: int) -> Any:
 
 
 class Timers:
-    """Seconds in those methods of a connector that are called once a step, since the last ``take``."""
+    """Measures the seconds in a connector's methods that are called once a step, since the last ``take``."""
 
     METHODS = ("build_connector_meta", "update_connector_output", "get_kv_connector_stats", "take_events",
                "has_pending_push_work", "has_pending_block_frees")  # fmt: skip
@@ -107,7 +107,7 @@ class Timers:
 
 
 class Bench:
-    """A scheduler that decodes; no model."""
+    """A scheduler that decodes without a model."""
 
     def __init__(self, config: Any, kv: Any, running: int) -> None:
         from vllm import SamplingParams
@@ -132,7 +132,7 @@ class Bench:
             ))  # fmt: skip
 
     def step(self, reports: Any = None) -> Step:
-        """One step: each scheduled request gets a token."""
+        """Run one step, in which each scheduled request gets a token."""
         from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
 
         began = time.perf_counter()
@@ -150,7 +150,7 @@ class Bench:
 
 
 def worker_step(worker: Any, orders: Any) -> Any:
-    """What a worker calls in one step; its reports."""
+    """Call the methods that a worker calls in one step, and return its reports."""
     worker.handle_preemptions(orders)
     worker.bind_connector_metadata(orders)
     worker.start_load_kv(None)
@@ -225,7 +225,7 @@ def row(model: Path, running: int) -> Row:
 
 
 def rows() -> list[Row]:
-    """For each number of running requests."""
+    """Return a row for each number of running requests."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     from tests.vllm.model import make_model
 
@@ -235,7 +235,7 @@ def rows() -> list[Row]:
 
 
 def report() -> None:
-    """Measure, and print the table."""
+    """Measure all rows and print the table."""
     measured = rows()
     load = "/".join(f"{each:.1f}" for each in os.getloadavg())
     print(f"µs per step while nothing moves, medians of {STEPS} steps; {os.cpu_count()} cores, load {load}")

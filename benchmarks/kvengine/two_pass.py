@@ -1,4 +1,4 @@
-"""What does keeping KV in CPU memory save when the same prompts come a second time, offline?
+"""How much time does KV in CPU memory save when the same prompts come a second time, offline?
 
 Runs the same prompts twice through ``LLM(...)``, with vLLM's own prefix caching off, and prints both times:
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 GIB_PER_TOKEN = 1.5 / 10_000
 """A rule of thumb for models of 8 billion parameters in 16 bits; the exact figure of Qwen3-8B is 1.37 / 10,000."""
 NATIVE_FP8 = 89
-"""Compute capability, times ten."""
+"""Compute capability times ten, from which on a GPU has FP8 units."""
 MAX_MODEL_TOKENS = 16_384
 CPU_OPTIONS = {
     "dtype": "float32",
@@ -48,7 +48,7 @@ CPU_ENVIRONMENT = {
 
 
 class Gpu(NamedTuple):
-    """What decides which model fits."""
+    """The properties of a GPU that decide which model fits."""
 
     gib: float
     capability: int
@@ -62,15 +62,15 @@ class Choice(NamedTuple):
 
 
 class Run(NamedTuple):
-    """All prompts once."""
+    """The times of one pass over all prompts."""
 
     wall_s: float
     cpu_s: float
-    """Of the engine's processes: on a CPU that others use, too, it says more."""
+    """CPU time of the engine's processes, which a shared CPU disturbs less than the wall time."""
 
 
 def pick_model(gpu: Gpu) -> Choice:
-    """The largest model that fits. Raises: RuntimeError naming what is needed."""
+    """Return the largest model that fits. Raises: RuntimeError with the memory that is needed."""
     if gpu.gib >= 36:
         return Choice("Qwen/Qwen3-8B", {})
     if gpu.gib >= 20 and gpu.capability >= NATIVE_FP8:
@@ -81,7 +81,7 @@ def pick_model(gpu: Gpu) -> Choice:
 
 
 def gpu_of_this_machine() -> Gpu | None:
-    """The first one, if there is one; decided without starting CUDA in this process."""
+    """Return the first GPU, or None; CUDA is not started in this process."""
     import torch
 
     if torch.version.cuda is None or not torch.cuda.device_count():
@@ -94,7 +94,7 @@ def gpu_of_this_machine() -> Gpu | None:
 
 
 def host_gib(prompts: int, tokens: int, *, pinned: bool) -> float:
-    """Host memory for ``prompts`` of ``tokens`` tokens, at least 1 GiB, as far as this machine has it."""
+    """Return the GiB of host memory for ``prompts`` of ``tokens`` tokens, at least 1, as far as this machine has it."""
     wanted = int(max(1.0, prompts * tokens * GIB_PER_TOKEN) * GIB)
     granted = grant(wanted, workers_here=1, pinned=pinned)
     if granted.sentence is not None:
@@ -103,12 +103,12 @@ def host_gib(prompts: int, tokens: int, *, pinned: bool) -> float:
 
 
 def texts(prompts: int, tokens: int) -> list[str]:
-    """Prompts that differ from the start on."""
+    """Return prompts that differ from their first token on."""
     return [f"[Prompt {number}] {'Hi ' * tokens}how are you?" for number in range(prompts)]
 
 
 def start(choice: Choice, gib: float | None) -> LLM:
-    """The engine; with kvengine when it may have ``gib`` of host memory."""
+    """Start the engine, with kvengine and ``gib`` of host memory unless None."""
     from vllm import LLM
 
     options = dict(choice.options)
@@ -118,7 +118,7 @@ def start(choice: Choice, gib: float | None) -> LLM:
 
 
 def timed(llm: LLM, cpu: EngineCpu, prompts: list[str]) -> Run:
-    """All of them; prints what they say."""
+    """Run all prompts once, print the generated texts, and return the times."""
     from vllm import SamplingParams
 
     before, began = cpu.seconds(), time.perf_counter()

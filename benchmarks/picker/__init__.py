@@ -1,1 +1,1 @@
-"""What the picker costs."""
+"""Benchmarks of what the endpoint picker costs."""

@@ -1,7 +1,7 @@
-"""How long does one request of many prompts hold everybody up?
+"""How long does one request of many prompts block the picker for other requests?
 
-A completion request with 1,024 prompts of 384 tokens that begin alike (256 tokens), read and decided about as in
-``benchmarks.picker.decision``: with nothing known, and once every endpoint holds the beginning. CPU time of this
+A completion request with 1,024 prompts of 384 tokens with a common prefix of 256 tokens, parsed and decided as in
+``benchmarks.picker.decision``: with an empty index, and once every endpoint holds the prefix. CPU time of this
 thread.
 
 Run: ``python -m benchmarks.picker.batch_request [--prompts N]``.
@@ -28,13 +28,13 @@ ROUNDS = 5
 
 
 def body(beginning: str, prompts: int, random: Random) -> bytes:
-    """A request whose prompts have ends of their own."""
+    """Return a request whose prompts share a prefix and end differently."""
     given = [beginning + f"{random.getrandbits(2048):0512x}" for _ in range(prompts)]
     return json.dumps({"model": "m", "prompt": given}).encode()
 
 
 def measure(endpoints: int, prompts: int) -> tuple[float, float]:
-    """Milliseconds with nothing known, and with the beginning held by every endpoint."""
+    """Return the milliseconds with an empty index, and with the prefix held by every endpoint."""
     reader, random = OpenAIParser(), Random(1)
     picker = Picker(endpoints, reader=reader)
 

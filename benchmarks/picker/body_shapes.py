@@ -1,8 +1,8 @@
-"""Does any body stop the picker for long, whatever it is made of?
+"""Does any request body stop the picker for long, whatever it is made of?
 
-Bodies that a client made to cost much, with a model to be rewritten: three sizes, and the largest that is read (up to
-31 MiB), where a limit stands just above. An ``r`` is a refusal, which costs, too. CPU time of this thread, best of
-three. Run: ``python -m benchmarks.picker.body_shapes [--json]``.
+Bodies that a client made expensive on purpose, with a model name to be rewritten: three sizes, and the largest body
+that is accepted (up to 31 MiB) where a limit refuses larger ones. An ``r`` marks a refusal, which takes time, too. CPU
+time of this thread, best of three. Run: ``python -m benchmarks.picker.body_shapes [--json]``.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ SHAPES: dict[str, tuple[str, bytes, bytes, bytes]] = {
 
 
 def body_of(shape: str, count: int) -> tuple[str, bytes]:
-    """Path and body, with the filler so many times."""
+    """Return path and body of a shape, with its filler ``count`` times."""
     path, before, filler, after = SHAPES[shape]
     body = before + filler * count + after
     return path, frame(body) if path == GENERATE else body
 
 
 def cost(parsers: ByPath, shape: str, count: int) -> tuple[float, bool]:
-    """CPU milliseconds, and whether the body is read."""
+    """Return the CPU milliseconds of parsing, and whether the body is accepted."""
     path, body = body_of(shape, count)
     best, is_read = float("inf"), True
     for _ in range(3):
@@ -90,7 +90,7 @@ def cost(parsers: ByPath, shape: str, count: int) -> tuple[float, bool]:
 
 
 def largest(parsers: ByPath, shape: str) -> int:
-    """How many fillers the largest body has that is read."""
+    """Return the number of fillers in the largest body that is accepted."""
     path, filler = SHAPES[shape][0], SHAPES[shape][2]
     read, refused = 0, SIZES[-1] * MIB // len(filler) + 1
     while refused - read > 1:
@@ -104,7 +104,7 @@ def largest(parsers: ByPath, shape: str) -> int:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table, or JSON."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--json", action="store_true")
     as_json = arguments.parse_args().json

@@ -1,7 +1,7 @@
-"""Load that is never the same twice: prompts, LoRAs and fairness ids come and go, and so do endpoints.
+"""Load that never repeats: prompts, LoRAs and fairness ids come and go, and so do endpoints.
 
-A conversation grows by a turn with each of its requests and ends after some; shared system prompts, adapters and
-tenants are replaced by new ones with new names all the time. Each step is drawn from a seeded generator.
+A conversation grows by a turn with each of its requests and ends after a random number of turns; shared system
+prompts, adapters and tenants are replaced by new ones with new names all the time. A seeded generator draws each step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WORDS = ["cache", "tier", "prefix", "token", "block", "route", "score", "engine"
 
 
 class Churn:
-    """What clients send now. A new LoRA, tenant and system prompt replace old ones every few requests."""
+    """The requests of clients. A new LoRA, tenant and system prompt replace old ones every few requests."""
 
     def __init__(self, seed: int, *, systems: int = 30, loras: int = 8, tenants: int = 20, sessions: int = 100) -> None:
         self._random = random.Random(seed)
@@ -33,7 +33,7 @@ class Churn:
         self._sessions = [self._session() for _ in range(sessions)]
 
     def requests(self) -> Iterator[bytes]:
-        """POSTs without end."""
+        """Yield POSTs of growing conversations without end."""
         draw = self._random
         while True:
             for share, names, kind in ((0.01, self._loras, "lora"), (0.02, self._tenants, "tenant")):
@@ -75,7 +75,7 @@ class Churn:
 
 
 class Pacing(Client):
-    """A client that thinks before it asks again, and whose answers count where ``tally`` points now."""
+    """A client that pauses before each request, and whose responses count in its current ``tally``."""
 
     think_s = 0.0
 
@@ -92,7 +92,7 @@ class Pacing(Client):
 
 
 def fresh_tally(clients: Sequence[Pacing]) -> Tally:
-    """Count from now on in a new one; returns it."""
+    """Let ``clients`` count in a new tally from now on, and return it."""
     tally = Tally()
     for client in clients:
         client.tally = tally
@@ -100,7 +100,7 @@ def fresh_tally(clients: Sequence[Pacing]) -> Tally:
 
 
 class ChangingEndpoints:
-    """A watched file whose list is another one at each ``step``: endpoints come, go, and get other names."""
+    """A watched file whose list of endpoints changes with each ``step``: endpoints come, go, and get other names."""
 
     def __init__(self, file: Path, addresses: Sequence[str], seed: int) -> None:
         self._file = file
@@ -111,7 +111,7 @@ class ChangingEndpoints:
         self._write()
 
     def step(self) -> None:
-        """One leaves, one comes, all are renamed."""
+        """Remove one endpoint, add another, and rename all."""
         away = [address for address in self._addresses if address not in self._listed]
         self._listed.remove(self._random.choice(sorted(self._listed)))
         self._listed.add(self._random.choice(away))

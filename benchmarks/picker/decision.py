@@ -1,11 +1,11 @@
 """How long does one decision take: hash, match, score, pick, record?
 
-``Director.decide`` with the default profile (queue 2, KV utilisation 2, prefix on GPU 1, prefix on CPU 1; both tiers'
-capacities known), two endpoints named for each request, on an index that holds up to FILLED_BLOCKS blocks already. The
-prompt comes as text: reading JSON is not part of it. The garbage collector runs as it does in ``tierwise serve``, and
-what it takes is counted, also between two decisions. Wall time.
+``Director.decide`` with the default profile (queue 2, KV utilization 2, prefix on GPU 1, prefix on CPU 1; both tiers'
+capacities configured), two endpoints picked for each request, on an index that already holds up to FILLED_BLOCKS
+blocks. The prompt comes as text, without JSON parsing. The garbage collector runs as it does in ``tierwise serve``,
+and its time is counted, also between two decisions. Wall time.
 
-*new*: prompts that share nothing. *shared*: one long beginning that every endpoint holds, and 256 new tokens.
+*new*: prompts that share nothing. *shared*: one long prefix that every endpoint holds, and 256 new tokens.
 
 Run: ``python -m benchmarks.picker.decision [--only 25 100] [--json FILE]``.
 """
@@ -51,7 +51,7 @@ HEAD = RequestHead({":path": "/v1/completions", "x-request-id": "1"})
 
 
 class Given(Parser[NoParameters]):
-    """Answers the prompt that it was given before."""
+    """A parser that returns the prompt that was set before, whatever the body."""
 
     type_name = "given"
     prompt = Prompt(b"m", b"")
@@ -62,14 +62,14 @@ class Given(Parser[NoParameters]):
 
 
 class Collections:
-    """Counts what the garbage collector takes. Units: seconds."""
+    """Measures the time of garbage collections, in total and of the longest one. Units: seconds."""
 
     def __init__(self) -> None:
         self.total_s = self.longest_s = 0.0
         self._began = 0.0
 
     def __call__(self, phase: str, info: Mapping[str, int]) -> None:  # noqa: ARG002
-        """A callback of the collector."""
+        """Count a collection; called by the collector when one starts and when it stops."""
         if phase == "start":
             self._began = time.perf_counter()
         else:
@@ -82,7 +82,7 @@ class Picker:
     """A picker without its transport."""
 
     def __init__(self, endpoints: int, config: str = CONFIG, reader: Reader | None = None) -> None:
-        """Bodies are read by ``reader``; without one, prompts are given as they are."""
+        """``reader`` parses bodies; without one, prompts are set directly."""
         plan = plan_from(None, config, picks=2)
         self.parser = Given()
         self.pool = Pool()
@@ -99,7 +99,7 @@ class Picker:
         self._open: deque[int] = deque()
 
     def fill(self, prompts: Iterator[Prompt], *, once_each: bool) -> None:
-        """Let every endpoint hold a prompt; unless ``once_each``, more of them until the index is large."""
+        """Let every endpoint hold a prompt; unless ``once_each``, add prompts until the index is large."""
         blocks = 0
         slots = [candidate.slot for candidate in self.pool.candidates()]
         for number, prompt in enumerate(prompts):
@@ -110,7 +110,7 @@ class Picker:
             blocks += match.blocks
 
     def decide(self, prompt: Prompt) -> float:
-        """Seconds for one decision. The oldest of IN_FLIGHT requests ends before it, off the clock."""
+        """Return the seconds of one decision. The oldest of IN_FLIGHT requests ends before it, unmeasured."""
         if len(self._open) >= IN_FLIGHT:
             self.director.picks.ended(self._open.popleft(), Outcome(Cause.COMPLETED))
         self.parser.prompt = prompt
@@ -134,11 +134,11 @@ class Row:
     longest_ms: float
     longest_collection_ms: float
     blocks: int
-    """In the index."""
+    """Blocks in the index during the measurement."""
 
 
 def measure(workload: str, endpoints: int, tokens: int) -> Row:
-    """Decide DECISIONS times."""
+    """Time DECISIONS decisions and return their row."""
     gc.unfreeze()
     picker = Picker(endpoints)
     collect_rarely()  # with an empty index, as when a picker starts
@@ -169,7 +169,7 @@ def measure(workload: str, endpoints: int, tokens: int) -> Row:
 
 @dataclass
 class Goal:
-    """One bound, and what was measured."""
+    """A bound for one figure, and the measured value."""
 
     text: str
     bound: float
@@ -177,12 +177,12 @@ class Goal:
 
     @property
     def met(self) -> bool:
-        """Whether it holds."""
+        """Whether the measured value is within the bound."""
         return self.measured <= self.bound
 
 
 def goals(rows: Sequence[Row]) -> Iterator[Goal]:
-    """The issue's bounds, for 100 endpoints."""
+    """Yield the targets for 100 endpoints beside the measured values."""
     at = {(row.prompts, row.tokens): row for row in rows if row.endpoints == 100}
     for workload in WORKLOADS:
         if (workload, 1_000) in at:

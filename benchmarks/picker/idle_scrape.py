@@ -1,9 +1,9 @@
 """What does it cost to keep the numbers of 100 endpoints fresh, with 100 KB of metrics each?
 
 CPU time of this process, which does nothing but scrape, as a share of one core: with nothing in flight, and with a
-request in flight at every endpoint. Beside it what the pages would cost to parse whole, with prometheus-client's
-parser. Then what one scrape of a small page adds to a process that has other work, at 4 busy endpoints: fetched by
-aiohttp, and as the picker fetches it.
+request in flight at every endpoint. The baseline is parsing the whole page with prometheus-client. Then the CPU time
+that one scrape of a small page adds to a process that has other work, at 4 busy endpoints: fetched by aiohttp, and as
+the picker fetches it.
 
 Run: ``python -m benchmarks.picker.idle_scrape [--endpoints 100] [--bytes 100000] [--seconds 10] [--json]``.
 """
@@ -40,7 +40,7 @@ SETTLE_S = 2.0
 
 @dataclass(frozen=True)
 class Row:
-    """One state's figures. Units: scrapes each second, cores, µs of CPU."""
+    """The figures of one state. Units: scrapes per second, cores, µs of CPU."""
 
     state: str
     scrapes_per_s: float
@@ -51,7 +51,7 @@ class Row:
 
 
 async def cost(scraper: Scraper, seconds: float) -> tuple[float, float]:
-    """Scrapes, and CPU seconds, each second."""
+    """Return the scrapes and the CPU seconds per second."""
 
     def scrapes() -> float:
         return next(value for r in scraper.readings() if r.name == "tierwise_scrapes" for _, value in r.samples)
@@ -64,7 +64,7 @@ async def cost(scraper: Scraper, seconds: float) -> tuple[float, float]:
 
 
 def cpu_us(work: object, times: int) -> float:
-    """Of one call of ``work``."""
+    """Return the CPU time of one call of ``work`` in µs."""
     began = time.process_time()
     for _ in range(times):
         work()  # type: ignore[operator]
@@ -98,7 +98,7 @@ async def measure(addresses: list[str], size: int, seconds: float) -> list[Row]:
 
 @dataclass(frozen=True)
 class Added:
-    """What scraping adds. Units: scrapes each second, µs of CPU."""
+    """The CPU time that scraping adds. Units: scrapes per second, µs of CPU."""
 
     fetched_by: str
     scrapes_per_s: float
@@ -107,11 +107,11 @@ class Added:
 
 SMALL_BYTES, BUSY_ENDPOINTS, ROUNDS = 1500, 4, 4
 USERS = {"aiohttp": "user:word@", "the picker": ""}
-"""Before the host of the URL: one with a password is left to aiohttp."""
+"""What precedes the host in the URL; the picker fetches URLs with a password by aiohttp."""
 
 
 async def other_work() -> None:
-    """As requests do, keep the event loop turning and its caches in use: 250 times a second."""
+    """Keep the event loop running and its caches in use 250 times a second, as requests do."""
     text = json.dumps({str(number): [number] * 5 for number in range(60)})
     while True:
         for _ in range(6):
@@ -120,7 +120,7 @@ async def other_work() -> None:
 
 
 async def added(port: int, seconds: float) -> list[Added]:
-    """Medians of rounds that take turns, each against the same work alone just before."""
+    """Return medians over alternating rounds; each is compared with the same work alone just before."""
     working = asyncio.create_task(other_work())
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in USERS}
     for _ in range(ROUNDS):
@@ -145,7 +145,7 @@ async def added(port: int, seconds: float) -> list[Added]:
 
 @contextmanager
 def upstream(size: int) -> Iterator[int]:
-    """The port of engines with ``size`` bytes of metrics, at every loopback address."""
+    """Yield the port of engines with ``size`` bytes of metrics, at every loopback address."""
     port = free_port()
     command = [sys.executable, "-m", "benchmarks.rig.upstream", str(port), "--metrics-bytes", str(size)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:

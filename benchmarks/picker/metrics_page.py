@@ -1,7 +1,7 @@
-"""What does a page of metrics cost when clients have invented as many names as are told apart?
+"""What does a metrics page cost when clients have invented as many names as the picker keeps apart?
 
-Columns: label sets, lines and size of the page, milliseconds in which the numbers are copied on the event loop (in all,
-and the longest slice, between which requests are served), seconds in which a thread writes and compresses the page.
+Columns: label sets, lines and size of the page, milliseconds for copying the numbers on the event loop (in total, and
+the longest slice, between which requests are served), seconds for writing and compressing the page in a thread.
 
 Run: ``python -m benchmarks.picker.metrics_page [--json]``.
 """
@@ -27,7 +27,7 @@ COUNTS = (5, 100, 5000)
 
 
 def measured(names: int) -> dict[str, float]:
-    """One page after requests of ``names`` different models and fairness ids, each observed in full."""
+    """Return the figures of one page after requests with ``names`` different models and fairness ids."""
     pool = Pool("bench")
     pool.replace([Endpoint(f"10.0.0.{i}:8000") for i in range(1, 5)])
     telemetry = Telemetry()

@@ -1,7 +1,7 @@
-"""What does each scorer, filter and picker take of one decision?
+"""How long does each scorer, filter and picker take in one decision?
 
 One plugin at a time, on 100 endpoints with labels, attributes and different loads, 30 of which hold some of the prompt
-in two tiers; parameters as written below where the defaults leave it nothing to do. Median of many calls, wall time.
+in two tiers; with the parameters below where the defaults would give a plugin no work. Median of many calls, wall time.
 
 Run: ``python -m benchmarks.picker.plugins [--candidates N] [--json FILE]``.
 """
@@ -50,7 +50,7 @@ class Row:
 
 
 def world(count: int) -> tuple[Request, list[Candidate]]:
-    """A request, and endpoints to choose from."""
+    """Return a request, and the endpoints to choose from."""
     random = Random(1)
     candidates = [
         Candidate(
@@ -87,7 +87,7 @@ def world(count: int) -> tuple[Request, list[Candidate]]:
 
 
 def runs(count: int) -> Iterator[tuple[str, str, Callable[[], object]]]:
-    """Each plugin's call, by name and seam."""
+    """Yield the call of each plugin, by its name and kind."""
     request, candidates = world(count)
     scores = [Random(i).random() for i in range(count)]
     for kind in PLUGINS:
@@ -102,7 +102,7 @@ def runs(count: int) -> Iterator[tuple[str, str, Callable[[], object]]]:
 
 
 def measure(call: Callable[[], object]) -> float:
-    """The median of CALLS. Units: microseconds."""
+    """Return the median of CALLS calls. Units: microseconds."""
     seconds = []
     for _ in range(CALLS):
         began = time.perf_counter()

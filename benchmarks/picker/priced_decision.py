@@ -1,10 +1,10 @@
-"""What do prices in seconds take of one decision, beside weights?
+"""How much longer is a decision with prices in seconds than one with weights?
 
 ``Director.decide`` as in ``benchmarks.picker.decision``, with 2:2:1:1 over two tiers, with ``tier-cost-scorer``, and
-with ``tier-cost-picker``; prompts of 1,000 tokens. *new*: nobody holds anything. *shared*: every endpoint holds nearly
-all of it. The three take turns, so that whatever else the machine does disturbs them alike. *learning* is what one
-observed response takes when it ends, off the way of any request. Wall time, medians: whoever shares the cores is in a
-p99.
+with ``tier-cost-picker``; prompts of 1,000 tokens. *new*: no endpoint holds any of the prompt. *shared*: every
+endpoint holds nearly all of it. The three take turns, so that other load on the machine disturbs them alike.
+*learning* is the time that one observed response takes when it ends, which delays no request. Wall time, medians: a
+p99 would measure the other load.
 
 Run: ``python -m benchmarks.picker.priced_decision [--only 8 64] [--json FILE]``.
 """
@@ -58,11 +58,11 @@ class Row:
     policy: str
     median_us: float
     times_weights: float
-    """By the medians."""
+    """The time over that of the weights, by the medians."""
 
 
 def measure(workload: str, endpoints: int) -> list[Row]:
-    """Every policy decides DECISIONS times."""
+    """Time DECISIONS decisions of every policy, in turn."""
     pickers = {name: Picker(endpoints, config) for name, config in POLICIES.items()}
     collect_rarely()
     prompts = WORKLOADS[workload](TOKENS)
@@ -88,7 +88,7 @@ def measure(workload: str, endpoints: int) -> list[Row]:
 
 
 def learning_us() -> float:
-    """What one observation takes."""
+    """Return the time of learning from one observed response, in µs."""
     learner, random, took = Learner(Constants()), Random(1), []
     for _ in range(DECISIONS):
         tokens = random.randrange(100, 30_000)

@@ -1,9 +1,9 @@
-"""What does it cost to turn a chat into token ids, and how much less when its beginning is known?
+"""What does it cost to turn a chat into token ids, and how much less when its beginning was seen before?
 
-A conversation of turns of 2 KB each, with a byte-level BPE of 16,000 tokens trained here, on words that are Zipf's. The
-baseline is the plain way: decode the body, fill the template, encode the whole text. Beside it: the first time, the
-same again, and the next turn (8 KB more, whose baseline is the whole of that). CPU time of all threads, medians. Then
-what handing over to a thread takes, and by how much the event loop is late while one tokenizes, by the clock.
+A conversation of turns of 2 KB each, with a byte-level BPE of 16,000 tokens trained here, on words by Zipf's law. The
+baseline is the direct way: decode the body, fill the template, encode the whole text. Beside it: the first time, the
+same again, and the next turn (8 KB more, whose baseline is its whole text). CPU time of all threads, medians. Then the
+wall time of handing work to a thread, and how late the event loop is while a thread tokenizes.
 Run: ``python -m benchmarks.picker.tokenizing [--json]``; needs the extra ``precise``.
 """
 
@@ -31,7 +31,7 @@ from epp.tokens.source import TokenRequest
 from tests.epp.tokens.trained import CHATML, CL100K, byte_level, split
 
 SIZES = (1, 12, 120, 400)
-"""KB of the body."""
+"""Sizes of the request body in KB."""
 TURN_CHARACTERS = 2000
 VOCABULARY = 16_000
 WORDS = 30_000
@@ -40,12 +40,12 @@ SYLLABLES = "ba be bo da de fa ga ge ha ka ke la le lo ma me mi na ne no pa pe r
 
 
 def words(random: Random) -> list[str]:
-    """As many as a language has in use."""
+    """Return WORDS random words, about as many as a language uses."""
     return ["".join(random.choices(SYLLABLES.split(), k=random.choice((1, 2, 2, 3, 3, 4)))) for _ in range(WORDS)]
 
 
 def text(random: Random, known: list[str], characters: int) -> str:
-    """Words by Zipf's law, with commas, ends of sentences and numbers."""
+    """Return words by Zipf's law, with commas, ends of sentences and numbers."""
     out, length = [], 0
     while length < characters:
         word = known[min(WORDS - 1, int(random.paretovariate(0.9)) - 1)]
@@ -57,7 +57,7 @@ def text(random: Random, known: list[str], characters: int) -> str:
 
 
 def make(folder: Path) -> Path:
-    """The tokenizer."""
+    """Train a tokenizer, write it to ``folder`` and return the folder."""
     random = Random(1)
     known = words(random)
     tokenizer = byte_level(split(CL100K))
@@ -72,14 +72,14 @@ def make(folder: Path) -> Path:
 
 
 class Conversations:
-    """New ones, as requests."""
+    """Makes new conversations, as turns and as request bodies."""
 
     def __init__(self) -> None:
         self._random = Random(2)
         self._words = words(Random(1))
 
     def turns(self, kilobytes: int) -> list[dict[str, str]]:
-        """Of that size all together."""
+        """Return turns with a total size of ``kilobytes``."""
         left, turns = kilobytes * 1000, []
         while left > 0:
             size = min(left, TURN_CHARACTERS)
@@ -89,31 +89,31 @@ class Conversations:
         return turns
 
     def body(self, turns: list[dict[str, str]]) -> bytes:
-        """The request's."""
+        """Return the request body of ``turns``."""
         return json.dumps({"model": "m", "messages": turns}).encode()
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Milliseconds."""
+    """Return the CPU milliseconds of ``work``, all threads."""
     began = time.process_time()
     work()
     return (time.process_time() - began) * 1000
 
 
 def tokenize(model: ModelTokenizer, body: bytes) -> tuple[bytes, ...]:
-    """As the source does."""
+    """Tokenize ``body`` as the picker's token source does."""
     texts = model.texts(CHAT, body, 1)
     partly = model.look_up(texts)
     return model.put_together(texts, partly, model.encode(partly))
 
 
 def plainly(model: ModelTokenizer, body: bytes) -> list[bytes]:
-    """The whole at once."""
+    """Tokenize the whole text of ``body`` at once."""
     return model.vocabulary.encode([text.text for text in model.texts(CHAT, body, 1)])
 
 
 def row(model: ModelTokenizer, made: Conversations, kilobytes: int) -> dict[str, float]:
-    """Medians in milliseconds, and how many tokens."""
+    """Return the medians in milliseconds, and the number of tokens."""
     times: dict[str, list[float]] = {"whole": [], "first": [], "again": [], "turn": [], "whole turn": []}
     tokens = []
     for _ in range(max(5, 200 // kilobytes)):
@@ -132,7 +132,7 @@ def row(model: ModelTokenizer, made: Conversations, kilobytes: int) -> dict[str,
 
 
 async def handed_over(model: ModelTokenizer) -> float:
-    """Milliseconds from asking a thread for next to nothing to hearing of it."""
+    """Return the milliseconds until a thread has tokenized a minimal chat and its result has arrived."""
     source = LocalSource({"": model}, at_once_bytes=0)
     times = []
     body = json.dumps({"messages": [{"role": "user", "content": "x"}]}).encode()
@@ -147,7 +147,7 @@ async def handed_over(model: ModelTokenizer) -> float:
 
 
 async def lateness(model: ModelTokenizer, bodies: Iterator[bytes] | None, seconds: float) -> tuple[float, float]:
-    """By how much a timer of 1 ms is late while a thread tokenizes ``bodies``: median and p99 in ms."""
+    """Return how late a timer of 1 ms is while a thread tokenizes ``bodies``: median and p99 in ms."""
     source = LocalSource({"": model}, threads=1, at_once_bytes=0)
     until = time.perf_counter() + seconds
     busy = True
@@ -175,12 +175,12 @@ async def lateness(model: ModelTokenizer, bodies: Iterator[bytes] | None, second
 
 
 def fresh(made: Conversations, kilobytes: int) -> Iterator[bytes]:
-    """Bodies that nobody has seen, made beforehand."""
+    """Yield bodies with new text, made beforehand."""
     return itertools.cycle([made.body(made.turns(kilobytes)) for _ in range(20)])
 
 
 def held_up(model: ModelTokenizer, made: Conversations, seconds: float) -> dict[str, tuple[float, float]]:
-    """By what is going on."""
+    """Return median and p99 of the lateness, by the concurrent work."""
     found = {"nothing else": asyncio.run(lateness(model, None, seconds))}
     for size in (120, 400):
         model.segments = Segments(1)  # nothing is known

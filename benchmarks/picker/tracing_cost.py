@@ -1,8 +1,8 @@
-"""What do traces cost a request: when they are off, when it is not sampled, and when it is?
+"""What do traces cost a request: when they are off, when the request is not sampled, and when it is?
 
 One exchange in process, as behind the standalone proxy: headers, a body of 1 KB, a decision over four endpoints with
-the default profile, the end by access log. No socket, no parsing of messages. *cpu* counts all threads, so spans and
-their export to a collector that takes everything are in it; *request* is what the event loop spends.
+the default profile, the end by access log. No socket, no parsing of messages. *cpu* counts all threads, and so
+includes spans and their export to a collector that accepts everything; *request* is the event loop's time alone.
 
 Run: ``python -m benchmarks.picker.tracing_cost [--json]``.
 """
@@ -43,16 +43,16 @@ BODY = json.dumps({"model": "m", "prompt": "Explain the following in detail. " *
 
 
 class Taken(SpanExporter):
-    """A collector that takes everything at once."""
+    """An exporter whose collector accepts everything at once."""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Succeed."""
+        """Report success without sending anything."""
         del spans
         return SpanExportResult.SUCCESS
 
 
 def request(traceparent: str = "") -> tuple[ProcessingRequest, ProcessingRequest]:
-    """The proxy's two messages."""
+    """Return the two messages that the proxy sends for a request."""
     headers = ProcessingRequest()
     named = {":method": "POST", ":path": "/v1/completions", "content-type": "application/json"}
     if traceparent:
@@ -64,7 +64,7 @@ def request(traceparent: str = "") -> tuple[ProcessingRequest, ProcessingRequest
 
 
 class Picker:
-    """A director, and exchanges with it."""
+    """A director, and exchanges that use it."""
 
     def __init__(self, sampler: Sampler | None, traceparent: str = "") -> None:
         plan = build(None)
@@ -99,7 +99,7 @@ class Picker:
 
 @dataclass
 class Row:
-    """Units: microseconds per request, medians of the rounds."""
+    """One row. Units: microseconds per request, medians of the rounds."""
 
     case: str
     request_us: float
@@ -107,7 +107,7 @@ class Row:
 
 
 def rounds(picker: Picker) -> Iterator[tuple[float, float]]:
-    """Time of this thread, and of all, per request."""
+    """Return the CPU time of this thread, and of all threads, per request."""
     while True:
         cpu, own = time.process_time(), time.thread_time()
         for _ in range(REQUESTS):
@@ -119,7 +119,7 @@ def rounds(picker: Picker) -> Iterator[tuple[float, float]]:
 
 
 def cases() -> dict[str, Callable[[], Picker]]:
-    """What is compared."""
+    """Yield the cases that are compared."""
     caller = TraceContext(1, 1, sampled=False).header
     return {
         "off": lambda: Picker(None),

@@ -1,8 +1,9 @@
-"""What does a request cost that waits: in memory, and to enqueue, send on, cancel?
+"""What does a waiting request cost: in memory, and to enqueue, send on, cancel?
 
-*queue* is what flow control keeps of a request (entry, place in its flow's order and in the order of age); *stream* all
-of a request of 1 KB that waits in full duplex, with its exchange, its headers, its body and its parsed prompt. Each by
-the growth of a process of its own. A request that need not wait is *passing*. Ten flows in three bands, 100 endpoints.
+*queue* is what flow control keeps for a request (entry, position in its flow's order and in the order of age);
+*stream* is everything kept for a request of 1 KB that waits in full duplex: exchange, headers, body and parsed prompt.
+Each is the growth of a separate process. A request that need not wait is *passing*. Ten flows in three bands, 100
+endpoints.
 Run: ``python -m benchmarks.picker.waiting [--json]``.
 """
 
@@ -63,11 +64,11 @@ def flow_settings(places: int) -> FlowSettings:
 
 
 def nobody(error: EppError | None) -> None:
-    """Hears it."""
+    """Ignore how a wait ended."""
 
 
 def arrivals(size: int) -> list[Arrival]:
-    """Requests whose own memory is not to be counted: as few different ones as there are flows."""
+    """Return requests that share few objects, one per flow and band, so that their own memory does not count."""
     made = []
     for number in range(FLOWS * len(PRIORITIES)):
         flow, priority = f"flow-{number % FLOWS}", PRIORITIES[number % len(PRIORITIES)]
@@ -83,7 +84,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def queue(size: int) -> dict[str, float]:
-    """Bytes and microseconds for one of ``size`` that wait."""
+    """Return the bytes and microseconds of one of ``size`` queued requests."""
     pool, room = pool_of_endpoints(), flow_settings(ENDPOINTS)
     controller = FlowController(room, Gauge(room.detector, pool.candidates), FlowCounts(RequestTable()), time.monotonic)
     ledger = Ledger(pool)
@@ -130,7 +131,7 @@ def queue(size: int) -> dict[str, float]:
 
 
 def stream(size: int) -> dict[str, float]:
-    """Bytes of one of ``size`` whole requests that wait."""
+    """Return the bytes of one of ``size`` whole requests that wait."""
     return asyncio.run(streams(size))
 
 
@@ -174,7 +175,7 @@ def request(number: int, priority: int) -> list[bytes]:
 
 
 def alone(measure: Callable[[int], dict[str, float]], size: int) -> dict[str, float]:
-    """The result of a process that does nothing else."""
+    """Return the result of ``measure`` in a process that does nothing else."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(measure, size).result()
 

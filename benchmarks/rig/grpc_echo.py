@@ -1,4 +1,4 @@
-"""The yardstick of the CPU benchmark: a bare ext-proc server on ``grpc.aio`` that does none of a picker's work.
+"""The baseline of the CPU benchmark: a bare ext-proc server on ``grpc.aio`` that does none of a picker's work.
 
 uvloop, upb stubs, plaintext; it parses each request body with ``json.loads`` and answers with a fixed endpoint, in full
 response mode (every body goes through it). Run: ``python -m benchmarks.rig.grpc_echo PORT ENDPOINT``.

@@ -1,4 +1,4 @@
-"""How sure is a median, or the shift between pairs?"""
+"""Confidence intervals for a median and for the shift between the two values of pairs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Interval(NamedTuple):
-    """Of a median, or of a shift."""
+    """A confidence interval around a median or a shift."""
 
     low: float
     median: float
@@ -17,7 +17,7 @@ class Interval(NamedTuple):
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
-    """The median, and the order statistics that enclose it with at least ``confidence``. Needs six values or more."""
+    """Return the median, and the order statistics that enclose it with at least ``confidence``. Needs six values."""
     ordered = sorted(values)
     count = len(ordered)
     outside, below = 0, 0.0
@@ -32,9 +32,9 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interv
 
 
 def shift_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
-    """The centre of values that lie evenly around it, and what encloses it with at least ``confidence``.
+    """Return the center of values that are symmetric around it, and an interval for it with at least ``confidence``.
 
-    Differences of pairs whose order was drawn lie evenly around what sets the two apart, whatever the noise looks like.
+    Differences of pairs whose order was drawn are symmetric around the true difference, whatever the noise looks like.
     The interval is a third narrower than that of ``median_interval``. Needs six values or more.
 
     Source: Hodges and Lehmann (1963); the bounds are Tukey's, by the signed-rank distribution.

@@ -1,7 +1,7 @@
-"""Closed-loop HTTP load on one loopback port, in this process; bounded in requests and in time.
+"""Closed-loop HTTP load on one loopback port, in this process; bounded in time.
 
-``await drive(port, bodies, connections=16, seconds=3)`` counts answers, refusals and bytes. Every request is a POST to
-``/v1/chat/completions``; answers may be sized or chunked.
+``await drive(port, requests, connections=16, seconds=3)`` counts responses and refusals. Every request is a POST to
+``/v1/chat/completions``; responses may be sized or chunked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import cycle
 
 @dataclass
 class Tally:
-    """What a load saw. ``latencies_s`` has one entry per answer."""
+    """The results of a load. ``latencies_s`` has one entry per response with status 200."""
 
     answered: int = 0
     refused: int = 0
@@ -25,14 +25,14 @@ class Tally:
 
 
 class Client(asyncio.Protocol):
-    """One connection: sends the next request when the last was answered, until the deadline."""
+    """One connection, which sends the next request after each response until the deadline."""
 
     def __init__(self, requests: Iterator[bytes], deadline: float, tally: Tally, done: asyncio.Future[None]) -> None:
         self.requests, self.deadline, self.tally, self.done = requests, deadline, tally, done
         self.buffer = bytearray()
         self.head = b""
         self.end: int | None = None
-        """How long the answer is; None for one in chunks."""
+        """Length of the response, head included; None for a chunked one."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
@@ -65,7 +65,7 @@ class Client(asyncio.Protocol):
         self.send()
 
     def begun(self) -> bool:
-        """Read the head once; False until all of it is here."""
+        """Read the response's head once; return False until all of it has arrived."""
         end = self.buffer.find(b"\r\n\r\n")
         if end < 0:
             return False
@@ -82,7 +82,7 @@ class Client(asyncio.Protocol):
 
 
 def http_request(body: bytes, *, stream: bool = False) -> bytes:
-    """One POST as bytes."""
+    """Return one POST with ``body`` as bytes."""
     lines = ["POST /v1/chat/completions HTTP/1.1", "host: bench", "content-type: application/json"]
     lines += ["x-stream: 1"] if stream else []
     lines += [f"content-length: {len(body)}", "", ""]
@@ -90,7 +90,7 @@ def http_request(body: bytes, *, stream: bool = False) -> bytes:
 
 
 async def drive(port: int, requests: list[bytes], *, connections: int, seconds: float) -> Tally:
-    """Run ``connections`` closed loops against 127.0.0.1:``port`` for ``seconds``."""
+    """Run ``connections`` closed loops against 127.0.0.1:``port`` for ``seconds`` and return what they counted."""
     loop, tally = asyncio.get_running_loop(), Tally()
     deadline = time.perf_counter() + seconds
     ends = []

@@ -1,4 +1,4 @@
-"""Where, and of what, a figure was measured."""
+"""The machine and the commit that a figure was measured on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def machine() -> str:
-    """The processor, how much others use it, and the commit; nothing that names the machine."""
+    """Return the processor, its load and the commit; nothing that identifies the machine."""
     git = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
     commit = subprocess.run(git, capture_output=True, text=True, check=False, cwd=Path(__file__).parent).stdout.strip()
     load = "/".join(f"{each:.1f}" for each in os.getloadavg())

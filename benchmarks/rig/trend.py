@@ -1,4 +1,4 @@
-"""Whether a row of numbers grows: a line that outliers cannot tilt, and how sure its slope is.
+"""A line through a series of numbers that outliers cannot tilt, and a confidence interval of its slope.
 
 Source: Theil (1950) and Sen (1968): the median of the slopes of all pairs; its interval from Kendall's variance, by
 ranks, so that nothing need be normally distributed.
@@ -17,19 +17,19 @@ Z95 = 1.96
 
 @dataclass(frozen=True)
 class Trend:
-    """Change per unit of x: the estimate, and the 95 % interval around it."""
+    """The change per unit of x: the estimate, and the 95 % interval around it."""
 
     slope: float
     low: float
     high: float
 
     def grows(self, over: float, by: float) -> bool:
-        """Whether it surely rises, and by more than ``by`` over that much of x."""
+        """Return whether the whole interval is above 0, and the line rises by more than ``by`` over ``over`` of x."""
         return self.low > 0 and self.slope * over > by
 
 
 def trend(xs: Sequence[float], ys: Sequence[float]) -> Trend:
-    """The line through the points. Raises: ValueError for fewer than three."""
+    """Return the slope of the line through the points. Raises: ValueError for fewer than three."""
     n = len(xs)
     if n < 3 or n != len(ys):
         raise ValueError(f"{n} and {len(ys)} numbers; three of each at least are needed")

@@ -1,4 +1,4 @@
-"""A model server that costs little to run: a fixed answer from every loopback address.
+"""A model server that costs little to run: a fixed response from every loopback address.
 
 Run: ``python -m benchmarks.rig.upstream PORT [--pieces 100 --gap-ms 5] [--metrics-bytes 1500]``. One process listens on
 all of 127.0.0.0/8, so ``127.0.0.1:PORT`` to ``127.0.0.200:PORT`` are as many endpoints.
@@ -32,7 +32,7 @@ NEXT = chunk(PIECE)
 
 
 def metrics_text(size: int) -> bytes:
-    """What vLLM's /metrics shows of the queue and the cache, filled up to ``size`` bytes with histogram lines."""
+    """Return the lines of vLLM's ``/metrics`` on queue and cache, padded to ``size`` bytes with histogram lines."""
     head = (
         'vllm:num_requests_running{engine="0",model_name="m"} 0.0\n'
         'vllm:num_requests_waiting{engine="0",model_name="m"} 0.0\n'
@@ -50,7 +50,7 @@ def metrics_text(size: int) -> bytes:
 
 
 class Ticker:
-    """Sends a piece to every streamed answer at each tick: one timer for all, so that the endpoint costs little."""
+    """Sends a piece of every streamed response at each tick; one timer for all keeps the endpoint cheap."""
 
     def __init__(self, pieces: int, gap_s: float) -> None:
         self.pieces, self.gap_s = pieces, gap_s
@@ -74,7 +74,7 @@ class Ticker:
 
 
 class Upstream(asyncio.Protocol):
-    """Answers every request at once; a completion in pieces where asked for."""
+    """Responds to every request at once; streams a completion in pieces when a header requests it."""
 
     def __init__(self, metrics: bytes, ticker: Ticker) -> None:
         self.metrics, self.ticker = metrics, ticker
@@ -94,7 +94,7 @@ class Upstream(asyncio.Protocol):
             self.answer(head)
 
     def end_of_body(self, head: bytes, start: int) -> int:
-        """Where the next request begins; -1 until all of the body is here. In full duplex Envoy sends chunks."""
+        """Return where the next request begins; -1 until the whole body is here. In full duplex Envoy sends chunks."""
         if b"transfer-encoding: chunked" in head:
             last = self.buffer.find(b"\r\n0\r\n\r\n", start - 2)  # no JSON text has a bare line end
             return last + 7 if last >= 0 else -1

@@ -1,1 +1,1 @@
-"""How right and how fast the simulator is."""
+"""Benchmarks of the simulator: how accurate and how fast it is, and what it predicts."""

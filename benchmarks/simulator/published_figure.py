@@ -26,7 +26,7 @@ class Verdict(Enum):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One published figure and ours."""
+    """One published figure and the one that we compute."""
 
     guide: str
     what: str

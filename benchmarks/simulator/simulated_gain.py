@@ -1,7 +1,7 @@
 """What is tier awareness worth, on simulated fleets?
 
-Each part is one ``tierwise simulate``; its tables replace those of the same part in ``results/simulate.md``. In virtual
-time, so a busy machine is fine, but for the last two columns. All of it takes most of an hour of one core.
+Each part is one ``tierwise simulate``; its tables replace those of the same part in ``results/simulate.md``. Time is
+virtual, so a busy machine changes nothing but the last two columns. All parts take most of an hour of one core.
 
 Run in the repository's root: ``python -m benchmarks.simulator.simulated_gain [PART ...]``.
 """
@@ -20,7 +20,7 @@ RESULTS = Path(__file__).parents[1] / "results" / "simulate.md"
 
 
 class Part(NamedTuple):
-    """One run of the tool, and why."""
+    """One run of ``tierwise simulate``: its title on the page, and its arguments."""
 
     title: str
     words: str
@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def head_of(report: str) -> str:
-    """What every report begins with."""
+    """Return the text that every report begins with."""
     return report.partition("Made by `")[0].strip()
 
 
@@ -122,14 +122,14 @@ def folded(line: str) -> str:
 
 
 def sections_of(text: str) -> dict[str, str]:
-    """By title, those that are there."""
+    """Return the sections of the page by title."""
     titles = {part.title for part in PARTS.values()}
     found = re.split(r"^## (.*)$", text, flags=re.MULTILINE)[1:]
     return {title: body.strip() for title, body in zip(found[::2], found[1::2], strict=True) if title in titles}
 
 
 def assembled(sections: dict[str, str], head: str) -> str:
-    """The page, in the order of the parts."""
+    """Return the page with its sections in the order of the parts."""
     ordered = [part.title for part in PARTS.values() if part.title in sections]
     return "\n\n".join([head, *(f"## {title}\n\n{sections[title]}" for title in ordered)]) + "\n"
 

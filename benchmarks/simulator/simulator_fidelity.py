@@ -1,10 +1,10 @@
 """Does the simulator reproduce published tables: llm-d's CPU offloading guide (v0.4) and its ladder of June 2026?
 
-Run: ``python -m benchmarks.simulator.simulator_fidelity [--seeds N] [--only PART]``. In virtual time, so a busy machine
-is fine.
+Run: ``python -m benchmarks.simulator.simulator_fidelity [--seeds N] [--only PART]``. Time is virtual, so a busy machine
+changes nothing.
 
-What was calibrated on what is in docs/simulator.md. In the tables here, *calibrated* rows were fitted and say nothing;
-*predicted* rows were not looked at.
+``docs/simulator.md`` lists the data that each constant was calibrated on. In the tables here, *calibrated* rows were
+fitted and prove nothing; *predicted* rows were not used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from epp.lab.fleet.fleet import FleetSettings
 from epp.lab.fleet.trial import Result, Trial, run
 
 UNTOLD = FleetSettings(tells_tiers=False)
-"""The engines of the tables did not say what their tiers hold."""
+"""The engines of the tables did not report what their tiers hold."""
 
 
 class Row(NamedTuple):
@@ -56,7 +56,7 @@ STORAGE = (
     ("storage-30k", "qwen3-32b-tp2-h100", 8474 * 16, 64 * 10**9 // (256 * 1024), Row(2.24, 5.14, 22.21, 26.6, 27984)),
 )
 REQUESTS = (450, 900, 1800)
-"""The guide does not say how many there were; 450 is each prompt once."""
+"""The guide does not have the number of requests; 450 is each prompt once."""
 CHOSEN_REQUESTS = 900
 
 # llm-d, tiered prefix cache, vLLM Qwen3-32B, 8 x TP2 H100, June 2026 (rows 15, 25, 30, 35 from its history).
@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def simulate(name: str, engine: EngineKind, policy: str, seeds: int, requests: int | None = None) -> list[Result]:
-    """A workload with so many requests in its only stage."""
+    """Run a workload for each seed, with ``requests`` requests in its only stage unless None."""
     config = workload.choose(name)
     if requests is not None:
         stage = msgspec.structs.replace(config.load.stages[0], num_requests=requests)
@@ -104,7 +104,7 @@ def simulate(name: str, engine: EngineKind, policy: str, seeds: int, requests: i
 
 
 def calibrate(seeds: int) -> None:
-    """The HBM-only half of the ladder by how slow prefill is."""
+    """Print the errors of the ladder's HBM-only half for several factors of prefill time."""
     print(
         "calibration: prefill's linear layers, times the roofline's; the ladder's HBM-only half without its first rung"
     )
@@ -129,7 +129,7 @@ def mean(results: Sequence[Result], stage: int, attribute: str) -> float:
 
 
 def ladder(seeds: int) -> None:
-    """Both halves; the second was not fitted."""
+    """Print both halves of the ladder; the second half was not fitted."""
     print(f"ladder-16k, 8 x Qwen3-32B TP2 on H100, the guide's router, {seeds} seeds: simulated (published)")
     full = engines.choose("qwen3-32b-tp2-h100-full")
     arms = [
@@ -156,7 +156,7 @@ def ladder(seeds: int) -> None:
 
 
 def guide(seeds: int) -> None:
-    """The seeds' tables, by their own router."""
+    """Print the tables of llm-d v0.4's guide, with its own router."""
     for name, rows in (("high-cache", HIGH), ("low-cache", LOW)):
         for requests in REQUESTS:
             chosen = " (taken)" if requests == CHOSEN_REQUESTS else ""
@@ -178,7 +178,7 @@ def guide(seeds: int) -> None:
 
 
 def storage(seeds: int) -> None:
-    """Another model, other GPUs, longer prompts; nothing was fitted here."""
+    """Print the storage guide's tables: another model, other GPUs, longer prompts; nothing was fitted."""
     print(f"\nstorage guide's baselines (predicted), llm-d v0.4's router, {seeds} seeds: simulated (published)")
     print(f"{'':48}" + "".join(f"{title:>25}" for title, *_ in COLUMNS))
     for name, kind, gpu_tokens, cpu_tokens, row in STORAGE:

@@ -1,7 +1,7 @@
 """How many requests does the simulator serve in a second of CPU time?
 
-``high-cache`` by two policies on fleets of three sizes, each run in a process of its own, one core. With ``--beside``
-the same runs take turns with those of another checkout: the ratio, and whether both came to the same figures.
+``high-cache`` by two policies on fleets of three sizes, each run in a separate process, one core. With ``--beside``
+the same runs alternate with those of another checkout; printed are the ratio, and whether both have the same figures.
 
 Run: ``python -m benchmarks.simulator.simulator_speed [--beside CHECKOUT] [--rounds N]``.
 """
@@ -21,21 +21,21 @@ from typing import NamedTuple
 
 POLICIES = ("tiered", "cost")
 REQUESTS = {8: 1800, 64: 3600, 1000: 6000}
-"""By number of endpoints; they are at work 5 or 6 at a time for each of them."""
+"""Requests of a run by the number of endpoints; 5 or 6 are in progress at a time for each endpoint."""
 HERE = Path(__file__).resolve().parents[2]
 
 
 class Row(NamedTuple):
-    """One run."""
+    """The result of one run."""
 
     requests_per_s: float
-    """Of CPU time, all that is in the process once it is loaded."""
+    """Requests per second of CPU time, without the time to import the modules."""
     figures: dict[str, object]
-    """What it came to."""
+    """The simulated figures of the run."""
 
 
 def simulate(policy: str, endpoints: int) -> None:
-    """One run in this process; prints a row."""
+    """Simulate one run in this process and print its row."""
     import msgspec
 
     from epp.lab.fleet import engines, policies
@@ -56,7 +56,7 @@ def simulate(policy: str, endpoints: int) -> None:
 
 
 def row_of(checkout: Path, policy: str, endpoints: int) -> Row:
-    """One run by the code of ``checkout``."""
+    """Return the row of one run by the code of ``checkout``."""
     words = [sys.executable, str(Path(__file__).resolve()), "--one", policy, str(endpoints)]
     done = subprocess.run(
         words, env={**os.environ, "PYTHONPATH": str(checkout)}, cwd=checkout, check=True, capture_output=True, text=True
