@@ -199,13 +199,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=200, help=f"at least {LEAST_PAIRS} for a result to be kept")
     parser.add_argument("--minutes", type=float, default=8.5, help=f"after {LEAST_PAIRS} pairs, no more begin then")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     here = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
     os.environ.update(CPU_ENVIRONMENT | here | {"OMP_NUM_THREADS": "1"})
     before = "/".join(f"{each:.1f}" for each in os.getloadavg())
-    until_s = time.monotonic() + 60 * asked.minutes
+    until_s = time.monotonic() + 60 * args.minutes
     with tempfile.TemporaryDirectory() as folder:
-        pairs = measured(make_model(Path(folder), shape=SHAPE), asked.pairs, until_s)
+        pairs = measured(make_model(Path(folder), shape=SHAPE), args.pairs, until_s)
     steps = statistics.median(without.decode_step for without, _ in pairs)
     tokens = REQUESTS * ANSWER_TOKENS
     print(f"Time added when nothing is reused; {len(pairs)} interleaved pairs of batches of {REQUESTS} requests, each")

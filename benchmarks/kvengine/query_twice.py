@@ -56,7 +56,7 @@ class Pair:
         return self.cold_s / self.warm_s
 
 
-class Asker:
+class StreamingClient:
     """Sends prompts to one model and measures its streamed responses."""
 
     def __init__(self, client: OpenAI, model: str, *, chat: bool, max_tokens: int, temperature: float) -> None:
@@ -112,25 +112,27 @@ def prompt_of(characters: int, *, seed: int, fresh: bool) -> str:
     return f"{prefix}{long_text(characters, seed)}\n\n{QUESTION}"
 
 
-def measured(asker: Asker, prompt: str) -> Pair:
+def measured(client: StreamingClient, prompt: str) -> Pair:
     """Send the prompt twice, and print the progress and both times."""
     print("Querying with a cold cache")
-    cold = asker.ask(prompt)
+    cold = client.ask(prompt)
     print(f"Number of tokens in prompt: {'unknown' if cold.prompt_tokens is None else cold.prompt_tokens}")
     print(f"Cold TTFT: {cold.ttft_s:.3f} seconds")
     print("\nQuerying with a warm cache")
-    warm = asker.ask(prompt)
+    warm = client.ask(prompt)
     print(f"Warm TTFT: {warm.ttft_s:.3f} seconds")
     pair = Pair(cold.prompt_tokens, cold.ttft_s, warm.ttft_s)
     print(f"\nTTFT Improvement: {pair.cold_s - pair.warm_s:.3f} seconds ({pair.speed_up:.1f}x faster)\n", flush=True)
     return pair
 
 
-def lengths(asker: Asker, asked_tokens: list[int], most_tokens: int | None, answer_tokens: int) -> list[int]:
+def lengths(
+    client: StreamingClient, wanted_tokens: list[int], most_tokens: int | None, answer_tokens: int
+) -> list[int]:
     """Return the characters of each context, for the wanted tokens or for as many as the model accepts."""
-    if not asked_tokens and most_tokens is None:
+    if not wanted_tokens and most_tokens is None:
         return [CHARACTERS]
-    sample = asker.ask(long_text(SAMPLE, OTHER_SEED), show=False)  # also wakes the server up
+    sample = client.ask(long_text(SAMPLE, OTHER_SEED), show=False)  # also wakes the server up
     if sample.prompt_tokens is None:
         print(
             "the endpoint does not say how many tokens a prompt has, so that contexts are not cut to tokens",
@@ -139,7 +141,7 @@ def lengths(asker: Asker, asked_tokens: list[int], most_tokens: int | None, answ
         return [CHARACTERS]
     each = SAMPLE / sample.prompt_tokens
     most = None if most_tokens is None else int(0.98 * (most_tokens - answer_tokens)) - 64  # the chat's own words
-    chosen = asked_tokens or [int(min(most or 0, CHARACTERS / each))]
+    chosen = wanted_tokens or [int(min(most or 0, CHARACTERS / each))]
     return [int(each * (tokens if most is None else min(tokens, most))) for tokens in chosen]
 
 
@@ -159,23 +161,25 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    asked = arguments()
-    client = OpenAI(api_key=os.environ.get("OPENAI_API_KEY", "none"), base_url=asked.base_url)
+    args = arguments()
+    server = OpenAI(api_key=os.environ.get("OPENAI_API_KEY", "none"), base_url=args.base_url)
     try:
-        models = client.models.list().data
+        models = server.models.list().data
     except APIConnectionError:
-        print(f"nobody answers at {asked.base_url}; name the endpoint with --base-url", file=sys.stderr)
+        print(f"nobody answers at {args.base_url}; name the endpoint with --base-url", file=sys.stderr)
         return 1
-    chosen = next((model for model in models if model.id == asked.model), models[0] if models else None)
-    name = asked.model or (chosen.id if chosen else None)
+    chosen = next((model for model in models if model.id == args.model), models[0] if models else None)
+    name = args.model or (chosen.id if chosen else None)
     if name is None:
-        print(f"{asked.base_url} lists no model; name one with --model", file=sys.stderr)
+        print(f"{args.base_url} lists no model; name one with --model", file=sys.stderr)
         return 1
-    asker = Asker(client, name, chat=not asked.completions, max_tokens=asked.max_tokens, temperature=asked.temperature)
-    most_tokens = getattr(chosen, "max_model_len", None)  # vLLM says so
+    client = StreamingClient(
+        server, name, chat=not args.completions, max_tokens=args.max_tokens, temperature=args.temperature
+    )
+    most_tokens = getattr(chosen, "max_model_len", None)  # vLLM's own field
     pairs = []
-    for number, characters in enumerate(lengths(asker, asked.context_tokens, most_tokens, asked.max_tokens)):
-        pairs.append(measured(asker, prompt_of(characters, seed=asked.seed + number, fresh=asked.fresh_prefix)))
+    for number, characters in enumerate(lengths(client, args.context_tokens, most_tokens, args.max_tokens)):
+        pairs.append(measured(client, prompt_of(characters, seed=args.seed + number, fresh=args.fresh_prefix)))
     if len(pairs) > 1:
         print("prompt tokens   cold s   warm s   saved s   times faster")
         for pair in pairs:
@@ -183,7 +187,7 @@ def main() -> int:
             tokens = pair.prompt_tokens or 0
             print(f"{tokens:13,} {pair.cold_s:8.3f} {pair.warm_s:8.3f} {saved:9.3f} {pair.speed_up:14.1f}")
     print(machine())
-    if asked.json:
+    if args.json:
         print(json.dumps([asdict(pair) | {"speed_up": pair.speed_up} for pair in pairs]))
     return 0
 

@@ -206,10 +206,10 @@ def row(model: Path, running: int) -> Row:
         if number < WARM_UP - 10:
             time.sleep(0.02)  # for what is being stored
         (outputs,) = tested.outputs.values()
-        told = outputs.scheduler_stats.kv_connector_stats if outputs.scheduler_stats else None
+        statistics_of_step = outputs.scheduler_stats.kv_connector_stats if outputs.scheduler_stats else None
         observing = time.perf_counter()
-        if told:
-            exposition.observe(told)
+        if statistics_of_step:
+            exposition.observe(statistics_of_step)
         observing = time.perf_counter() - observing
         if number >= WARM_UP:
             without.append(sum(pair[0]))

@@ -139,20 +139,20 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    asked = arguments()
+    args = arguments()
     gpu = gpu_of_this_machine()
     with tempfile.TemporaryDirectory() as folder:
         if gpu is not None:
-            choice = Choice(asked.model, {}) if asked.model else pick_model(gpu)
+            choice = Choice(args.model, {}) if args.model else pick_model(gpu)
             choice.options["gpu_memory_utilization"] = 0.9
         else:
             from benchmarks.kvengine.random_model import make
 
             os.environ.update(CPU_ENVIRONMENT)
-            choice = Choice(asked.model or str(make(Path(folder))), dict(CPU_OPTIONS))
-        print(f"Model: {asked.model or (choice.model if gpu else 'a small Llama with random weights, on the CPU')}")
-        gib = host_gib(asked.num_prompts, asked.num_tokens, pinned=gpu is not None) if asked.enable_kvengine else None
-        prompts = texts(asked.num_prompts, asked.num_tokens)
+            choice = Choice(args.model or str(make(Path(folder))), dict(CPU_OPTIONS))
+        print(f"Model: {args.model or (choice.model if gpu else 'a small Llama with random weights, on the CPU')}")
+        gib = host_gib(args.num_prompts, args.num_tokens, pinned=gpu is not None) if args.enable_kvengine else None
+        prompts = texts(args.num_prompts, args.num_tokens)
         with EngineCpu() as cpu:
             llm = start(choice, gib)
         print("\nFirst run:")
@@ -164,7 +164,7 @@ def main() -> None:
         print(f"\nSpeedup (first run / second run): {first.wall_s / second.wall_s:.2f}x")
         print(f"By CPU time: {first.cpu_s / second.cpu_s:.2f}x")
         kept = f"kvengine with {gib:.2f} GiB" if gib is not None else "without kvengine"
-        print(f"{asked.num_prompts} prompts of about {asked.num_tokens:,} tokens, {kept}; {machine()}")
+        print(f"{args.num_prompts} prompts of about {args.num_tokens:,} tokens, {kept}; {machine()}")
         llm.llm_engine.engine_core.shutdown()
 
 

@@ -23,7 +23,7 @@ from epp.lab.fleet.figures import Figures, Interval, changes, interval
 from epp.lab.fleet.fleet import FleetSettings
 from epp.lab.fleet.trial import Result, Trial, run
 
-UNTOLD = FleetSettings(tells_tiers=False)
+WITHOUT_REPORTS = FleetSettings(tells_tiers=False)
 """The engines of the tables did not report what their tiers hold."""
 
 
@@ -78,15 +78,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10, help="runs of the guide's tables; the ladder has a third")
     parser.add_argument("--only", choices=("calibration", "ladder", "guide", "storage"), help="one part")
-    asked = parser.parse_args()
-    ladder_seeds = max(1, asked.seeds // 3)
+    args = parser.parse_args()
+    ladder_seeds = max(1, args.seeds // 3)
     parts = {
         "calibration": lambda: calibrate(ladder_seeds),
         "ladder": lambda: ladder(ladder_seeds),
-        "guide": lambda: guide(asked.seeds),
+        "guide": lambda: guide(args.seeds),
         "storage": lambda: storage(ladder_seeds),
     }
-    for part in [asked.only] if asked.only else parts:
+    for part in [args.only] if args.only else parts:
         parts[part]()
 
 
@@ -98,7 +98,7 @@ def simulate(name: str, engine: EngineKind, policy: str, seeds: int, requests: i
         config = msgspec.structs.replace(config, load=msgspec.structs.replace(config.load, stages=(stage,)))
     trial = Trial(
         policy=policies.choose(policy), workload=name, config=config, engine=engine, endpoints=engine.endpoints,
-        seed=0, settings=UNTOLD,
+        seed=0, settings=WITHOUT_REPORTS,
     )  # fmt: skip
     return [run(msgspec.structs.replace(trial, seed=seed)) for seed in range(1, seeds + 1)]
 
@@ -150,9 +150,9 @@ def ladder(seeds: int) -> None:
     for n, (without, with_cpu) in enumerate(zip(HBM, HBM_AND_CPU, strict=True)):
         base, those = ([result.stages[n].figures for result in results] for _, results, _ in arms)
         gain = changes(those, base, lambda f: f.tokens_per_s)
-        said = with_cpu.tokens_per_s / without.tokens_per_s - 1
+        published = with_cpu.tokens_per_s / without.tokens_per_s - 1
         rate = arms[0][1][0].stages[n].name.partition(" ")[0]
-        print(f"{rate:>10}{percent(gain):>20}{said:>+12.1%}{100 * (gain.mean - said):>+9.1f} pp")
+        print(f"{rate:>10}{percent(gain):>20}{published:>+12.1%}{100 * (gain.mean - published):>+9.1f} pp")
 
 
 def guide(seeds: int) -> None:
@@ -191,9 +191,9 @@ def storage(seeds: int) -> None:
 def gains(those: Sequence[Figures], base: Sequence[Figures], row: Row, base_row: Row) -> None:
     line = f"{'':24}"
     for _, attribute, value, _ in COLUMNS:
-        said = getattr(row, attribute) / getattr(base_row, attribute) - 1
+        published = getattr(row, attribute) / getattr(base_row, attribute) - 1
         gain = changes(those, base, value)
-        line += f"{f'{percent(gain)} ({said:+.1%})':>25}"
+        line += f"{f'{percent(gain)} ({published:+.1%})':>25}"
     off = 100 * (changes(those, base, lambda f: f.tokens_per_s).mean - (row.tokens_per_s / base_row.tokens_per_s - 1))
     print(f"{line}   throughput off by {off:+.1f} pp")
 

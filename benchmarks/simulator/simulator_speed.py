@@ -70,18 +70,18 @@ def main() -> None:
     parser.add_argument("--beside", type=Path, help="another checkout")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each; the median counts")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.one:
-        simulate(asked.one[0], int(asked.one[1]))
+    args = parser.parse_args()
+    if args.one:
+        simulate(args.one[0], int(args.one[1]))
         return
-    checkouts = [HERE] if asked.beside is None else [asked.beside.resolve(), HERE]
+    checkouts = [HERE] if args.beside is None else [args.beside.resolve(), HERE]
     where = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    print(f"high-cache, requests for a second of CPU time, median of {asked.rounds}; {where}")
+    print(f"high-cache, requests for a second of CPU time, median of {args.rounds}; {where}")
     names = ["requests/s"] if len(checkouts) == 1 else ["before", "after", "ratio", "figures"]
     print(f"{'endpoints':>9} {'requests':>9}  {'policy':<8}" + "".join(f"{name:>12}" for name in names))
     for endpoints, requests in REQUESTS.items():
         for policy in POLICIES:
-            rounds = [[row_of(checkout, policy, endpoints) for checkout in checkouts] for _ in range(asked.rounds)]
+            rounds = [[row_of(checkout, policy, endpoints) for checkout in checkouts] for _ in range(args.rounds)]
             rates = [statistics.median(rows[n].requests_per_s for rows in rounds) for n in range(len(checkouts))]
             line = f"{endpoints:>9,} {requests:>9,}  {policy:<8}" + "".join(f"{rate:>12,.0f}" for rate in rates)
             if len(rates) > 1:
