@@ -143,20 +143,22 @@ async def keep_showing(watch: Watch, progress: screen.Progress) -> None:
 
 def introduce(console: Console, workload: Workload, own: tuple[str, ...]) -> None:
     """Print what is going to happen, and what is simulated."""
-    said = []
+    paragraphs = []
     if own:
-        said.append(f"{len(own)} endpoints of yours: {', '.join(own)}")
+        paragraphs.append(f"{len(own)} endpoints of yours: {', '.join(own)}")
     else:
         gpu, cpu = (ENDPOINTS * blocks * DEMO.block_tokens for blocks in (DEMO.gpu_blocks, DEMO.cpu_blocks))
-        said.append(f"{ENDPOINTS} SIMULATED vLLM endpoints (no model runs) behind a real Envoy and the real picker.")
-        said.append(DEMO.note)
-        said.append(f"All GPU caches together hold {gpu:,} tokens, all CPU tiers {cpu:,}.")
-    said.append(
+        paragraphs.append(
+            f"{ENDPOINTS} SIMULATED vLLM endpoints (no model runs) behind a real Envoy and the real picker."
+        )
+        paragraphs.append(DEMO.note)
+        paragraphs.append(f"All GPU caches together hold {gpu:,} tokens, all CPU tiers {cpu:,}.")
+    paragraphs.append(
         f"Workload: {workload.requests} requests in {workload.groups} groups; the requests of a group share a system "
         f"prompt of {workload.system_tokens:,} tokens ({workload.shared_tokens:,} in all); "
         f"{workload.concurrency} at a time.\n"
     )
-    show(console, map(Prose, said))
+    show(console, map(Prose, paragraphs))
 
 
 def conclude(console: Console, own: tuple[str, ...]) -> None:
@@ -165,12 +167,12 @@ def conclude(console: Console, own: tuple[str, ...]) -> None:
     figures = (
         "x: the multiple of round robin's. TTFT as the client sees it; hits as the endpoints count them, in shares of"
     )
-    said = [f"{figures} the prompt tokens. Each line is a run of its own with {kept_apart}."]
+    paragraphs = [f"{figures} the prompt tokens. Each line is a run of its own with {kept_apart}."]
     if not own:
-        said += [
+        paragraphs += [
             "\nThe endpoints were simulated. To send requests to your own vLLM servers, at port 8081:",
             "  tierwise standalone --endpoint HOST:PORT --endpoint HOST:PORT",
             "and for this comparison on them:",
             "  tierwise demo --endpoint HOST:PORT --endpoint HOST:PORT",
         ]
-    show(console, map(Prose, said))
+    show(console, map(Prose, paragraphs))

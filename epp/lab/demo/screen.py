@@ -26,13 +26,13 @@ class Progress:
 
     def __init__(self, console: Console, title: str, requests: int) -> None:
         self._console, self._title, self._requests = console, title, requests
-        self.began = self._said = time.monotonic()
+        self.began = self._printed_at = time.monotonic()
         self._done = self._failed = 0
         self._ttfts: list[float] = []
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> Progress:
-        self.began = self._said = time.monotonic()
+        self.began = self._printed_at = time.monotonic()
         if self._live is not None:
             self._live.start()
         else:
@@ -58,8 +58,8 @@ class Progress:
         text = f"{done}, mean TTFT {seconds(mean(self._ttfts))}"
         if self._live is not None:
             self._live.update(Group(self._bar(text), endpoint_table(endpoints)), refresh=True)
-        elif now - self._said >= LINE_EVERY_S:
-            self._said = now
+        elif now - self._printed_at >= LINE_EVERY_S:
+            self._printed_at = now
             total = sum(endpoints.values(), Counters())
             hits = f", hits: GPU {total.gpu_share:.0%}, CPU {total.cpu_share:.0%}"
             self._console.print("  " + text + hits + self._errors())

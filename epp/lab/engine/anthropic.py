@@ -12,7 +12,7 @@ import msgspec
 from typing_extensions import override
 
 from epp.lab.engine.ask import Ask, Content, Message, conversation, positive
-from epp.lab.engine.live import Answer, Part
+from epp.lab.engine.live import Answer, JobProgress
 from epp.lab.engine.tokens import filler
 from epp.lab.engine.writer import Shape, hits_of, sent_event
 
@@ -69,7 +69,7 @@ class MessagesShape(Shape):
         return _event(start) + _event(block)
 
     @override
-    def piece(self, index: int, part: Part, sent: int) -> bytes:
+    def piece(self, index: int, part: JobProgress, sent: int) -> bytes:
         delta = {"type": "text_delta", "text": filler(sent, part.tokens)}
         return _event({"type": "content_block_delta", "index": index, "delta": delta})
 

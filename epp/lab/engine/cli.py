@@ -87,11 +87,11 @@ def describe(preset: Preset, models: ServedModels | None = None) -> str:
     """Describe what is served, in lines for the console."""
     gpu, cpu = (blocks * preset.block_tokens for blocks in (preset.gpu_blocks, preset.cpu_blocks))
     names = [*models.names, *(adapter.name for adapter in models.adapters)] if models else [preset.model]
-    asked = [f"  requests ask for {', '.join(names)}"] if names != [preset.model] else []
+    accepted = [f"  requests ask for {', '.join(names)}"] if names != [preset.model] else []
     lines = [
         f"preset {preset.name}: simulated vLLM endpoints of {preset.model}; no model runs, the text is filler",
         f"  KV cache of each: {gpu:,} tokens in GPU memory, {cpu:,} in CPU memory",
-        *asked,
+        *accepted,
     ]
     return "\n".join([*lines, f"  {preset.note}"] if preset.note else lines)
 

@@ -23,16 +23,16 @@ from epp.lab.engine.publisher import EventPublisher
 from epp.lab.engine.tokens import TOKEN_BYTES, BlockKey
 
 GPU, CPU = "GPU", "CPU"
-Tell = Callable[[str, BlockKey, bool], None]
+Recorder = Callable[[str, BlockKey, bool], None]
 """A callback with the medium, the block, and whether the block is present there from now on."""
 
 
-class TellingGpuBlocks(GpuBlocks):
+class RecordingGpuBlocks(GpuBlocks):
     """GPU blocks that report each named block that comes or goes."""
 
-    def __init__(self, capacity: int, tell: Tell) -> None:
+    def __init__(self, capacity: int, record: Recorder) -> None:
         super().__init__(capacity)
-        self._tell = tell
+        self._record = record
 
     @override
     def take(self, hits: Sequence[BlockKey], private: int) -> None:
@@ -40,7 +40,7 @@ class TellingGpuBlocks(GpuBlocks):
         super().take(hits, private)
         for key in oldest:
             if key not in self._idle and key not in self._pinned:
-                self._tell(GPU, key, False)
+                self._record(GPU, key, False)
 
     @override
     def name(self, keys: Sequence[BlockKey]) -> Sequence[BlockKey]:
@@ -48,7 +48,7 @@ class TellingGpuBlocks(GpuBlocks):
         named = super().name(keys)
         for key in named:
             if key not in known:
-                self._tell(GPU, key, True)
+                self._record(GPU, key, True)
         return named
 
     @override
@@ -56,15 +56,15 @@ class TellingGpuBlocks(GpuBlocks):
         gone = list(self._idle)
         super().reset()
         for key in gone:
-            self._tell(GPU, key, False)
+            self._record(GPU, key, False)
 
 
-class TellingCpuBlocks(CpuBlocks):
+class RecordingCpuBlocks(CpuBlocks):
     """CPU blocks that report each stored block that comes or goes."""
 
-    def __init__(self, capacity: int, tell: Tell) -> None:
+    def __init__(self, capacity: int, record: Recorder) -> None:
         super().__init__(capacity)
-        self._tell = tell
+        self._record = record
 
     @override
     def prepare_store(self, keys: Sequence[BlockKey], now: float = 0.0) -> list[BlockKey]:
@@ -72,14 +72,14 @@ class TellingCpuBlocks(CpuBlocks):
         new = super().prepare_store(keys, now)
         for key in oldest:
             if key not in self._idle:
-                self._tell(CPU, key, False)
+                self._record(CPU, key, False)
         return new
 
     @override
     def complete_store(self, keys: Sequence[BlockKey], now: float = 0.0) -> None:
         super().complete_store(keys, now)
         for key in keys:
-            self._tell(CPU, key, True)
+            self._record(CPU, key, True)
 
 
 class Block(NamedTuple):
@@ -96,7 +96,9 @@ class EngineEvents:
 
     def __init__(self, preset: Preset, publisher: EventPublisher) -> None:
         self.engine = Engine(
-            preset, TellingGpuBlocks(preset.gpu_blocks, self._tell), TellingCpuBlocks(preset.cpu_blocks, self._tell)
+            preset,
+            RecordingGpuBlocks(preset.gpu_blocks, self._record),
+            RecordingCpuBlocks(preset.cpu_blocks, self._record),
         )
         """The engine whose events these are."""
         self._block_tokens = preset.block_tokens
@@ -104,7 +106,7 @@ class EngineEvents:
         self._loop = asyncio.get_running_loop()
         self._blocks: dict[BlockKey, Block] = {}
         self._users: dict[BlockKey, int] = {}  # users of a block: media that have it, and jobs that may bring it
-        self._told: list[tuple[str, BlockKey, bool]] = []
+        self._changes: list[tuple[str, BlockKey, bool]] = []
 
     def learn(self, keys: Sequence[BlockKey], data: bytes, salt: str, adapter: str = "") -> None:
         """Register the tokens of a prompt whose full blocks are named ``keys``."""
@@ -119,18 +121,18 @@ class EngineEvents:
         for key in keys:
             self._unused(key)
 
-    def _tell(self, medium: str, key: BlockKey, here: bool) -> None:
-        if not self._told:
+    def _record(self, medium: str, key: BlockKey, here: bool) -> None:
+        if not self._changes:
             self._loop.call_soon(self._publish)
-        self._told.append((medium, key, here))
+        self._changes.append((medium, key, here))
         if here:
             self._users[key] = self._users.get(key, 0) + 1
 
     def _publish(self) -> None:
-        told, self._told = self._told, []
+        changes, self._changes = self._changes, []
         events: list[dict[str, object]] = []
         last: tuple[str, BlockKey | None] = ("", None)
-        for medium, key, here in told:
+        for medium, key, here in changes:
             name = name_of(key)
             block = self._blocks.get(key)
             if not here:
@@ -143,7 +145,7 @@ class EngineEvents:
             elif block is not None:
                 events.append(self._stored(medium, name, block))
                 last = (medium, key)
-        for _, key, here in told:
+        for _, key, here in changes:
             if not here:
                 self._unused(key)
         if events:

@@ -13,7 +13,7 @@ from epp.lab.engine.job import Job, Started
 
 
 @dataclass(slots=True, eq=False)
-class Part:
+class JobProgress:
     """The progress of one job of an answer."""
 
     job: Job
@@ -25,7 +25,7 @@ class Part:
 class Answer:
     """The parts of one HTTP request. Owner: its handler; the engine's driver only updates and wakes it."""
 
-    def __init__(self, parts: list[Part], *, streaming: bool) -> None:
+    def __init__(self, parts: list[JobProgress], *, streaming: bool) -> None:
         self.parts = parts
         self.streaming = streaming
         self._changed = asyncio.Event()
@@ -64,7 +64,7 @@ class LiveEngine:
         self._speed = speed
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._answers: dict[str, tuple[Answer, Part]] = {}  # by job id, until it ends or is aborted
+        self._answers: dict[str, tuple[Answer, JobProgress]] = {}  # by job id, until it ends or is aborted
 
     def now(self) -> float:
         """Return the current engine time."""
@@ -80,7 +80,7 @@ class LiveEngine:
 
         Raises: RefusedError when one of the jobs cannot be served; then none is.
         """
-        answer = Answer([Part(job) for job in jobs], streaming=streaming)
+        answer = Answer([JobProgress(job) for job in jobs], streaming=streaming)
         try:
             self._advance()
             for part in answer.parts:

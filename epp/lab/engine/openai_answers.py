@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from typing_extensions import override
 
-from epp.lab.engine.live import Answer, Part
+from epp.lab.engine.live import Answer, JobProgress
 from epp.lab.engine.tokens import filler
 from epp.lab.engine.writer import Shape, hits_of, sent_event
 
@@ -64,7 +64,7 @@ class DeltaChoice(msgspec.Struct):
     logprobs: None = None
 
 
-class Report(msgspec.Struct):
+class TransferReport(msgspec.Struct):
     """kvengine's part of an answer."""
 
     prompt_tokens: int
@@ -80,7 +80,7 @@ class AnswerBody(msgspec.Struct, omit_defaults=True):
     model: str
     choices: list[Any]
     usage: UsageBody | None = None
-    kv_transfer_params: Report | None = None
+    kv_transfer_params: TransferReport | None = None
 
 
 class Completions(Shape):
@@ -101,11 +101,11 @@ class Completions(Shape):
         first = answer.parts[0]
         if self._report and first.started is not None:  # for the first prompt only and never in a stream, as in vLLM
             hits = first.started.hits
-            body.kv_transfer_params = Report(first.job.prompt_tokens, {"gpu": hits.gpu, "cpu": hits.cpu})
+            body.kv_transfer_params = TransferReport(first.job.prompt_tokens, {"gpu": hits.gpu, "cpu": hits.cpu})
         return msgspec.json.encode(body)
 
     @override
-    def piece(self, index: int, part: Part, sent: int) -> bytes:
+    def piece(self, index: int, part: JobProgress, sent: int) -> bytes:
         reason = self._reason if part.tokens == part.job.output_tokens else None
         return self._event(self._piece_choice(index, filler(sent, part.tokens), reason))
 
@@ -133,7 +133,7 @@ class Chats(Completions):
     whole_object, event_object = "chat.completion", "chat.completion.chunk"
 
     @override
-    def piece(self, index: int, part: Part, sent: int) -> bytes:
+    def piece(self, index: int, part: JobProgress, sent: int) -> bytes:
         role = b"" if sent else self._event(DeltaChoice(index, Text("assistant", ""), None))
         return role + super().piece(index, part, sent)
 

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from epp.lab.engine.ask import DEFAULT_ANSWER_TOKENS, Ask, Message, conversation, positive
 from epp.lab.engine.errors import bad_request
-from epp.lab.engine.live import Answer, Part
+from epp.lab.engine.live import Answer, JobProgress
 from epp.lab.engine.tokens import filler
 from epp.lab.engine.writer import Shape, hits_of, sent_event
 
@@ -76,7 +76,7 @@ class ResponsesShape(Shape):
         )
 
     @override
-    def piece(self, index: int, part: Part, sent: int) -> bytes:
+    def piece(self, index: int, part: JobProgress, sent: int) -> bytes:
         return self._text_event("response.output_text.delta", delta=filler(sent, part.tokens), logprobs=[])
 
     @override

@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from epp.lab.engine.job import Hits
-from epp.lab.engine.live import Answer, Part
+from epp.lab.engine.live import Answer, JobProgress
 
 STREAM_HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 
@@ -32,7 +32,7 @@ class Shape(Body):
         return b""
 
     @abstractmethod
-    def piece(self, index: int, part: Part, sent: int) -> bytes:
+    def piece(self, index: int, part: JobProgress, sent: int) -> bytes:
         """Return the events with the tokens of ``part`` after the first ``sent``."""
 
     @abstractmethod

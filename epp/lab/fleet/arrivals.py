@@ -15,7 +15,7 @@ class Arriving(NamedTuple):
     ask: Ask
 
 
-class Source(Protocol):
+class RequestSource(Protocol):
     """The requests of one stage. A stage ends when no request is left and none is in flight."""
 
     @property

@@ -48,10 +48,10 @@ def _compare(options: SimulateOptions, trials: Sequence[Trial], totals: Sequence
     show(console, summary.of_results(trials, results))
     requests = sum(result.whole.requests for result in results)
     report = output / folder.REPORT
-    said = f"{requests:,} requests in {time.monotonic() - began:.1f} s. More figures of each run are in {report}."
+    sentence = f"{requests:,} requests in {time.monotonic() - began:.1f} s. More figures of each run are in {report}."
     if interrupted:
-        said += f" Interrupted: {len(results)} of {len(trials)} runs, and no other, are in the report."
-    show(console, [Prose(said)])
+        sentence += f" Interrupted: {len(results)} of {len(trials)} runs, and no other, are in the report."
+    show(console, [Prose(sentence)])
     return INTERRUPTED if interrupted else 0
 
 

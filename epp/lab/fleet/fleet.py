@@ -17,7 +17,7 @@ from epp.config.plan import Plan
 from epp.lab.engine.engine import Engine
 from epp.lab.engine.job import Finished, Job, RefusedError, Started
 from epp.lab.engine.preset import Preset
-from epp.lab.fleet.arrivals import Source
+from epp.lab.fleet.arrivals import RequestSource
 from epp.lab.fleet.prompts import Ask, Prompts
 from epp.lab.fleet.record import Record
 from epp.lab.fleet.replica import Replica
@@ -114,7 +114,7 @@ class Fleet:
         """Per plugin, over all pickers: how often it was skipped because it failed."""
         return dict(sum([picker.core.plan.profile.failures for picker in self.pickers], Counter()))
 
-    def run(self, source: Source, progress: Callable[[Record], None] | None = None) -> StageRun:
+    def run(self, source: RequestSource, progress: Callable[[Record], None] | None = None) -> StageRun:
         """Serve a stage to its end."""
         began, records, heap = self.now, list[Record](), self._heap
         for arriving in source.begin():
@@ -150,7 +150,7 @@ class Fleet:
 
     def _arrive(self, ask: Ask) -> Record:
         self._requests += 1
-        name, picker = str(self._requests), self._asked()
+        name, picker = str(self._requests), self._receiver()
         if picker is not None:
             record = picker.place(ask, name, self.prompts.data(ask))
         else:
@@ -163,7 +163,7 @@ class Fleet:
             self._push(self.now + delay_s, _SUBMIT, (record, job))
         return record
 
-    def _asked(self) -> Replica | None:
+    def _receiver(self) -> Replica | None:
         """Return the picker for the next request; None if the request bypasses them."""
         past, pickers = self.settings.past_pickers, self.pickers
         if past and self._lots.random() < past:

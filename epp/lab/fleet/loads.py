@@ -12,7 +12,7 @@ from epp.lab.fleet.workload import PRESETS, Config, DataType, LoadType, SharedPr
 from epp.runtime.logs import counted
 
 
-class Load(NamedTuple):
+class FleetLoad(NamedTuple):
     """The workload as it is run."""
 
     config: Config
@@ -20,7 +20,7 @@ class Load(NamedTuple):
     """The number of endpoints that the workload was written for; None where it is run as it is written."""
 
 
-def load_for(name: str, endpoints: int, written_for: int | None = None) -> Load:
+def load_for(name: str, endpoints: int, written_for: int | None = None) -> FleetLoad:
     """Return the load that the workload called ``name`` puts on a fleet of ``endpoints``.
 
     A preset is written for the fleet of its published tables, and is scaled so that each endpoint of another fleet gets
@@ -33,16 +33,16 @@ def load_for(name: str, endpoints: int, written_for: int | None = None) -> Load:
         raise ConfigError(f"--written-for={written_for}: {name} is a trace, and a trace is not scaled; leave it out")
     meant_for = written_for or (of_workload(name).endpoints if name in PRESETS else endpoints)
     if meant_for == endpoints:
-        return Load(config, None)
-    return Load(scaled(config, endpoints / meant_for), meant_for)
+        return FleetLoad(config, None)
+    return FleetLoad(scaled(config, endpoints / meant_for), meant_for)
 
 
-def in_words(load: Load, requests: int, endpoints: int) -> str:
+def in_words(load: FleetLoad, requests: int, endpoints: int) -> str:
     """Describe the load of one run, and its scaling: ``450 requests, 45 at a time; 45 groups of 10 prompts, ...``."""
-    said = f"{counted(requests, 'request')}{_when(load.config)}{_what(load.config)}"
+    words = f"{counted(requests, 'request')}{_when(load.config)}{_what(load.config)}"
     if load.written_for is None:
-        return said
-    return f"{said} (written for {load.written_for:,} endpoints, and scaled to {endpoints:,})"
+        return words
+    return f"{words} (written for {load.written_for:,} endpoints, and scaled to {endpoints:,})"
 
 
 def _when(config: Config) -> str:

@@ -61,14 +61,14 @@ _FIELDS = {"policy": "policies", "workload": "workloads"}
 
 def simulate_options(given: Mapping[str, Any]) -> SimulateOptions:
     """Return the options of ``tierwise simulate``. Raises: ConfigError for an empty list."""
-    said: dict[str, Any] = {_FIELDS.get(name, name.replace("-", "_")): value for name, value in given.items()}
+    options: dict[str, Any] = {_FIELDS.get(name, name.replace("-", "_")): value for name, value in given.items()}
     for field in _FIELDS.values():
-        if field in said:
-            said[field] = tuple(dict.fromkeys(word for words in said[field] for word in words))
+        if field in options:
+            options[field] = tuple(dict.fromkeys(word for words in options[field] for word in words))
     for flag, field in _FIELDS.items():
-        if field in said and not said[field]:
+        if field in options and not options[field]:
             raise ConfigError(f"--{flag}: names nothing; write a value, or leave it out")
-    if "output" in said and said["output"] is None:
+    if "output" in options and options["output"] is None:
         raise ConfigError("--output: names nothing; write a folder, or leave it out")
     known = {field.name for field in fields(SimulateOptions)}
-    return SimulateOptions(**{name: value for name, value in said.items() if name in known})
+    return SimulateOptions(**{name: value for name, value in options.items() if name in known})

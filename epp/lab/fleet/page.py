@@ -7,7 +7,7 @@ from epp.pool.seat import EngineMetrics
 from scorers.base import Tier, TierReport
 
 
-class Page:
+class EnginePage:
     """An engine's metrics page as of its creation. Most pages are never read, so it is a few plain numbers."""
 
     __slots__ = (

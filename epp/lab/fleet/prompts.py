@@ -11,7 +11,7 @@ _BLOCKS = 1 << 20
 """More than the number of blocks in any prompt."""
 
 
-class Part(NamedTuple):
+class PromptPart(NamedTuple):
     """A stretch of a prompt, whose content is only a number. Parts with equal numbers start with equal tokens."""
 
     content: int
@@ -22,7 +22,7 @@ class Part(NamedTuple):
 class Ask:
     """One request of a workload."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PromptPart, ...]
     output_tokens: int
     answer: int | None = None
     """The content of the answer, where a later prompt repeats it."""
@@ -44,7 +44,7 @@ class _Place:
     tokens: int
     keys: tuple[int, ...]
     """The names of all blocks up to here."""
-    below: dict[Part, _Place] = field(default_factory=dict)
+    below: dict[PromptPart, _Place] = field(default_factory=dict)
 
 
 class Prompts:
@@ -66,7 +66,7 @@ class Prompts:
         for part in ask.parts:
             place = place.below.get(part) or self._add(place, part)
         if ask.answer is not None:
-            answer = Part(ask.answer, ask.output_tokens)
+            answer = PromptPart(ask.answer, ask.output_tokens)
             place = place.below.get(answer) or self._add(place, answer)
         return place.keys
 
@@ -74,13 +74,13 @@ class Prompts:
         """Return the prompt's bytes, four to a token."""
         return b"".join([self._bytes(part) for part in ask.parts])
 
-    def _bytes(self, part: Part) -> bytes:
+    def _bytes(self, part: PromptPart) -> bytes:
         size = part.tokens * TOKEN_BYTES
         pattern = (self._salt + part.content + 1).to_bytes(16, "little")
         whole, rest = divmod(size, len(pattern))
         return pattern * whole + pattern[:rest] if rest else pattern * whole
 
-    def _add(self, parent: _Place, part: Part) -> _Place:
+    def _add(self, parent: _Place, part: PromptPart) -> _Place:
         number, tokens = self._places, parent.tokens + part.tokens
         self._places += 1
         begin, end = len(parent.keys), tokens // self._block_tokens

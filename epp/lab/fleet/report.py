@@ -10,7 +10,7 @@ from functools import partial
 
 from epp.lab.fleet.figures import Figures, Interval, changes, interval
 from epp.lab.fleet.fleet import FleetSettings
-from epp.lab.fleet.loads import Load, in_words
+from epp.lab.fleet.loads import FleetLoad, in_words
 from epp.lab.fleet.trial import Result, Trial
 
 
@@ -81,7 +81,7 @@ def heading(trial: Trial, group: Sequence[Result]) -> list[str]:
     kind = trial.engine
     tiers = f"{kind.gpu_tokens:,} tokens in GPU memory, {kind.cpu_tokens:,} in CPU memory"
     numbers = ", ".join(str(seed) for seed in seeds(group))
-    load = in_words(Load(trial.config, trial.written_for), group[0].whole.requests, trial.endpoints)
+    load = in_words(FleetLoad(trial.config, trial.written_for), group[0].whole.requests, trial.endpoints)
     return [
         f"{kind.model}, {kind.ranks} x {kind.gpu} each: {tiers} ({kind.source}). Seeds: {numbers}.",
         f"Load of each run: {load}.",
@@ -94,13 +94,13 @@ def remarks(group: Sequence[Result]) -> list[str]:
     refused = sum(result.whole.refused for result in group)
     requests = sum(result.whole.requests for result in group)
     why = next((result.whole.refusal for result in group if result.whole.refusal), "")
-    said = []
+    sentences = []
     if refused:
-        said.append(f"{refused:,} of {requests:,} requests were refused, and count in nothing; the first by {why}")
+        sentences.append(f"{refused:,} of {requests:,} requests were refused, and count in nothing; the first by {why}")
     failed = {name for result in group for name in result.failures}
     if failed:
-        said.append(f"Plugins that failed and were skipped: {', '.join(sorted(failed))}.")
-    return said
+        sentences.append(f"Plugins that failed and were skipped: {', '.join(sorted(failed))}.")
+    return sentences
 
 
 def verdict(group: Sequence[Result]) -> str:
@@ -126,12 +126,14 @@ def verdict(group: Sequence[Result]) -> str:
 
 def ways(settings: FleetSettings) -> list[str]:
     """Describe how requests reach the endpoints; empty where one picker sees them all."""
-    said = []
+    sentences = []
     if settings.pickers > 1:
-        said.append(f"{settings.pickers} pickers, each of which has its own picks only.")
+        sentences.append(f"{settings.pickers} pickers, each of which has its own picks only.")
     if settings.past_pickers:
-        said.append(f"{100 * settings.past_pickers:g} % of the requests go past the pickers, to each endpoint in turn.")
-    return [" ".join(said)] if said else []
+        sentences.append(
+            f"{100 * settings.past_pickers:g} % of the requests go past the pickers, to each endpoint in turn."
+        )
+    return [" ".join(sentences)] if sentences else []
 
 
 def figures_of_stage(number: int, result: Result) -> Figures:

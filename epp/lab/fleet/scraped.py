@@ -9,7 +9,7 @@ from math import floor, inf
 from typing import NamedTuple
 
 from epp.lab.engine.engine import Engine
-from epp.lab.fleet.page import Page
+from epp.lab.fleet.page import EnginePage
 from epp.pool.seat import EngineMetrics
 
 SOON = 1 - 1e-6
@@ -31,7 +31,7 @@ class Scrape(NamedTuple):
     """One scrape of one engine."""
 
     began_at: float
-    page: Page
+    page: EnginePage
 
     @property
     def metrics(self) -> EngineMetrics:
@@ -51,7 +51,7 @@ class ScrapedEngine:
         self._engine = engine
         self._scraping = scraping
         self._phase_s = phase_s
-        self._older = self._last = Scrape(0.0, Page(engine, tells_tiers=scraping.tells_tiers))
+        self._older = self._last = Scrape(0.0, EnginePage(engine, tells_tiers=scraping.tells_tiers))
         self._changed = False  # since the last scrape
         self._not_before = phase_s * SOON  # earliest begin of the next scrape
 
@@ -76,7 +76,7 @@ class ScrapedEngine:
         last = self._last
         if at > last.began_at:
             scraping = self._scraping
-            page = Page(self._engine, tells_tiers=scraping.tells_tiers) if self._changed else last.page
+            page = EnginePage(self._engine, tells_tiers=scraping.tells_tiers) if self._changed else last.page
             self._older, self._last, self._changed = last, Scrape(at, page), False
             self._not_before = at + scraping.interval_s * SOON
 

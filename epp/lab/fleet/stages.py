@@ -9,9 +9,9 @@ from pathlib import Path
 from random import Random
 
 from epp.lab.fleet import trace
-from epp.lab.fleet.arrivals import Arriving, Concurrent, Sessions, Source, Timed
+from epp.lab.fleet.arrivals import Arriving, Concurrent, RequestSource, Sessions, Timed
 from epp.lab.fleet.lengths import tokens
-from epp.lab.fleet.prompts import Ask, Part
+from epp.lab.fleet.prompts import Ask, PromptPart
 from epp.lab.fleet.workload import Config, ConversationReplay, LoadType, SharedPrefix, Stage
 
 
@@ -21,7 +21,7 @@ class StagePlan:
 
     name: str
     """Its load, for tables."""
-    source: Source
+    source: RequestSource
     rate: float | None = None
     """The requested rate in requests per second; None in a closed loop."""
     concurrency: int | None = None
@@ -49,9 +49,9 @@ def shared_prompts(shared: SharedPrefix, random: Random) -> list[Ask]:
     """Return every prompt once, in a shuffled order."""
     prompts = []
     for group in range(shared.groups):
-        system = Part(group, tokens(shared.system_prompt_len, random))
+        system = PromptPart(group, tokens(shared.system_prompt_len, random))
         for n in range(shared.prompts):
-            own = Part(shared.groups + group * shared.prompts + n, tokens(shared.question_len, random))
+            own = PromptPart(shared.groups + group * shared.prompts + n, tokens(shared.question_len, random))
             prompts.append(Ask((system, own), tokens(shared.output_len, random)))
     random.shuffle(prompts)
     return prompts
@@ -59,20 +59,20 @@ def shared_prompts(shared: SharedPrefix, random: Random) -> list[Ask]:
 
 def conversation(spoken: ConversationReplay, name: str, content: Iterator[int], random: Random) -> list[Ask]:
     """Return the turns of one conversation; ``content`` yields numbers that are used nowhere else."""
-    said: tuple[Part, ...] = ()
+    context: tuple[PromptPart, ...] = ()
     if spoken.shared_system_prompt_len:
-        said += (Part(0, spoken.shared_system_prompt_len),)
+        context += (PromptPart(0, spoken.shared_system_prompt_len),)
     if spoken.dynamic_system_prompt_len is not None:
-        said += (Part(next(content), tokens(spoken.dynamic_system_prompt_len, random)),)
+        context += (PromptPart(next(content), tokens(spoken.dynamic_system_prompt_len, random)),)
     turns: list[Ask] = []
     for _ in range(tokens(spoken.turns_per_conversation, random)):
-        said += (Part(next(content), tokens(spoken.input_tokens_per_turn, random)),)
-        answer = Part(next(content), tokens(spoken.output_tokens_per_turn, random))
-        length = sum([part.tokens for part in said]) + answer.tokens
+        context += (PromptPart(next(content), tokens(spoken.input_tokens_per_turn, random)),)
+        answer = PromptPart(next(content), tokens(spoken.output_tokens_per_turn, random))
+        length = sum([part.tokens for part in context]) + answer.tokens
         if spoken.max_model_len is not None and length > spoken.max_model_len:
             break
-        turns.append(Ask(said, answer.tokens, answer.content, name))
-        said += (answer,)
+        turns.append(Ask(context, answer.tokens, answer.content, name))
+        context += (answer,)
     return turns
 
 

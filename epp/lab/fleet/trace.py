@@ -18,7 +18,7 @@ import msgspec
 from epp.errors import ConfigError
 from epp.lab.fleet.arrivals import Arriving, Timed
 from epp.lab.fleet.lengths import MOST_TOKENS
-from epp.lab.fleet.prompts import Ask, Part
+from epp.lab.fleet.prompts import Ask, PromptPart
 
 BLOCK_TOKENS = 512
 MOST_SHOWN = 60
@@ -68,10 +68,10 @@ def ask_of(line: Line, number: int) -> Ask:
     """Return the request of a line; tokens beyond its hash ids are unique to it."""
     parts, left = [], line.input_length
     for hash_id in line.hash_ids or ():
-        parts.append(Part(hash_id, min(BLOCK_TOKENS, left)))
+        parts.append(PromptPart(hash_id, min(BLOCK_TOKENS, left)))
         left -= BLOCK_TOKENS
     if left > 0:
-        parts.append(Part(_UNIQUE + number, left))
+        parts.append(PromptPart(_UNIQUE + number, left))
     return Ask(tuple(parts), max(1, line.output_length))
 
 

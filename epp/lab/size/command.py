@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from epp.lab.size import tables
-from epp.lab.size.endpoint import Said, ask
+from epp.lab.size.endpoint import ReportedFacts, read_endpoint
 from epp.lab.size.fleet import fleet_of
 from epp.lab.size.options import Output, SizeOptions
 from epp.lab.size.sizing import size
@@ -15,8 +15,8 @@ from epp.printing.prose import console_for, show
 
 def run_size(options: SizeOptions) -> int:
     """Run the command and return its exit status. Raises: ConfigError for what cannot be sized."""
-    said = ask(options.metrics_url) if options.metrics_url else Said()
-    report = size(fleet_of(options, said), workload_of(options.workload, options.endpoints), options)
+    reported = read_endpoint(options.metrics_url) if options.metrics_url else ReportedFacts()
+    report = size(fleet_of(options, reported), workload_of(options.workload, options.endpoints), options)
     if options.output is Output.JSON:
         print(msgspec.json.format(msgspec.json.encode(report)).decode())
     else:

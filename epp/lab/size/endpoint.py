@@ -18,7 +18,7 @@ MOST = 1 << 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ReportedFacts:
     """The values that an endpoint reports; None for each that it does not."""
 
     model: str | None = None
@@ -34,7 +34,7 @@ class Said:
     prefix_caching: bool = True
 
 
-def ask(url: str) -> Said:
+def read_endpoint(url: str) -> ReportedFacts:
     """Return what the page at ``url`` reports. Raises: ConfigError with one sentence."""
     page = fetch(url)
     try:
@@ -69,7 +69,7 @@ def fetch(url: str) -> bytes:
     return page
 
 
-def read_page(page: bytes) -> Said:
+def read_page(page: bytes) -> ReportedFacts:
     """Return what a metrics page of vLLM reports, with kvengine or without. Raises: ScrapeError."""
     info = [labels_of(sample.labels) for sample in samples(page, b"vllm:cache_config_info")]
     if not info:
@@ -80,7 +80,7 @@ def read_page(page: bytes) -> Said:
     token_bytes = next(
         (sizes[tier] / tokens[tier] for tier in ("cpu", "gpu") if tokens.get(tier) and sizes.get(tier)), None
     )
-    return Said(
+    return ReportedFacts(
         model=next((name for name in served if name), None),
         block_tokens=_whole(cache.get("block_size")),
         gpu_blocks=_whole(cache.get("num_gpu_blocks")),

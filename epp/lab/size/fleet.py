@@ -13,7 +13,7 @@ from epp.catalog.hugging_face import read_model
 from epp.catalog.model import Model
 from epp.catalog.sharing import shareable
 from epp.errors import ConfigError
-from epp.lab.size.endpoint import Said
+from epp.lab.size.endpoint import ReportedFacts
 from epp.lab.size.layout import Layout, layout_of
 from epp.lab.size.memory import GpuShare, Range, default_sequences, overhead_of, share_of
 from epp.lab.size.options import SizeOptions
@@ -71,17 +71,19 @@ class Fleet:
         return max(0, int((self.ram_bytes - (1 + self.ranks) * ENGINE_RAM_BYTES) * RAM_SHARE))
 
 
-def fleet_of(options: SizeOptions, said: Said) -> Fleet:
+def fleet_of(options: SizeOptions, reported: ReportedFacts) -> Fleet:
     """Return the fleet. Raises: ConfigError with what was given, what there is, and what to do."""
     notes: list[str] = []
-    model = model_of(options.model, said, notes)
+    model = model_of(options.model, reported, notes)
     gpu = gpu_of(options)
     ranks = options.ranks or 1
     if model is not None and (refusal := shareable(model, ranks)) is not None:
         raise ConfigError(refusal)
-    block_tokens = options.block_tokens or said.block_tokens or BLOCK_TOKENS
-    utilization = options.utilization or said.utilization or UTILIZATION
-    dtype_bytes = 1 if "fp8" in (options.kv_dtype if options.kv_dtype != "auto" else said.kv_dtype or "auto") else None
+    block_tokens = options.block_tokens or reported.block_tokens or BLOCK_TOKENS
+    utilization = options.utilization or reported.utilization or UTILIZATION
+    dtype_bytes = (
+        1 if "fp8" in (options.kv_dtype if options.kv_dtype != "auto" else reported.kv_dtype or "auto") else None
+    )
     layout = layout_of(model, block_tokens, ranks, dtype_bytes) if model else None
     share, blocks, source = None, None, ""
     if model and gpu and layout:
@@ -91,7 +93,7 @@ def fleet_of(options: SizeOptions, said: Said) -> Fleet:
         share = share_of(gpu.memory_bytes, utilization, model, ranks, overhead)
         kv, block = share.kv, layout.block_bytes
         blocks, source = Range(kv.low // block, kv.best // block, kv.high // block), "estimated"
-    known = options.gpu_blocks or said.gpu_blocks
+    known = options.gpu_blocks or reported.gpu_blocks
     if known:
         if options.gpu_blocks and share is not None and gpu is not None and layout is not None:
             _has_blocks(known, layout.block_bytes, gpu, ranks, share.weight_bytes)
@@ -101,7 +103,7 @@ def fleet_of(options: SizeOptions, said: Said) -> Fleet:
         )
     elif share is not None and model is not None and gpu is not None:
         _has_room(model, gpu, ranks, utilization, share)
-    token_bytes = said.token_bytes
+    token_bytes = reported.token_bytes
     if model is not None:
         computed = model.kv_bytes_per_token(dtype_bytes, ranks)
         if token_bytes and abs(token_bytes / computed - 1) > 0.01:
@@ -115,12 +117,12 @@ def fleet_of(options: SizeOptions, said: Said) -> Fleet:
             "nothing says what to size: give --model and --gpu, as in --model Qwen/Qwen3-32B --gpu h100, or "
             "--metrics-url of a running endpoint"
         )
-    if not said.prefix_caching:
+    if not reported.prefix_caching:
         notes.append(
             "the endpoint runs with --no-enable-prefix-caching: its GPU memory holds as much as is said here while "
             "requests run, and finds nothing again for the next ones"
         )
-    cpu_bytes, cpu_source = _cpu(options, said, ranks)
+    cpu_bytes, cpu_source = _cpu(options, reported, ranks)
     return Fleet(
         endpoints=options.endpoints,
         ranks=ranks,
@@ -134,10 +136,10 @@ def fleet_of(options: SizeOptions, said: Said) -> Fleet:
         share=share,
         blocks=blocks,
         blocks_source=source,
-        gpu_keeps=said.prefix_caching,
+        gpu_keeps=reported.prefix_caching,
         token_bytes=token_bytes,
         cpu_bytes=cpu_bytes,
-        cpu_tokens=said.cpu_tokens if cpu_source == "the endpoint" else None,
+        cpu_tokens=reported.cpu_tokens if cpu_source == "the endpoint" else None,
         cpu_source=cpu_source,
         ram_bytes=options.ram_bytes,
         chunk_tokens=max(options.chunk_tokens, block_tokens),
@@ -148,14 +150,14 @@ def fleet_of(options: SizeOptions, said: Said) -> Fleet:
     )
 
 
-def model_of(name: str | None, said: Said, notes: list[str]) -> Model | None:
+def model_of(name: str | None, reported: ReportedFacts, notes: list[str]) -> Model | None:
     """Return the model named by the user or the endpoint. Raises: ConfigError for one that is not in the catalog."""
     if name is None:
-        model = models.find(said.model) if said.model else None
-        if said.model and model is None:
+        model = models.find(reported.model) if reported.model else None
+        if reported.model and model is None:
             notes.append(
-                f"the endpoint serves {said.model}, whose shape is not known; give --model its config.json for times "
-                "and advice"
+                f"the endpoint serves {reported.model}, whose shape is not known; give --model its config.json for "
+                "times and advice"
             )
         return model
     path = Path(name)
@@ -237,14 +239,14 @@ def _fits(model: Model, gpu: Gpu, ranks: int, utilization: float, overhead_bytes
     return gpu.memory_bytes * utilization > model.weight_bytes / ranks + overhead_bytes + GIB
 
 
-def _cpu(options: SizeOptions, said: Said, ranks: int) -> tuple[int | None, str]:
+def _cpu(options: SizeOptions, reported: ReportedFacts, ranks: int) -> tuple[int | None, str]:
     """Return the bytes of the CPU tier of one endpoint, and where that number comes from."""
     if options.cpu_bytes is not None:
         return options.cpu_bytes, "--cpu-bytes-to-use"
     if options.local_cpu_gib is not None:
         return round(options.local_cpu_gib * GIB) * ranks, "--max-local-cpu-size"
-    if said.cpu_bytes is not None:
-        return said.cpu_bytes, "the endpoint"
+    if reported.cpu_bytes is not None:
+        return reported.cpu_bytes, "the endpoint"
     if options.ram_bytes is not None:
         own_bytes = (1 + ranks) * ENGINE_RAM_BYTES
         if options.ram_bytes <= own_bytes:

@@ -28,7 +28,7 @@ class WorkloadOptions:
     concurrency: int | None = None
 
     @property
-    def asked(self) -> bool:
+    def given(self) -> bool:
         """Whether any of the options was given."""
         return any(getattr(self, each.name) is not None for each in fields(self))
 

@@ -83,18 +83,20 @@ class Workload:
         return groups * self.system_prompt_len + here * (self.question_len + self.output_len)
 
 
-def workload_of(asked: WorkloadOptions, endpoints: int) -> Workload | None:
+def workload_of(options: WorkloadOptions, endpoints: int) -> Workload | None:
     """Return the requested workload; None if there is none. Raises: ConfigError that names what is missing."""
-    if not asked.asked:
+    if not options.given:
         return None
-    said = _preset(asked.preset, endpoints, asked.written_for) if asked.preset is not None else {}
-    said |= {field.name: value for field in fields(Workload) if (value := getattr(asked, field.name, None)) is not None}
+    values = _preset(options.preset, endpoints, options.written_for) if options.preset is not None else {}
+    values |= {
+        field.name: value for field in fields(Workload) if (value := getattr(options, field.name, None)) is not None
+    }
     for name in ("num_groups", "system_prompt_len"):
-        if name not in said:
+        if name not in values:
             flag = name.replace("_", "-")
             raise ConfigError(f"the workload lacks --{flag}; give it, or --workload NAME, or none of its flags")
-    name = Path(asked.preset).stem if asked.preset else ""
-    return Workload(name=name, **({"concurrency": endpoints} | said))
+    name = Path(options.preset).stem if options.preset else ""
+    return Workload(name=name, **({"concurrency": endpoints} | values))
 
 
 def _preset(name: str, endpoints: int, written_for: int | None) -> dict[str, int]:
@@ -108,14 +110,14 @@ def _preset(name: str, endpoints: int, written_for: int | None) -> dict[str, int
         raise ConfigError(f"--workload={name}: has no groups that share a prompt, so caches cannot be sized for it; "
                           f"tierwise simulate --workload {name} runs it")  # fmt: skip
     levels = [stage.concurrency_level for stage in config.load.stages if stage.concurrency_level]
-    said = {
+    values = {
         "num_groups": shared.groups,
         "num_prompts_per_group": shared.prompts,
         "system_prompt_len": _tokens(shared.system_prompt_len),
         "question_len": _tokens(shared.question_len),
         "output_len": _tokens(shared.output_len),
     }
-    return said | ({"concurrency": max(levels)} if levels else {})
+    return values | ({"concurrency": max(levels)} if levels else {})
 
 
 def _tokens(length: int | Distribution) -> int:

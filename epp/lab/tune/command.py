@@ -12,7 +12,7 @@ from epp.config.wiring.kinds import known_kinds
 from epp.errors import ConfigError
 from epp.lab.fleet import engines, policies
 from epp.lab.fleet.fleet import FleetSettings
-from epp.lab.fleet.loads import Load, in_words, load_for
+from epp.lab.fleet.loads import FleetLoad, in_words, load_for
 from epp.lab.fleet.policies import Policy
 from epp.lab.fleet.stages import requests_of
 from epp.lab.fleet.trial import Trial
@@ -23,7 +23,7 @@ from epp.lab.tune.candidates import BASELINE, candidates
 from epp.lab.tune.gain import COLUMNS, Gain, cost, gain_of
 from epp.lab.tune.options import TuneOptions
 from epp.lab.tune.search import Found, Round, runs_of, search
-from epp.lab.tune.simulations import Asked, Simulations, simulations
+from epp.lab.tune.simulations import SeededCandidate, Simulations, simulations
 from epp.lab.tune.tables import gains, race, sentence
 from epp.printing.progress import Progress
 from epp.printing.prose import Prose, console_for, show
@@ -60,7 +60,7 @@ def run_tune(options: TuneOptions) -> int:
     with sigterm_interrupts(), result_folder(options.output):
         earlier = written.earlier_in(options.output)
         console = console_for()
-        load = in_words(Load(template.config, template.written_for), requests, template.endpoints)
+        load = in_words(FleetLoad(template.config, template.written_for), requests, template.endpoints)
         fleet = f"{template.endpoints} x {template.engine.name}"
         show(console, [Prose(f"Load of each run, on {fleet}: {load}."), Prose("")])
         return _tune(options, template, console, earlier=earlier)
@@ -91,12 +91,12 @@ def _tune(options: TuneOptions, template: Trial, console: Console, *, earlier: b
     proven = gain is not None and gain.proven
     chosen = by_name[found.best.name if proven else BASELINE]
     trace = template.config.data.trace is not None
-    told = sentence(options.objective, best.title, found.runs, gain, trace=trace)
-    about = f"{written.MADE_BY} for {template.workload} on {template.endpoints} x {template.engine.name}:\n{told}"
+    conclusion = sentence(options.objective, best.title, found.runs, gain, trace=trace)
+    about = f"{written.MADE_BY} for {template.workload} on {template.endpoints} x {template.engine.name}:\n{conclusion}"
     if proven or not earlier:
         written.write(options.output, written.configuration(chosen, template.engine, about), tried)
     show(console, (*race(found, by_name, options.objective), *gains(gain, options.objective, trace=trace)))
-    show(console, [Prose(told, "bold")])
+    show(console, [Prose(conclusion, "bold")])
     if trace:
         again = "The same requests come in every run, so that is true of this trace alone: try it on another one."
         show(console, [Prose(again)])
@@ -152,12 +152,12 @@ def look(options: TuneOptions, simulated: Simulations, tried: Sequence[Policy], 
         def may_begin() -> bool:
             return budget.allows_another(after=2 * options.held_out)
 
-        def evaluate(asked: Sequence[Asked]) -> Mapping[Asked, float]:
-            progress.expect(len(asked))
-            left = [one for one in asked if one not in simulated.done]
-            progress.advance(len(asked) - len(left))
+        def evaluate(wanted: Sequence[SeededCandidate]) -> Mapping[SeededCandidate, float]:
+            progress.expect(len(wanted))
+            left = [one for one in wanted if one not in simulated.done]
+            progress.advance(len(wanted) - len(left))
             simulated.run(left, may_begin, lambda one: progress.advance(note=titles[one[0]]))
-            return {one: cost(options.objective, simulated.done[one]) for one in asked if one in simulated.done}
+            return {one: cost(options.objective, simulated.done[one]) for one in wanted if one in simulated.done}
 
         def ended(each: Round) -> None:
             ratio = each.best.ratio if COLUMNS[options.objective].less else 1 / each.best.ratio
@@ -174,9 +174,9 @@ def measure(options: TuneOptions, simulated: Simulations, winner: Policy, budget
     """Measure the gain of ``winner`` on held-out seeds: as many as the time allows, but at least ``FEWEST``."""
     begin = HELD_OUT_FROM + options.seed * options.held_out
     seeds = range(begin, begin + options.held_out)
-    asked = [(name, seed) for seed in seeds for name in (BASELINE, winner.name)]
-    sure, others = asked[: 2 * FEWEST], asked[2 * FEWEST :]
-    with Progress(f"{winner.title} on held-out seeds", len(asked), "simulations") as progress:
+    wanted = [(name, seed) for seed in seeds for name in (BASELINE, winner.name)]
+    sure, others = wanted[: 2 * FEWEST], wanted[2 * FEWEST :]
+    with Progress(f"{winner.title} on held-out seeds", len(wanted), "simulations") as progress:
         done = dict(simulated.run(sure, lambda: True, lambda _: progress.advance()))
         done.update(simulated.run(others, budget.allows_another, lambda _: progress.advance()))
     pairs = [seed for seed in seeds if (BASELINE, seed) in done and (winner.name, seed) in done]

@@ -116,8 +116,8 @@ def search(
             fitting -= 1
         whole = whole and fitting == kept
         out, alive = [*alive[fitting:], *out], alive[:fitting]
-        asked = [(name, each) for each in range(seed, seed + new) for name in (baseline, *alive)]
-        values = evaluate(asked)
+        wanted = [(name, each) for each in range(seed, seed + new) for name in (baseline, *alive)]
+        values = evaluate(wanted)
         runs, number = runs + len(values), number + 1
         for each in range(seed, seed + new):
             if any((name, each) not in values for name in (baseline, *alive)):
@@ -127,7 +127,7 @@ def search(
         seed += new
         alive.sort(key=lambda name: standings[name].ratio)
         ended(Round(number, len(alive), new, min((standings[baseline], standings[alive[0]]), key=lambda s: s.ratio)))
-        if len(values) < len(asked):
+        if len(values) < len(wanted):
             whole = False
             break
     ordered = [standings[name] for name in (*alive, *out)]

@@ -12,7 +12,7 @@ from epp.lab.fleet.trial import Trial, run
 
 RECENT = 10
 """The number of last simulations that predict the duration of the next one."""
-Asked = tuple[str, int]
+SeededCandidate = tuple[str, int]
 """A candidate's name and a seed."""
 
 
@@ -24,7 +24,7 @@ class Simulations:
 
     def __init__(self, trial_of: Callable[[str, int], Trial], pool: ProcessPoolExecutor | None, jobs: int) -> None:
         self._trial_of, self._pool, self._jobs = trial_of, pool, jobs
-        self.done: dict[Asked, Figures] = {}
+        self.done: dict[SeededCandidate, Figures] = {}
         self.seconds: list[float] = []
         """The duration of each simulation."""
 
@@ -35,25 +35,30 @@ class Simulations:
         return sum(lately) / len(lately) / self._jobs
 
     def run(
-        self, asked: Sequence[Asked], may_begin: Callable[[], bool], ended: Callable[[Asked], None] = lambda _: None
-    ) -> Mapping[Asked, Figures]:
-        """Run the simulations in ``asked``, in order; start no more once ``may_begin`` returns False."""
-        for one, figures, took_s in self._all(asked, may_begin):
+        self,
+        wanted: Sequence[SeededCandidate],
+        may_begin: Callable[[], bool],
+        ended: Callable[[SeededCandidate], None] = lambda _: None,
+    ) -> Mapping[SeededCandidate, Figures]:
+        """Run the simulations in ``wanted``, in order; start no more once ``may_begin`` returns False."""
+        for one, figures, took_s in self._all(wanted, may_begin):
             self.done[one] = figures
             self.seconds.append(took_s)
             ended(one)
-        return {one: self.done[one] for one in asked if one in self.done}
+        return {one: self.done[one] for one in wanted if one in self.done}
 
-    def _all(self, asked: Sequence[Asked], may_begin: Callable[[], bool]) -> Iterator[tuple[Asked, Figures, float]]:
+    def _all(
+        self, wanted: Sequence[SeededCandidate], may_begin: Callable[[], bool]
+    ) -> Iterator[tuple[SeededCandidate, Figures, float]]:
         if self._pool is None:
-            for one in asked:
+            for one in wanted:
                 if not may_begin():
                     return
                 result = run(self._trial_of(*one))
                 yield one, result.whole, result.wall_s
             return
-        running: list[tuple[Asked, Future[tuple[Figures, float]]]] = []
-        left = iter(asked)
+        running: list[tuple[SeededCandidate, Future[tuple[Figures, float]]]] = []
+        left = iter(wanted)
         while True:
             while len(running) < self._jobs and may_begin():
                 following = next(left, None)

@@ -18,10 +18,10 @@ MADE_BY = "Made by tierwise tune"
 _WHAT_CAPACITY = "CPU_BLOCKS"
 
 
-def configuration(policy: Policy, engine: EngineKind, said: str) -> str:
-    """Return ``policy`` as a file to serve with; ``said`` describes its origin."""
+def configuration(policy: Policy, engine: EngineKind, origin: str) -> str:
+    """Return ``policy`` as a file to serve with; ``origin`` describes how it was found."""
     blocks = max(1, engine.cpu_tokens // CONFIG_BLOCK_TOKENS)
-    head = "".join(f"# {line}\n" for line in said.splitlines())
+    head = "".join(f"# {line}\n" for line in origin.splitlines())
     if _WHAT_CAPACITY in policy.config:
         head += (
             f"# lruCapacityPerServer: {blocks:,} blocks of {CONFIG_BLOCK_TOKENS} tokens, what the simulated engines' "

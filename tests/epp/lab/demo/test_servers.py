@@ -13,7 +13,7 @@ from epp.lab.engine.cli import bind, endpoints
 from epp.lab.engine.preset import DEMO, Preset
 
 
-async def asked(*presets: Preset) -> Servers:
+async def servers_of(*presets: Preset) -> Servers:
     """What servers of these presets say."""
     addresses = []
     async with asyncio.timeout(20), AsyncExitStack() as stack:
@@ -25,13 +25,13 @@ async def asked(*presets: Preset) -> Servers:
 
 
 def test_endpoints_of_one_model_are_summed() -> None:
-    servers = asyncio.run(asked(DEMO, DEMO))
+    servers = asyncio.run(servers_of(DEMO, DEMO))
     assert servers == Servers(DEMO.model, DEMO.max_model_len, 2 * DEMO.gpu_blocks * DEMO.block_tokens)
 
 
 def test_endpoints_of_different_models_are_refused_by_name() -> None:
     with pytest.raises(DemoError, match=r"serves other, .* serves Qwen/Qwen3-32B; give endpoints of one model"):
-        asyncio.run(asked(DEMO, replace(DEMO, model="other")))
+        asyncio.run(servers_of(DEMO, replace(DEMO, model="other")))
 
 
 def test_an_endpoint_that_is_not_there_is_named() -> None:

@@ -7,7 +7,7 @@ from random import Random
 from epp.lab.engine.preset import Preset, Timing
 from epp.lab.fleet.fleet import Fleet
 from epp.lab.fleet.policies import choose, plan_of
-from epp.lab.fleet.prompts import Ask, Part
+from epp.lab.fleet.prompts import Ask, PromptPart
 from epp.lab.fleet.record import Record
 
 SMALL = Preset(
@@ -28,7 +28,7 @@ SMALL = Preset(
 
 def asks(count: int = 60, *, groups: int = 6, system: int = 640, question: int = 64, output: int = 32) -> list[Ask]:
     """Requests of some groups, each group with a prompt of its own, in an order that is always the same."""
-    made = [Ask((Part(n % groups, system), Part(1000 + n, question)), output) for n in range(count)]
+    made = [Ask((PromptPart(n % groups, system), PromptPart(1000 + n, question)), output) for n in range(count)]
     Random(5).shuffle(made)
     return made
 

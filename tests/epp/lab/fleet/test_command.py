@@ -19,7 +19,7 @@ from epp.errors import ConfigError
 from epp.lab.fleet.command import trials_of
 from epp.lab.fleet.engines import KINDS
 from epp.lab.fleet.flags import SIMULATE
-from epp.lab.fleet.loads import Load, in_words
+from epp.lab.fleet.loads import FleetLoad, in_words
 from epp.lab.fleet.options import SimulateOptions, simulate_options
 from epp.lab.fleet.policies import POLICIES
 from epp.lab.fleet.stages import requests_of
@@ -349,7 +349,7 @@ def test_a_preset_grows_with_the_fleet_and_a_file_is_what_it_says(tmp_path: Path
         options = simulate_options({"policy": [["tiered"]], "workload": [[words[0]]], "endpoints": [int(endpoints)],
                                     "seeds": 1, **({"written-for": int(words[1])} if words[1:] else {})})  # fmt: skip
         (trial,) = trials_of(options)
-        return in_words(Load(trial.config, trial.written_for), requests_of(trial.config, 1), trial.endpoints)
+        return in_words(FleetLoad(trial.config, trial.written_for), requests_of(trial.config, 1), trial.endpoints)
 
     assert load("high-cache", endpoints="8").startswith("450 requests, 45 at a time; 45 groups of 10 prompts, 30,000")
     assert load("high-cache").startswith("900 requests, 90 at a time; 90 groups")

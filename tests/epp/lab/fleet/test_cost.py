@@ -14,7 +14,7 @@ from epp.lab.engine.preset import PRESETS
 from epp.lab.fleet.arrivals import Arriving, Concurrent, Timed
 from epp.lab.fleet.fleet import Fleet, FleetSettings
 from epp.lab.fleet.policies import BY_NAME, plan_of
-from epp.lab.fleet.prompts import Ask, Part
+from epp.lab.fleet.prompts import Ask, PromptPart
 from scorers.cost.constants import Constants
 from scorers.cost.tier_cost import TierCostProducer
 
@@ -48,7 +48,7 @@ def constants(fleet: Fleet) -> Constants:
 def groups(seed: int, count: int, system: int, requests: int) -> list[Ask]:
     random = Random(seed)
     return [
-        Ask((Part(random.randrange(count), system), Part(1000 + n, random.choice([128, 256, 1024]))), 64)
+        Ask((PromptPart(random.randrange(count), system), PromptPart(1000 + n, random.choice([128, 256, 1024]))), 64)
         for n in range(requests)
     ]
 
@@ -69,7 +69,7 @@ def mean_ttft_s(policy: str, seed: int) -> float:
 def test_what_engines_take_is_learned_from_requests_among_many_others() -> None:
     fleet = simulated("cost")
     lengths = Random(1)
-    asks = [Ask((Part(n, lengths.choice([500, 2_000, 8_000, 20_000])),), 64) for n in range(400)]
+    asks = [Ask((PromptPart(n, lengths.choice([500, 2_000, 8_000, 20_000])),), 64) for n in range(400)]
     fleet.run(paced(asks, 4.0, 1))
     timing, known = ENGINE.timing, constants(fleet)
     for tokens in (8_000, 20_000):

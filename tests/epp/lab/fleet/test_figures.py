@@ -7,12 +7,12 @@ import pytest
 from epp.lab.engine.job import Hits
 from epp.lab.fleet.figures import changes, figures_of, interval
 from epp.lab.fleet.inference_perf import distribution, lifecycle
-from epp.lab.fleet.prompts import Ask, Part
+from epp.lab.fleet.prompts import Ask, PromptPart
 from epp.lab.fleet.record import Record
 
 
 def record(arrived: float, first: float, ended: float, *, gpu: int = 0, cpu: int = 0, predicted: int = 0) -> Record:
-    made = Record(Ask((Part(1, 100),), 11), arrived, 0, 1, predicted)
+    made = Record(Ask((PromptPart(1, 100),), 11), arrived, 0, 1, predicted)
     made.admitted_at, made.first_at, made.ended_at, made.hits = arrived, first, ended, Hits(gpu, cpu)
     return made
 

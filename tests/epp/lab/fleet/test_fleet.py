@@ -14,7 +14,7 @@ from epp.lab.engine.job import Hits
 from epp.lab.fleet.arrivals import Arriving, Concurrent, Sessions, Timed
 from epp.lab.fleet.fleet import Fleet
 from epp.lab.fleet.policies import POLICIES
-from epp.lab.fleet.prompts import Ask, Part
+from epp.lab.fleet.prompts import Ask, PromptPart
 from scorers.base import Candidate, NoParameters, Observation, Request, Scorer, Tier
 from tests.epp.lab.fleet.small import SMALL, asks, fleet, story
 
@@ -89,7 +89,7 @@ def test_round_robin_takes_each_endpoint_in_turn() -> None:
 
 def test_a_lone_request_is_sent_where_its_prefix_is_cached() -> None:
     simulated = fleet()
-    ask = Ask((Part(1, 640),), 8)
+    ask = Ask((PromptPart(1, 640),), 8)
     first, second = (simulated.run(Concurrent([ask], 1)).records[0] for _ in range(2))
     assert first.hits == Hits(0, 0)
     assert second.endpoint == first.endpoint
@@ -98,8 +98,8 @@ def test_a_lone_request_is_sent_where_its_prefix_is_cached() -> None:
 
 
 def test_a_conversation_finds_its_own_answers_in_the_cache() -> None:
-    first = Ask((Part(1, 160),), 80, answer=7, session="s")
-    second = Ask((Part(1, 160), Part(7, 80), Part(2, 80)), 16, session="s")
+    first = Ask((PromptPart(1, 160),), 80, answer=7, session="s")
+    second = Ask((PromptPart(1, 160), PromptPart(7, 80), PromptPart(2, 80)), 16, session="s")
     records = fleet("tiered").run(Sessions([[first, second]], concurrency=1, think_s=lambda: 5.0)).records
     assert records[1].arrived_at == records[0].ended_at + 5.0
     assert records[1].endpoint == records[0].endpoint
@@ -107,7 +107,7 @@ def test_a_conversation_finds_its_own_answers_in_the_cache() -> None:
 
 
 def test_a_request_that_no_engine_can_serve_ends_refused_and_the_others_go_on() -> None:
-    wanted = [Ask((Part(1, 4000),), 8), Ask((Part(2, 160),), 8)]
+    wanted = [Ask((PromptPart(1, 4000),), 8), Ask((PromptPart(2, 160),), 8)]
     records = fleet().run(Concurrent(wanted, 1)).records
     assert "4000" in records[0].refused
     assert records[1].ended_at > 0

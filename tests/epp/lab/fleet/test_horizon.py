@@ -10,7 +10,7 @@ import pytest
 from epp.lab.fleet.arrivals import Concurrent
 from epp.lab.fleet.fleet import Fleet, FleetSettings
 from epp.lab.fleet.policies import choose, plan_of
-from epp.lab.fleet.prompts import Ask, Part
+from epp.lab.fleet.prompts import Ask, PromptPart
 from epp.lab.fleet.record import Record
 from scorers.base import Mode, Slot
 from tests.epp.lab.fleet.small import SMALL
@@ -33,7 +33,7 @@ def served(capacity: str, *, follow: bool, tells: bool = True) -> tuple[Fleet, l
         config = config.replace("producer, name: gpu", "producer, parameters: {followHorizon: false}, name: gpu")
     plan = plan_of(replace(policy, config=config), ENGINE, 1)
     fleet = Fleet(ENGINE, [plan], 2, 1, FleetSettings(tells_tiers=tells))
-    asks = [Ask((Part(n % 180, 640), Part(1000 + n, 64)), 32) for n in range(1500)]
+    asks = [Ask((PromptPart(n % 180, 640), PromptPart(1000 + n, 64)), 32) for n in range(1500)]
     Random(3).shuffle(asks)
     return fleet, fleet.run(Concurrent(asks, 8)).records[500:]
 

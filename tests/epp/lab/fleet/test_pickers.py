@@ -11,7 +11,7 @@ from epp.lab.fleet.arrivals import Concurrent
 from epp.lab.fleet.figures import figures_of
 from epp.lab.fleet.fleet import Fleet, FleetSettings
 from epp.lab.fleet.policies import choose, plan_of
-from epp.lab.fleet.prompts import Ask, Part
+from epp.lab.fleet.prompts import Ask, PromptPart
 from epp.lab.fleet.record import Record
 from tests.epp.lab.fleet.small import SMALL, asks, story
 
@@ -28,7 +28,7 @@ def fleet(policy: str, *, pickers: int = 1, past: float = 0.0, seed: int = 1) ->
 def many(count: int = 900) -> list[Ask]:
     """More than all tiers hold."""
     random = Random(3)
-    return [Ask((Part(random.randrange(200), 640), Part(1000 + n, 64)), 32) for n in range(count)]
+    return [Ask((PromptPart(random.randrange(200), 640), PromptPart(1000 + n, 64)), 32) for n in range(count)]
 
 
 def overrated(records: list[Record]) -> float:
@@ -57,7 +57,7 @@ def test_each_picker_sees_its_share_and_counts_its_own_picks_only() -> None:
 
 def test_pickers_draw_their_own_lots_and_know_nothing_of_each_others_index() -> None:
     simulated = fleet("tiered", pickers=2)
-    records = simulated.run(Concurrent([Ask((Part(1, 640),), 8)] * 12, 1)).records
+    records = simulated.run(Concurrent([Ask((PromptPart(1, 640),), 8)] * 12, 1)).records
     firsts = [next(r for r in records if r.picker is picker) for picker in simulated.pickers]
     assert [r.predicted_tokens for r in firsts] == [0, 0]
 

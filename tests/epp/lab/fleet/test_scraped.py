@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from epp.lab.engine.engine import Engine
 from epp.lab.engine.job import Job
-from epp.lab.fleet.page import Page
+from epp.lab.fleet.page import EnginePage
 from epp.lab.fleet.scraped import Rounds, ScrapedEngine, Scraping
 from scorers.base import Tier
 from tests.epp.lab.fleet.small import SMALL
@@ -41,8 +41,8 @@ def test_a_scrape_on_its_way_is_not_changed_by_what_happens_meanwhile() -> None:
 
 def test_engines_tell_of_their_tiers_or_do_not() -> None:
     engine = Engine(SMALL)
-    assert Page(engine, tells_tiers=False).metrics.tiers == {}
-    told = Page(engine, tells_tiers=True).metrics.tiers
+    assert EnginePage(engine, tells_tiers=False).metrics.tiers == {}
+    told = EnginePage(engine, tells_tiers=True).metrics.tiers
     assert told[Tier.GPU].capacity_tokens == SMALL.gpu_blocks * SMALL.block_tokens
     assert told[Tier.CPU].capacity_tokens == SMALL.cpu_blocks * SMALL.block_tokens
     assert told[Tier.CPU].horizon_s == float("-inf")

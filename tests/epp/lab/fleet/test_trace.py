@@ -7,7 +7,7 @@ import pytest
 
 from epp.errors import ConfigError
 from epp.lab.fleet import trace, workload
-from epp.lab.fleet.prompts import Part
+from epp.lab.fleet.prompts import PromptPart
 from epp.lab.fleet.stages import stages_of
 from tests.epp.lab.fleet.small import fleet
 
@@ -34,8 +34,8 @@ def test_requests_come_at_their_times_from_the_first_on(tmp_path: Path) -> None:
 
 def test_hash_ids_are_blocks_of_512_tokens_and_the_last_may_be_shorter(tmp_path: Path) -> None:
     asks = [arriving.ask for arriving in trace.read(written(tmp_path, *LINES)).begin()]
-    assert asks[0].parts == (Part(0, 512), Part(1, 512), Part(2, 76))
-    assert asks[2].parts == (Part(0, 512), Part(1, 512), Part(3, 376))
+    assert asks[0].parts == (PromptPart(0, 512), PromptPart(1, 512), PromptPart(2, 76))
+    assert asks[2].parts == (PromptPart(0, 512), PromptPart(1, 512), PromptPart(3, 376))
     assert asks[1].parts[0].content > 2**32  # nobody shares what no hash id names
 
 

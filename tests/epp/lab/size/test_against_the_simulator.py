@@ -8,7 +8,7 @@ from epp.lab.fleet import engines, workload
 from epp.lab.fleet.fleet import FleetSettings
 from epp.lab.fleet.policies import BY_NAME
 from epp.lab.fleet.trial import Trial, run
-from epp.lab.size.endpoint import Said
+from epp.lab.size.endpoint import ReportedFacts
 from epp.lab.size.fleet import fleet_of
 from epp.lab.size.options import SizeOptions, WorkloadOptions
 from epp.lab.size.sizing import size
@@ -28,7 +28,7 @@ def test_requests_that_go_anywhere_are_found_as_often_as_in_the_simulator(name: 
                           cpu_bytes=cpu_tokens * 256 * 1024)  # fmt: skip
     load = workload_of(WorkloadOptions(preset=name), 8)
     assert load is not None
-    sized = size(fleet_of(options, Said()), load).workload
+    sized = size(fleet_of(options, ReportedFacts()), load).workload
     assert sized is not None
     later = load.requests - load.num_groups
     shared = later * load.system_prompt_len / (load.requests * load.prompt_tokens)  # what could be found, of all tokens

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from epp.catalog.hugging_face import read_model
 from epp.commandline import cli
-from epp.lab.size.endpoint import MAX_PAGE_BYTES, Said, read_page
+from epp.lab.size.endpoint import MAX_PAGE_BYTES, ReportedFacts, read_page
 from epp.lab.size.flags import SIZE
 from epp.lab.size.layout import layout_of
 from epp.scrape.reading.error import ScrapeError
@@ -221,7 +221,7 @@ def served(page: bytes, status: int = 200) -> Iterator[str]:
 
 
 def test_a_page_says_what_the_engine_and_its_tiers_have() -> None:
-    assert read_page(PAGE) == Said(
+    assert read_page(PAGE) == ReportedFacts(
         model="Qwen/Qwen3-32B", block_tokens=16, gpu_blocks=9271, utilization=0.65, kv_dtype="auto", gpu_tokens=148_336,
         cpu_tokens=409_600, cpu_bytes=100 * 2**30, token_bytes=262_144.0,
     )  # fmt: skip
@@ -229,16 +229,21 @@ def test_a_page_says_what_the_engine_and_its_tiers_have() -> None:
 
 def test_a_page_of_the_real_vllm_is_read_and_agrees_with_the_models_shape(tmp_path: Path) -> None:
     """Recorded from vLLM 0.32 with kvengine on its CPU backend: a Llama of 3 layers in 32 bits, 1 GiB for KV."""
-    said = read_page(RECORDED.read_bytes())
-    assert (said.block_tokens, said.gpu_blocks, said.gpu_tokens, said.utilization) == (32, 21_845, 699_040, 0.3)
-    assert (said.cpu_tokens, said.cpu_bytes) == (2048, 3 * 2**20)
+    reported = read_page(RECORDED.read_bytes())
+    assert (reported.block_tokens, reported.gpu_blocks, reported.gpu_tokens, reported.utilization) == (
+        32,
+        21_845,
+        699_040,
+        0.3,
+    )
+    assert (reported.cpu_tokens, reported.cpu_bytes) == (2048, 3 * 2**20)
     config = {"hidden_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
               "head_dim": 32, "vocab_size": 1024, "torch_dtype": "float32"}  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
     layout = layout_of(read_model(tmp_path), 32)
-    assert said.token_bytes == layout.block_bytes / 32 == 1536
-    assert said.gpu_blocks == 2**30 // layout.block_bytes
-    assert layout.tokens(said.gpu_blocks) == said.gpu_tokens
+    assert reported.token_bytes == layout.block_bytes / 32 == 1536
+    assert reported.gpu_blocks == 2**30 // layout.block_bytes
+    assert layout.tokens(reported.gpu_blocks) == reported.gpu_tokens
 
 
 def test_a_running_endpoint_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -289,10 +294,10 @@ LINES = st.lists(
 @given(page=LINES)
 def test_any_page_is_read_or_refused(page: bytes) -> None:
     try:
-        said = read_page(page)
+        reported = read_page(page)
     except ScrapeError:
         return
-    for value in (said.block_tokens, said.gpu_blocks, said.utilization, said.token_bytes):
+    for value in (reported.block_tokens, reported.gpu_blocks, reported.utilization, reported.token_bytes):
         assert value is None or value > 0
 
 

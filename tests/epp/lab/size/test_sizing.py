@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from epp.catalog.gpu import GIB, GPUS
 from epp.catalog.models import MODELS
 from epp.errors import ConfigError
-from epp.lab.size.endpoint import Said
+from epp.lab.size.endpoint import ReportedFacts
 from epp.lab.size.fleet import fleet_of
 from epp.lab.size.options import SizeOptions
 from epp.lab.size.report import SizeReport, TierPart
@@ -25,8 +25,8 @@ LOW = replace(HIGH, name="low-cache", system_prompt_len=8000)
 SEEDS = SizeOptions(model="Qwen/Qwen3-32B", gpu="h100", ranks=2, endpoints=8, utilization=0.65, gpu_blocks=9271)
 
 
-def report(options: SizeOptions, workload: Workload | None = None, said: Said | None = None) -> SizeReport:
-    return size(fleet_of(options, said or Said()), workload, options)
+def report(options: SizeOptions, workload: Workload | None = None, reported: ReportedFacts | None = None) -> SizeReport:
+    return size(fleet_of(options, reported or ReportedFacts()), workload, options)
 
 
 def tier(sized: SizeReport, name: str) -> TierPart:
@@ -295,18 +295,18 @@ def remark(sized: SizeReport, words: str) -> str:
 
 def test_more_blocks_than_the_utilization_leaves_are_remarked_on() -> None:
     assert not [note for note in report(SEEDS).notes if "blocks are" in note]
-    said = remark(report(replace(SEEDS, gpu_blocks=12_000)), "12,000 blocks are 23.4 GiB on each GPU")
-    assert "--gpu-memory-utilization=0.65 leaves about 16.9" in said
+    reported = remark(report(replace(SEEDS, gpu_blocks=12_000)), "12,000 blocks are 23.4 GiB on each GPU")
+    assert "--gpu-memory-utilization=0.65 leaves about 16.9" in reported
 
 
 def test_far_fewer_blocks_than_the_utilization_leaves_are_remarked_on() -> None:
-    said = remark(report(replace(SEEDS, gpu_blocks=927)), "927 blocks are 1.8 GiB on each GPU")
-    assert "--gpu-memory-utilization=0.65 leaves about 16.9" in said
-    assert "most of the memory is idle" in said
+    reported = remark(report(replace(SEEDS, gpu_blocks=927)), "927 blocks are 1.8 GiB on each GPU")
+    assert "--gpu-memory-utilization=0.65 leaves about 16.9" in reported
+    assert "most of the memory is idle" in reported
 
 
 def test_an_endpoint_that_has_more_than_the_gpu_is_on_another_gpu() -> None:
-    sized = report(replace(SEEDS, gpu_blocks=None), said=Said(gpu_blocks=40_000))
+    sized = report(replace(SEEDS, gpu_blocks=None), reported=ReportedFacts(gpu_blocks=40_000))
     assert "is --gpu right, and --tensor-parallel-size=2?" in remark(sized, "The endpoint says that it has 40,000")
 
 
@@ -328,9 +328,9 @@ def test_storage_without_its_speed_and_the_other_way_round_are_remarked_on() -> 
 
 
 def test_copies_of_latent_vectors_are_remarked_on() -> None:
-    said = remark(report(SizeOptions(model="deepseek-v3", gpu="h200", ranks=8)), "latent attention")
-    assert "each of 8 GPUs keeps a copy" in said
-    assert "8 times" in said
+    reported = remark(report(SizeOptions(model="deepseek-v3", gpu="h200", ranks=8)), "latent attention")
+    assert "each of 8 GPUs keeps a copy" in reported
+    assert "8 times" in reported
     assert not [n for n in report(SizeOptions(model="qwen3-32b", gpu="h200", ranks=8)).notes if "copy" in n]
 
 
@@ -347,30 +347,30 @@ def test_a_model_that_fits_nowhere_says_so() -> None:
 
 
 def test_what_an_endpoint_says_is_taken_and_what_is_typed_wins() -> None:
-    said = Said(
+    reported = ReportedFacts(
         model="Qwen/Qwen3-32B", block_tokens=32, gpu_blocks=4000, utilization=0.8, cpu_tokens=300_032,
         cpu_bytes=300_032 * 262_144, token_bytes=262_144,
     )  # fmt: skip
-    sized = report(SizeOptions(ranks=2), said=said)
+    sized = report(SizeOptions(ranks=2), reported=reported)
     assert tier(sized, "gpu").tokens_per_endpoint == 128_000
     assert (tier(sized, "cpu").tokens_per_endpoint, tier(sized, "cpu").source) == (300_032, "the endpoint")
     assert advised(sized)["lruCapacityPerServer"] == "18752"
-    typed = report(SizeOptions(ranks=2, block_tokens=16, gpu_blocks=100, cpu_bytes=GIB), said=said)
+    typed = report(SizeOptions(ranks=2, block_tokens=16, gpu_blocks=100, cpu_bytes=GIB), reported=reported)
     assert tier(typed, "gpu").tokens_per_endpoint == 1600
     assert tier(typed, "cpu").tokens_per_endpoint == 4096
 
 
 def test_an_endpoint_without_prefix_caching_is_remarked_on() -> None:
-    said = Said(model="Qwen/Qwen3-32B", gpu_blocks=520, prefix_caching=False)
+    reported = ReportedFacts(model="Qwen/Qwen3-32B", gpu_blocks=520, prefix_caching=False)
     words = "runs with --no-enable-prefix-caching"
-    assert "finds nothing again" in remark(report(SizeOptions(ranks=2), said=said), words)
+    assert "finds nothing again" in remark(report(SizeOptions(ranks=2), reported=reported), words)
     options = SizeOptions(ranks=2, endpoints=8)
-    said = replace(said, gpu_blocks=40_000)
-    without = report(options, LOW, said)
+    reported = replace(reported, gpu_blocks=40_000)
+    without = report(options, LOW, reported)
     assert without.workload is not None
     assert (without.workload.lives_in, without.workload.homes[0].hit_share) == ("nowhere", 0.0)
     assert advised(without)["max_local_cpu_size"] != "none"
-    with_it = report(options, LOW, replace(said, prefix_caching=True))
+    with_it = report(options, LOW, replace(reported, prefix_caching=True))
     assert with_it.workload is not None
     assert with_it.workload.lives_in == "gpu"
     assert advised(with_it)["max_local_cpu_size"] == "none"
@@ -378,15 +378,15 @@ def test_an_endpoint_without_prefix_caching_is_remarked_on() -> None:
 
 
 def test_an_endpoint_of_another_shape_is_named() -> None:
-    said = Said(model="Qwen/Qwen3-32B", gpu_blocks=4000, token_bytes=163_840)
-    (note,) = [note for note in report(SizeOptions(ranks=2), said=said).notes if "the endpoint says" in note]
+    reported = ReportedFacts(model="Qwen/Qwen3-32B", gpu_blocks=4000, token_bytes=163_840)
+    (note,) = [note for note in report(SizeOptions(ranks=2), reported=reported).notes if "the endpoint says" in note]
     assert "163,840 bytes" in note
     assert "262,144" in note
 
 
 def test_an_endpoint_of_an_unknown_model_still_has_capacities() -> None:
-    said = Said(model="my-own", gpu_blocks=1000, cpu_tokens=64_000, cpu_bytes=64_000_000, token_bytes=1000)
-    sized = report(SizeOptions(endpoints=3), said=said)
+    reported = ReportedFacts(model="my-own", gpu_blocks=1000, cpu_tokens=64_000, cpu_bytes=64_000_000, token_bytes=1000)
+    sized = report(SizeOptions(endpoints=3), reported=reported)
     assert (tier(sized, "gpu").fleet_tokens, tier(sized, "cpu").fleet_tokens) == (48_000, 192_000)
     assert sized.prices == ()
     assert any("my-own" in note for note in sized.notes)

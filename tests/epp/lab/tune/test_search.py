@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from epp.lab.tune.search import Round, affordable, rounds, runs_of, search
 
-Asked = tuple[str, int]
+SeededCandidate = tuple[str, int]
 
 
 class Bench:
@@ -20,12 +20,12 @@ class Bench:
 
     def __init__(self, worth: Mapping[str, float], *, noise: float = 0.0, limit: int = 10**9) -> None:
         self.worth, self.noise, self.limit = worth, noise, limit
-        self.asked: list[Asked] = []
+        self.evaluated: list[SeededCandidate] = []
 
-    def __call__(self, asked: Sequence[Asked]) -> Mapping[Asked, float]:
-        answered = list(asked)[: max(0, self.limit - len(self.asked))]
-        self.asked += answered
-        return {(name, seed): self._cost(name, seed) for name, seed in answered}
+    def __call__(self, wanted: Sequence[SeededCandidate]) -> Mapping[SeededCandidate, float]:
+        affordable_now = list(wanted)[: max(0, self.limit - len(self.evaluated))]
+        self.evaluated += affordable_now
+        return {(name, seed): self._cost(name, seed) for name, seed in affordable_now}
 
     def _cost(self, name: str, seed: int) -> float:
         hardness = exp(Random(seed).gauss(0, 1))
@@ -52,15 +52,15 @@ def test_the_best_is_found_however_hard_the_seeds_are(count: int, data: st.DataO
 def test_a_search_takes_the_simulations_that_were_planned(count: int) -> None:
     bench = Bench(worths(count + 1, 1))
     found = search([f"c{n}" for n in range(count + 1)], bench, first_seed=1)
-    assert found.runs == len(bench.asked) == len(set(bench.asked)) == runs_of(count)
+    assert found.runs == len(bench.evaluated) == len(set(bench.evaluated)) == runs_of(count)
     assert affordable(found.runs) == count
 
 
 def test_every_candidate_of_a_round_runs_on_the_seeds_of_the_baseline() -> None:
     bench = Bench(worths(30, 5))
     search([f"c{n}" for n in range(30)], bench, first_seed=1)
-    of_baseline = {seed for name, seed in bench.asked if name == "c0"}
-    assert {seed for _, seed in bench.asked} == of_baseline == set(range(1, 1 + len(of_baseline)))
+    of_baseline = {seed for name, seed in bench.evaluated if name == "c0"}
+    assert {seed for _, seed in bench.evaluated} == of_baseline == set(range(1, 1 + len(of_baseline)))
 
 
 def test_few_candidates_see_many_seeds_and_many_see_few() -> None:
@@ -103,7 +103,7 @@ def test_where_time_gets_short_fewer_go_on_and_the_best_is_among_them(count: int
     names = [f"c{n}" for n in range(count + 1)]
     bench = Bench(worths(count + 1, 2))
     first = count + 1
-    found = search(names, bench, first_seed=1, room=lambda: first + room - len(bench.asked))
+    found = search(names, bench, first_seed=1, room=lambda: first + room - len(bench.evaluated))
     assert found.best.name == "c2"
     assert found.whole == (room >= runs_of(count) - first)
     last = max(2 * seeds for _, seeds in rounds(count))  # a last round of one candidate and the baseline
@@ -114,19 +114,19 @@ def test_where_time_gets_short_fewer_go_on_and_the_best_is_among_them(count: int
 def test_where_there_is_room_after_the_last_round_the_finalists_go_on_with_new_seeds() -> None:
     names = [f"c{n}" for n in range(28)]
     bench = Bench(worths(28, 2))
-    found = search(names, bench, first_seed=1, room=lambda: runs_of(27) + 40 - len(bench.asked))
+    found = search(names, bench, first_seed=1, room=lambda: runs_of(27) + 40 - len(bench.evaluated))
     assert (found.runs, found.rounds, found.whole) == (runs_of(27) + 2 * 16, 3 + 2, True)
     assert found.next_runs == 16
     assert len(found.best.ratios) == 1 + 2 + 4 + 4 + 4
-    assert len(bench.asked) == len(set(bench.asked))
+    assert len(bench.evaluated) == len(set(bench.evaluated))
 
 
 def test_a_number_of_rounds_repeats_such_a_search() -> None:
     names = [f"c{n}" for n in range(28)]
     first, again = Bench(worths(28, 2), noise=0.3), Bench(worths(28, 2), noise=0.3)
-    found = search(names, first, first_seed=1, room=lambda: runs_of(27) + 40 - len(first.asked))
+    found = search(names, first, first_seed=1, room=lambda: runs_of(27) + 40 - len(first.evaluated))
     repeated = search(names, again, first_seed=1, most_rounds=found.rounds)
-    assert again.asked == first.asked
+    assert again.evaluated == first.evaluated
     assert repeated.standings == found.standings
     assert repeated.next_runs == 0
 
