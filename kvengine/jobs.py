@@ -98,7 +98,7 @@ class Jobs:
         self._late.discard(job_id)
         return self._open.pop(job_id)
 
-    def grown_late(self, limit_s: float) -> list[Job]:
+    def newly_late(self, limit_s: float) -> list[Job]:
         """Return the jobs that have run longer than ``limit_s`` since they began, each of them only once."""
         now, found = self._clock(), []
         for opened in self._open.values():

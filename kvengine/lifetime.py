@@ -24,7 +24,7 @@ class Part(Protocol):
 _parts: weakref.WeakSet[Part] = weakref.WeakSet()
 
 
-def born(part: Part) -> None:
+def register(part: Part) -> None:
     """Register a part that now lives in this process; it is dropped when it is garbage-collected."""
     _parts.add(part)
 

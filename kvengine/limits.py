@@ -33,7 +33,7 @@ class Grant(NamedTuple):
 
     size_bytes: int
     sentence: str | None
-    """Why this is less than the worker asked for; None if it is not less."""
+    """Why this is less than the worker requested; None if it is not less."""
 
 
 def grant(asked_bytes: int, *, workers_here: int, pinned: bool, root: Path = Path("/")) -> Grant:

@@ -1,4 +1,4 @@
-"""Decides what to load and what to store: block hashes and completed jobs in, jobs out. Knows neither vLLM nor bytes.
+"""Decides what to load and what to store: block hashes and completed jobs in, jobs out. No vLLM, no bytes.
 
 One ``Planner`` sits beside vLLM's scheduler and is called in each of its steps:
 

@@ -11,12 +11,13 @@ from scorers.base import Plugin
 from scorers.cost.tier_cost import TierCostProducer, TierCostScorer
 from scorers.cost.tier_cost_picker import TierCostPicker
 from scorers.labels.context_length import ContextLengthAware
+from scorers.labels.deprecated import ByLabelFilter
 from scorers.labels.endpoint_attribute import EndpointAttributeScorer
 from scorers.labels.endpoint_attribute_filter import EndpointAttributeFilter
 from scorers.labels.header_label import HeaderLabelAffinityScorer
 from scorers.labels.header_testing import HeaderTestingFilter
 from scorers.labels.roles import DecodeFilter, EncodeFilter, PrefillFilter
-from scorers.labels.selector import ByLabelFilter, LabelSelectorFilter
+from scorers.labels.selector import LabelSelectorFilter
 from scorers.labels.served_model_filter import ServedModelFilter
 from scorers.load.active_requests import ActiveRequestScorer
 from scorers.load.kv_utilization import KvUtilizationScorer

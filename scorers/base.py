@@ -87,7 +87,7 @@ class CachedPrefix(msgspec.Struct):
     """Contiguous tokens held from the start of each prompt, summed over the prompts. Endpoints that hold nothing are
     absent."""
     modes: Mapping[Slot, Mode] = {}
-    """How the producer knows what each endpoint holds; an absent endpoint counts as ``Mode.APPROXIMATE``. Read-only:
+    """How the tokens of each endpoint are determined; an absent endpoint counts as ``Mode.APPROXIMATE``. Read-only:
     many requests share it."""
     worth: Mapping[Slot, float] | None = None
     """Set by a producer that weights tiers: what an endpoint holds in all tiers together, in equivalent tokens of GPU
@@ -105,7 +105,7 @@ class Request(msgspec.Struct, weakref=True):
     id: str
     """The header ``x-request-id``, else a new UUID."""
     model: str
-    """The model that the client asked for."""
+    """The model that the client requested."""
     target_model: str
     """The model name sent to the engine, after any rewrite."""
     prompts: tuple[Prompt, ...] = ()
@@ -116,11 +116,11 @@ class Request(msgspec.Struct, weakref=True):
     prompt_tokens: int = 1
     """At least 1. An estimate (4 bytes per token) unless the client sent token ids or ``tokens`` is set."""
     streaming: bool = False
-    """Whether the client asked for a streamed response."""
+    """Whether the client requested a streamed response."""
     headers: Mapping[str, str] = {}
     """Names are lower-case; of a repeated header, the last value is kept."""
     objective: str = ""
-    """The name of the objective that the client asked for; empty if it asked for none."""
+    """The name of the objective that the client requested; empty for none."""
     priority: int = 0
     """The priority of that objective; 0 without one. Below 0 the request may be shed."""
     fairness_id: str = "default-flow"
@@ -165,7 +165,7 @@ class Scratch(Generic[T]):
 
 
 class Detail(msgspec.Struct, frozen=True):
-    """One plugin's explanation of one candidate, for people who debug."""
+    """One plugin's explanation of one candidate, for debugging."""
 
     text: str
     """A sentence with numbers and units."""
@@ -246,7 +246,7 @@ class Producer(Plugin[P], ABC):
 
     @abstractmethod
     def produce(self, request: Request, candidates: Sequence[Candidate]) -> None:
-        """Write what the producer knows about ``request`` into it; called before scoring."""
+        """Write what endpoints hold of ``request`` into it; called before scoring."""
 
     @abstractmethod
     def picked(self, request: Request, candidate: Candidate) -> None:

@@ -10,7 +10,7 @@ from scorers.candidate import Candidate, Mode, Tier
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):
-    """What the chosen endpoint was believed to hold in one tier, at the pick."""
+    """What the chosen endpoint was expected to hold in one tier, at the pick."""
 
     tier: Tier
     tokens: int
@@ -32,7 +32,7 @@ class Prediction(msgspec.Struct, frozen=True):
 
     @property
     def held_tokens(self) -> int:
-        """Prompt tokens that the endpoint was believed to hold in any tier."""
+        """Prompt tokens that the endpoint was expected to hold in any tier."""
         most = 0
         for held in self.held:  # takes half as long as ``max``
             if held.tokens > most:

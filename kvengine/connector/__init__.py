@@ -71,7 +71,7 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
         else:
             first = vllm_config.parallel_config.rank == 0
             self._worker = self.worker_type(shape, verify=settings.verify, logs_memory=first)
-        lifetime.born(self)
+        lifetime.register(self)
 
     @property
     @override
@@ -93,7 +93,7 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
         nothing: tuple[int | None, bool] = (0, False)
         return self._guarded(
-            lambda: self._of_scheduler.match(request, num_computed_tokens), nothing, costs=request.request_id
+            lambda: self._of_scheduler.match(request, num_computed_tokens), nothing, request_id=request.request_id
         )
 
     @override
@@ -211,23 +211,23 @@ class KVEngineConnector(KVConnectorBase_V1, SupportsHMA):
         self,
         call: Callable[[], Answer],
         otherwise: Answer,
-        mend: Callable[[], None] | None = None,
+        recover: Callable[[], None] | None = None,
         *,
-        costs: str | None = None,
+        request_id: str | None = None,
     ) -> Answer:
         """Return what ``call`` returns, or ``otherwise`` after an error.
 
-        ``mend`` runs after an error. ``costs``: the request that an error affects, which then neither loads nor stores;
-        without it, an error ends offloading.
+        ``recover`` runs after an error. ``request_id``: the only request that an error affects, which then neither
+        loads nor stores; without it, an error ends offloading.
         """
         try:
             return call()
         except Exception:
             if not self._of_scheduler.stopped:  # afterwards, repeated errors are only counted
                 log.exception("an error of the offload engine's own; please report it")
-            self._of_scheduler.failed(costs)
-            if mend is not None:
-                mend()
+            self._of_scheduler.failed(request_id)
+            if recover is not None:
+                recover()
             return otherwise
 
     @property

@@ -225,7 +225,7 @@ class Scheduler:
         The blocks that a late load writes to stay borrowed until the copy has ended, as the blocks of a store do.
         """
         stuck = self.planner.jobs.stuck
-        for job in self.planner.jobs.grown_late(self.late_s):
+        for job in self.planner.jobs.newly_late(self.late_s):
             self._counts.late(job)
             if not stuck:
                 log.error("a %s does not end; until it does, nothing is loaded or stored", job.direction.value)

@@ -58,8 +58,8 @@ class Worker:
             )
         try:
             self._driver = driver = driver_of(self._caches[0])
-            asked = shape.slots * layout.slot_bytes
-            granted = grant(asked, workers_here=shape.workers_here, pinned=driver is not None)
+            requested_bytes = shape.slots * layout.slot_bytes
+            granted = grant(requested_bytes, workers_here=shape.workers_here, pinned=driver is not None)
             if granted.sentence is not None:
                 log.warning("%s", granted.sentence)
             near = cpus_near(driver.pci_address) if driver is not None else frozenset()

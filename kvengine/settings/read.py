@@ -6,7 +6,7 @@
 4. LMCache's environment, ``LMCACHE_<NAME>``, then the YAML file that ``LMCACHE_CONFIG_FILE`` names
 
 An empty variable sets nothing. An unknown name is an error in kvengine's sources. In LMCache's, which has many more
-names, it causes a warning if it asks for something that does not exist here. A refusal names a setting as its source
+names, it causes a warning if it enables something that does not exist here. A refusal names a setting as its source
 does.
 """
 

@@ -52,7 +52,7 @@ class Kind:
         report = candidate.tiers.get(Tier.CPU)
         if report is None or report.load_token_s is None:
             return False
-        self.has_load_time = self.learner.load_begins_with(report.load_token_s)
+        self.has_load_time = self.learner.start_load_at(report.load_token_s)
         self.publish()
         return self.has_load_time
 

@@ -112,7 +112,7 @@ class Learner:
         self._storage = _lane(start.storage, LEAST.storage, MOST.storage)
         self._stay = Median(start.stay_s)
 
-    def load_begins_with(self, token_s: float) -> bool:
+    def start_load_at(self, token_s: float) -> bool:
         """Start learning from the load time that an engine reports, unless a load from CPU memory was already observed.
 
         Returns whether to ignore further reports; False if ``token_s`` is out of range.

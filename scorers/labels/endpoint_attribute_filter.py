@@ -13,7 +13,7 @@ from scorers.base import Candidate, Filter, Request
 from scorers.parameters import check_range, check_written
 
 Accepts = Callable[[float], bool]
-Known = Sequence[float]
+Values = Sequence[float]
 
 
 class Missing(Enum):
@@ -50,7 +50,7 @@ class Threshold(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     operator: Comparison
     value: float
 
-    def among(self, known: Known) -> Accepts:  # noqa: ARG002
+    def among(self, values: Values) -> Accepts:  # noqa: ARG002
         """Return the test that a candidate's value must pass."""
         compare, value = COMPARE[self.operator], self.value
         return lambda other: compare(other, value)
@@ -66,7 +66,7 @@ class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not self.min <= self.max:
             raise ValueError(f"min is {self.min} and max {self.max}; min must not be above max")
 
-    def among(self, known: Known) -> Accepts:  # noqa: ARG002
+    def among(self, values: Values) -> Accepts:  # noqa: ARG002
         """Return the test that a candidate's value must pass."""
         return lambda value: self.min <= value <= self.max
 
@@ -80,9 +80,9 @@ class TopK(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="came
     def __post_init__(self) -> None:
         check_range("k", self.k, 1)
 
-    def among(self, known: Known) -> Accepts:
+    def among(self, values: Values) -> Accepts:
         """Return the test that a candidate's value must pass."""
-        ranked = sorted(known, reverse=self.higher_is_better)
+        ranked = sorted(values, reverse=self.higher_is_better)
         return _as_good_as(ranked[min(self.k, len(ranked)) - 1], self.higher_is_better)
 
 
@@ -95,10 +95,10 @@ class Percentile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
     def __post_init__(self) -> None:
         check_range("percentile", self.percentile, 0, 100)
 
-    def among(self, known: Known) -> Accepts:
+    def among(self, values: Values) -> Accepts:
         """Return the test that a candidate's value must pass; the percentile is the nearest rank."""
-        rank = max(1, ceil(self.percentile / 100 * len(known)))
-        return _as_good_as(sorted(known)[rank - 1], self.higher_is_better)
+        rank = max(1, ceil(self.percentile / 100 * len(values)))
+        return _as_good_as(sorted(values)[rank - 1], self.higher_is_better)
 
 
 def _as_good_as(cutoff: float, higher_is_better: bool) -> Accepts:
@@ -182,8 +182,8 @@ class EndpointAttributeFilter(Filter[AttributeFilterParameters]):
         """Return the candidates that the rule accepts; ``onMissing`` decides on those without the attribute."""
         key, passes = self.parameters.attribute, self._passes
         values = [c.attributes.get(key) for c in candidates]
-        known = [value for value in values if value is not None and isfinite(value)]
-        accepts = self._rule.among(known) if known else None
+        finite = [value for value in values if value is not None and isfinite(value)]
+        accepts = self._rule.among(finite) if finite else None
         kept = [
             c
             for c, value in zip(candidates, values, strict=True)

@@ -19,11 +19,11 @@ SOCKET_PORT = 5557
 PORT = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class CamelStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """The base of the structs below: frozen, in camel case, and without unknown keys."""
 
 
-class TokenProcessorConfig(Settings, frozen=True):
+class TokenProcessorConfig(CamelStruct, frozen=True):
     """The block size assumed until an engine reports one; the index takes each block as its engine announces it."""
 
     block_size_tokens: int | None = None
@@ -44,7 +44,7 @@ class TokenProcessorConfig(Settings, frozen=True):
         return self.block_size_tokens or self.block_size or 16
 
 
-class KvCacheBackendConfig(Settings, frozen=True):
+class KvCacheBackendConfig(CamelStruct, frozen=True):
     """The value of a token in one tier, relative to one that need not be moved."""
 
     name: str = ""
@@ -54,7 +54,7 @@ class KvCacheBackendConfig(Settings, frozen=True):
         check_range("weight", self.weight, 0, 1)
 
 
-class IndexerConfig(Settings, frozen=True):
+class IndexerConfig(CamelStruct, frozen=True):
     """The index, which is in this process's memory and as large as what the engines hold."""
 
     kv_block_index_config: dict[str, Any] | None = None
@@ -83,7 +83,7 @@ class IndexerConfig(Settings, frozen=True):
         return {Tier(backend.name.lower()): backend.weight for backend in written}
 
 
-class PodDiscoveryConfig(Settings, frozen=True):
+class PodDiscoveryConfig(CamelStruct, frozen=True):
     """Where each endpoint publishes its events."""
 
     pod_label_selector: str = ""
@@ -119,7 +119,7 @@ class PodDiscoveryConfig(Settings, frozen=True):
             msgspec.structs.force_setattr(self, "socket_port", SOCKET_PORT)
 
 
-class KvEventsConfig(Settings, frozen=True):
+class KvEventsConfig(CamelStruct, frozen=True):
     """How the engines' events are followed."""
 
     topic_filter: str | None = None
@@ -155,7 +155,7 @@ class KvEventsConfig(Settings, frozen=True):
         return "kv@" if self.zmq_endpoint else ""
 
 
-class PreciseParameters(Settings, frozen=True):
+class PreciseParameters(CamelStruct, frozen=True):
     """All parameters of the precise producer."""
 
     token_processor_config: TokenProcessorConfig = TokenProcessorConfig()

@@ -16,7 +16,7 @@ def summed(matches: Sequence[Match], tier: int, limit: int, chunks: Mapping[Slot
     token is not a cache hit.
     """
     tokens: dict[Slot, int] = {}
-    for table, usable, prompts in _alike(matches, tier, tell_lengths=bool(chunks)) if limit else ():
+    for table, usable, prompts in _alike(matches, tier, with_lengths=bool(chunks)) if limit else ():
         for slot, held in table.items():
             counted = min(held, limit)
             if slot in chunks:
@@ -27,17 +27,17 @@ def summed(matches: Sequence[Match], tier: int, limit: int, chunks: Mapping[Slot
     return tokens
 
 
-def _alike(matches: Sequence[Match], tier: int, *, tell_lengths: bool) -> Iterator[tuple[dict[Slot, int], int, int]]:
+def _alike(matches: Sequence[Match], tier: int, *, with_lengths: bool) -> Iterator[tuple[dict[Slot, int], int, int]]:
     """Group prompts in a row with equal results.
 
     Yields what is held of each prompt in a group, how many of its tokens may be a cache hit (0 unless
-    ``tell_lengths``), and the group's size. The prompts of a batch usually begin alike, and comparing two tables is 30
+    ``with_lengths``), and the group's size. The prompts of a batch usually begin alike, and comparing two tables is 30
     times as fast as adding one up.
     """
     table: dict[Slot, int] = {}
     usable = prompts = 0
     for match in matches:
-        tokens = (len(match.prompt.data) - 1) // BYTES_PER_TOKEN if tell_lengths else 0
+        tokens = (len(match.prompt.data) - 1) // BYTES_PER_TOKEN if with_lengths else 0
         if tokens != usable or match.held[tier] != table:
             if prompts:
                 yield table, usable, prompts

@@ -18,10 +18,11 @@ from scorers.affinity.session_affinity import SessionAffinityFilter, SessionAffi
 from scorers.affinity.topology_affinity import TopologyAffinityFilter, TopologyAffinityScorer
 from scorers.base import CachedPrefix, Candidate, Filter, LoraState, Picker, Plugin, Request, Scorer, Slot, Tier
 from scorers.labels.context_length import ContextLengthAware
+from scorers.labels.deprecated import ByLabelFilter
 from scorers.labels.endpoint_attribute import EndpointAttributeScorer
 from scorers.labels.endpoint_attribute_filter import EndpointAttributeFilter
 from scorers.labels.header_label import HeaderLabelAffinityScorer
-from scorers.labels.selector import ByLabelFilter, LabelSelectorFilter
+from scorers.labels.selector import LabelSelectorFilter
 from scorers.load.active_requests import ActiveRequestScorer
 from scorers.load.latency import LatencyScorer
 from scorers.load.token_load import TokenLoadScorer

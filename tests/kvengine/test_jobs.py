@@ -20,11 +20,11 @@ def test_a_job_is_late_once_and_stuck_until_every_worker_has_finished_it(clock: 
     jobs.count_report()
     jobs.count_report()
     clock.now = 9.9
-    assert jobs.grown_late(10) == []
+    assert jobs.newly_late(10) == []
     assert not jobs.stuck
     clock.now = 10
-    assert jobs.grown_late(10) == [job]
-    assert jobs.grown_late(10) == []
+    assert jobs.newly_late(10) == [job]
+    assert jobs.newly_late(10) == []
     assert jobs.finished(job.id, ok=True) is None
     assert jobs.stuck
     ended = jobs.finished(job.id, ok=True)
@@ -41,16 +41,16 @@ def test_time_counts_from_the_second_report_after_the_order(clock: Clock) -> Non
     job = ordered(jobs)
     for reports in range(2):
         clock.now = 1000 * (reports + 1)
-        assert jobs.grown_late(10) == []
+        assert jobs.newly_late(10) == []
         jobs.count_report()
-    assert jobs.grown_late(10) == []
+    assert jobs.newly_late(10) == []
     clock.now += 10
     younger = ordered(jobs)
     jobs.count_report()
     jobs.count_report()
-    assert jobs.grown_late(10) == [job]
+    assert jobs.newly_late(10) == [job]
     clock.now += 10
-    assert jobs.grown_late(10) == [younger], "the first one was returned before"
+    assert jobs.newly_late(10) == [younger], "the first one was returned before"
 
 
 def test_those_that_end_in_time_are_never_late(clock: Clock) -> None:
@@ -62,5 +62,5 @@ def test_those_that_end_in_time_are_never_late(clock: Clock) -> None:
     for job in (stores[1], stores[0]):
         assert jobs.finished(job.id, ok=False) is not None
     clock.now = 10
-    assert jobs.grown_late(10) == [stores[2]]
+    assert jobs.newly_late(10) == [stores[2]]
     assert jobs.finished(stores[0].id, ok=True) is None, "ended before"

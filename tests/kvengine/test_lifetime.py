@@ -27,7 +27,7 @@ class Half:
 def test_everything_that_lives_in_this_process_is_cleared_and_shut_down() -> None:
     halves = [Half(), Half()]
     for half in halves:
-        lifetime.born(half)
+        lifetime.register(half)
     assert kvengine.clear() == 2
     assert kvengine.shutdown() == 2
     assert [half.calls for half in halves] == [["clear", "shutdown"]] * 2

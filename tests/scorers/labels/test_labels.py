@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from scorers.base import Candidate, Filter, Request, Slot
+from scorers.labels.deprecated import ByLabelFilter, ByLabelParameters
 from scorers.labels.header_label import HeaderLabelAffinityScorer, HeaderLabelParameters
 from scorers.labels.roles import LABEL, DecodeFilter, EncodeFilter, PrefillFilter
-from scorers.labels.selector import ByLabelFilter, ByLabelParameters, LabelSelectorFilter, LabelSelectorParameters
+from scorers.labels.selector import LabelSelectorFilter, LabelSelectorParameters
 
 REQUEST = Request(id="r", model="m", target_model="m", headers={"x-zone": "a"})
 
