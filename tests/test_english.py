@@ -65,6 +65,7 @@ DONE: tuple[str, ...] = (
     "epp/pool",
     "epp/metrics",
     "epp/scrape",
+    "epp/runtime",
 )
 """The rooms whose docstrings have been rewritten. The others follow, until this is the list of all rooms."""
 

@@ -1,8 +1,9 @@
 """Files that are followed as they change: lists of endpoints, configurations, certificates.
 
-Files change in many ways: a rename into place, a symbolic link turned to another folder (Kubernetes' ConfigMaps and
-Secrets), a rewrite in place, on file systems with and without notifications. So a notification is a hint to look, as is
-the passing of a second; what decides is whether the file behind the path is another one than before.
+Files change in many ways: by a rename into place, by a symbolic link that is turned to another folder (Kubernetes'
+ConfigMaps and Secrets), or by a rewrite in place, on file systems with and without notifications. A notification is
+therefore only a hint to compare, as is each second without one; a change is a file behind the path that differs from
+the one before.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from watchfiles import awatch
 
 LOOK_EVERY_S = 1.0
 SETTLE_S, SETTLE_LOOKS = 0.05, 20
-"""Files are read once they have not changed for this long: half of a list is a list, too. They are looked at this often
-at most. A guess."""
+"""Files are read once they have not changed for ``SETTLE_S``, since a list that is half written is a valid list, too.
+They are compared ``SETTLE_LOOKS`` times at most. Guesses."""
 
 
 class _Version(NamedTuple):
-    """Which file lies behind a path; equal only if nothing was written."""
+    """Identifies the file behind a path; two versions are equal only if nothing was written in between."""
 
     device: int
     inode: int
@@ -36,7 +37,7 @@ _Versions: TypeAlias = tuple[_Version | None, ...]
 class FollowedFiles:
     """One file, or several that belong together. Owner: the event loop.
 
-    Whoever reads them calls ``seen`` first, so that what changes while they are read is a change.
+    A reader calls ``seen`` before it reads, so that a file that changes during the reading counts as changed.
     """
 
     def __init__(self, *paths: Path, look_every_s: float = LOOK_EVERY_S) -> None:
@@ -46,32 +47,32 @@ class FollowedFiles:
         self._stopping = asyncio.Event()
 
     def seen(self) -> None:
-        """The files as they are now are no change any more."""
+        """Take the files as they are now as unchanged."""
         self._seen = self._versions()
 
     def stop(self) -> None:
-        """End ``changes`` soon: what waits for notifications is a thread, and cannot be cancelled."""
+        """End ``changes`` soon, not at once: a thread waits for the notifications, and it cannot be cancelled."""
         self._stopping.set()
 
     async def changes(self) -> AsyncIterator[None]:
-        """Yields whenever a file is another than when last ``seen``, and stays as it is for a moment."""
+        """Yield whenever a file differs from when it was last ``seen``, once it has stayed the same for a moment."""
         async for _ in self._hints():
             if await self._settled() != self._seen:
                 yield
 
     async def _hints(self) -> AsyncIterator[None]:
-        """Something may have changed."""
+        """Yield whenever a file may have changed."""
         while not self._stopping.is_set():
             try:
                 async with aclosing(self._notifications()) as notifications:
                     async for _ in notifications:
                         yield
-            except OSError:  # no such folder, or no more watches to be had
+            except OSError:  # no such folder, or the system's limit of watches is reached
                 await asyncio.sleep(self._look_every_s)
             yield
 
     async def _notifications(self) -> AsyncGenerator[None]:
-        """Changes in the folders that lead to the files, until those are others; and every now and then without one."""
+        """Yield at changes in the folders of the files, and regularly without one, until these are other folders."""
         folders = self._folders()
         changes = awatch(
             *folders,
@@ -91,7 +92,7 @@ class FollowedFiles:
                     return
 
     async def _settled(self) -> _Versions:
-        """The files' versions once they stay."""
+        """Return the files' versions once they no longer change."""
         versions = self._versions()
         for _ in range(SETTLE_LOOKS):
             if versions == self._seen:
@@ -106,7 +107,7 @@ class FollowedFiles:
         return tuple([_version(path) for path in self.paths])
 
     def _folders(self) -> set[Path]:
-        """The folder of each path, and that of the file it leads to through symbolic links."""
+        """Return the folder of each path, and of the file that it leads to through symbolic links."""
         folders = set()
         for path in self.paths:
             folders.add(path.parent)

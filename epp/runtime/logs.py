@@ -1,8 +1,8 @@
-"""How the commands write their log: one line where something happened that an operator would act on.
+"""The format of the commands' log: one line for each event that an operator would act on.
 
-A line has a message and, where there is more than a sentence to say, fields (``extra={"fields": {...}}``). As JSON they
-stand beside ``ts``, ``level``, ``logger`` and ``msg``, the keys of the Go picker's encoder. What clients send cannot
-forge a line: control characters are escaped, and a message's further lines are indented.
+A line has a message and, where a sentence is not enough, fields (``extra={"fields": {...}}``). In JSON the fields
+stand beside ``ts``, ``level``, ``logger`` and ``msg``, the keys of the Go picker's encoder. Clients cannot forge a log
+line: control characters are escaped, and the further lines of a message are indented.
 """
 
 from __future__ import annotations
@@ -22,22 +22,24 @@ from epp.metrics.gauges import Reading
 from epp.runtime.options import LogFormat, LogOptions
 
 USERINFO = re.compile(r"(?<=://)[^\s/?#]*@")
-"""A name and a password in a URL, which nothing shows."""
+"""Matches the name and password in a URL, which must never be shown."""
 DEBUGGING = 4
-"""The verbosity from which everything of ours is shown."""
+"""The verbosity from which all log lines of our own packages are written."""
 BURST, ANOTHER_EVERY_S = 50, 5.0
-"""Lines from one place in the code that are written at once, and how often another follows. A guess: a start log of
-fifty plugins passes, and a fault that repeats for an hour takes a few hundred lines."""
+"""How many lines from one place in the code are written without a pause, and the interval of those after them. A
+guess: the start log of fifty plugins passes, and a fault that repeats for an hour takes a few hundred lines."""
 MAX_PLACES = 1000
 MAX_MESSAGE = 16_384
-"""Characters."""
+"""Maximum length of a message, in characters."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def set_up(options: LogOptions) -> Repeats:
-    """Write the log to standard error. Libraries are heard from warnings up, and never below: their lines for people
-    who debug hold headers. Returns what counts the lines that are left out."""
+    """Write the log to standard error, and return the filter that counts the lines left out.
+
+    Libraries log warnings and errors, and never less: their debug lines contain headers.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Json() if options.format is LogFormat.JSON else Console())
     handler.addFilter(repeats := Repeats())
@@ -50,8 +52,7 @@ def set_up(options: LogOptions) -> Repeats:
 
 
 class Repeats(logging.Filter):
-    """Leaves out lines that come again and again from one place in the code, and says how many. Lines for people who
-    debug pass: they asked for them.
+    """Leaves out lines that repeat at one place in the code, and logs how many there were. Debug lines always pass.
 
     Invariant: a place writes at most ``BURST`` lines at once, and one every ``ANOTHER_EVERY_S`` after that.
     """
@@ -82,13 +83,13 @@ class Repeats(logging.Filter):
         return True
 
     def readings(self) -> Iterator[Reading]:
-        """For the metrics page."""
+        """Return the count for the metrics page."""
         text = "Lines of the log that were left out, since many like them came together."
         yield Reading("tierwise_log_lines_left_out", text, (), [((), self.left_out)], counter=True)
 
 
 class _Place:
-    """A token bucket."""
+    """The token bucket of one place in the code."""
 
     __slots__ = ("left_out", "since", "tokens")
 
@@ -108,7 +109,7 @@ class _Place:
 
 
 class Console(logging.Formatter):
-    """``2026-11-22T12:34:56.789Z WARNING epp.scrape: what happened key=value``."""
+    """Writes lines such as ``2026-11-22T12:34:56.789Z WARNING epp.scrape: what happened key=value``."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
@@ -118,7 +119,7 @@ class Console(logging.Formatter):
 
 
 class Json(logging.Formatter):
-    """One object a line, for log collectors."""
+    """Writes one JSON object a line, for log collectors."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
@@ -135,12 +136,12 @@ class Json(logging.Formatter):
 
 
 def counted(count: int, one: str, several: str = "") -> str:
-    """``1 endpoint``, ``2 endpoints``; ``several`` where it is not ``one`` with an s."""
+    """Return ``1 endpoint`` or ``2 endpoints``; ``several`` is the plural where that is not ``one`` with an s."""
     return f"{count:,} {one if count == 1 else several or f'{one}s'}"
 
 
 def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
-    """What the line says beside its message."""
+    """Return the fields that stand beside the line's message."""
     fields = getattr(record, "fields", None)
     return fields if isinstance(fields, dict) else {}
 
@@ -151,18 +152,18 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _shown(value: object) -> str:
-    """A number or a word as it is, anything else as JSON."""
+    """Return a word or a number as it is, and any other value as JSON."""
     if isinstance(value, str) and re.fullmatch(r"[\w.:/@\[\],+-]+", value, re.ASCII):
         return value
     return _plain(msgspec.json.encode(value).decode())
 
 
 def _plain(text: str) -> str:
-    """``text`` without control characters, its further lines indented."""
+    """Return ``text`` without control characters, with its further lines indented."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text).replace("\n", "\n    ")
 
 
 def _time(record: logging.LogRecord) -> str:
-    """The record's time as ISO 8601 in UTC, as the Go picker writes it."""
+    """Return the record's time as ISO 8601 in UTC, as the Go picker writes it."""
     at = datetime.fromtimestamp(record.created, tz=UTC)
     return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03}Z"

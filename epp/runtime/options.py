@@ -1,4 +1,4 @@
-"""The options of the log."""
+"""The options of the commands' log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class LogFormat(Enum):
-    """How a log line is written."""
+    """The format in which log lines are written."""
 
     CONSOLE = "console"
     JSON = "json"
@@ -15,8 +15,8 @@ class LogFormat(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """How much is logged, and how."""
+    """How much is logged, and in which format."""
 
     verbosity: int = 2
-    """As ``--v``: 0 errors and warnings, 1 and 2 what an operator wants, 4 debugging, 5 every message."""
+    """The value of ``--v``: 0 logs errors and warnings, 1 and 2 what operators need, 4 debug lines, 5 all lines."""
     format: LogFormat = LogFormat.CONSOLE

@@ -1,4 +1,4 @@
-"""Stopping a command as people and orchestrators do."""
+"""Stopping a command by SIGINT or SIGTERM, as users and orchestrators do."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable
 
 
 class Stop(asyncio.Event):
-    """Set when the command is to stop; ``signal`` is the one that said so, if one did."""
+    """Set when the command has to stop; ``signal`` is the signal that caused it, if there was one."""
 
     signal: signal.Signals | None = None
 
 
 async def until_signalled(work: Callable[[Stop], Awaitable[None]]) -> None:
-    """Run ``work``; the first SIGINT or SIGTERM sets its event, the second cancels it and is no error."""
+    """Run ``work``: the first SIGINT or SIGTERM sets its event, and the second cancels it, which raises nothing."""
     stop, loop = Stop(), asyncio.get_running_loop()
     task = asyncio.ensure_future(work(stop))
 

@@ -1,4 +1,4 @@
-"""Long work on the event loop, a little at a time."""
+"""Long work on the event loop, done in short slices."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 
 SLICE_S = 0.0002
-"""How long requests may have to wait for it."""
+"""How long one slice takes, for which requests may have to wait."""
 LOOK_EVERY = 8
-"""Steps between two looks at the clock: one takes 1 to 10 µs."""
+"""Number of steps between two looks at the clock; a step takes 1 to 10 µs."""
 
 
 async def sliced(steps: Iterator[None], clock: Callable[[], float] = time.perf_counter) -> None:
-    """Take every step; others on the event loop wait no longer than ``SLICE_S``, and have their turn as long."""
+    """Take every step, in slices of ``SLICE_S``, with a pause of the same length after each for other work."""
     until = clock() + SLICE_S
     for n, _ in enumerate(steps, 1):
         if not n % LOOK_EVERY and clock() >= until:

@@ -1,4 +1,4 @@
-"""The log: its two forms, what cannot be forged in it, and how a fault that repeats does not fill it."""
+"""The log has two formats, cannot be forged by clients, and is not filled by a fault that repeats."""
 
 from __future__ import annotations
 

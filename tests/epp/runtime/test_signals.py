@@ -1,4 +1,4 @@
-"""One signal asks, a second insists."""
+"""The first signal asks the command to stop, and a second one cancels it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event loop is nobody's for long."""
+"""Long work leaves the event loop free at short intervals."""
 
 from __future__ import annotations
 
