@@ -18,6 +18,8 @@ PREFIX_BYTES = 5
 SMALL_BYTES = 256
 """A piece of a message below this costs more than its bytes do."""
 _PREFIX = struct.Struct(">BI")
+pack_prefix = _PREFIX.pack
+"""Returns the five bytes that go before a message; takes 0, for identity, and the message's length."""
 _TIMEOUT = re.compile(r"([0-9]{1,8})([HMSmun])")
 _SECONDS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 _CONTENT_TYPE = re.compile(r"application/grpc(?:$|[+;].*)")
@@ -84,11 +86,6 @@ def parse_timeout(value: str) -> float:
     if match is None:
         raise GrpcFault(Status.INTERNAL, f"grpc-timeout {value[:20]!r} is not 1 to 8 digits and one of HMSmun")
     return int(match[1]) * _SECONDS[match[2]]
-
-
-def prefix(message: bytes) -> bytes:
-    """Return the five bytes that go before ``message``."""
-    return _PREFIX.pack(0, len(message))
 
 
 def _percent_encoded(text: str) -> bytes:

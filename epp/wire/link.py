@@ -241,7 +241,8 @@ class Link(asyncio.Protocol):
         session, connection, transport = self._session, self._connection, self._transport
         if transport.is_closing():
             return
-        session.drop_overflowed()
+        if session.overflowed:
+            session.drop_overflowed()
         now = self._loop.time()
         while data := connection.output(now):
             transport.write(data)

@@ -6,7 +6,7 @@ Law: nothing raises out of here, whatever the client sends and whatever a handle
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from epp.wire import grpc
 from epp.wire.call import GrpcCall
@@ -37,7 +37,7 @@ class Session:
     """A connection and its calls. ``wake`` is called when a handler answers between reads. Owned by the event loop."""
 
     __slots__ = ("_assembling_bytes", "_busy", "_counters", "_incoming", "_limits",
-                 "_methods", "_overflowed", "_share", "_wake", "connection", "deadlines",
+                 "_methods", "_share", "_wake", "connection", "deadlines", "overflowed",
                  "peer")  # fmt: skip
 
     def __init__(
@@ -54,7 +54,7 @@ class Session:
         self._share = self.connection.share
         self._incoming: Iterable[Event[GrpcHead] | None] | None = None  # what ``proceed`` goes on with
         self.deadlines = Deadlines(self.connection.streams)  # ``expire`` is to be called at the next one
-        self._overflowed: list[GrpcCall] = []
+        self.overflowed: list[GrpcCall] = []
         self._assembling_bytes = 0
 
     def receive(self, data: bytes, now: float, pressed: Pressed = never) -> bool:
@@ -125,10 +125,10 @@ class Session:
         if not stream.answered:
             self.connection.headers(stream, grpc.RESPONSE_HEAD)
         self._counters.messages_sent += 1
-        if not self.connection.send(stream, grpc.prefix(message), message):
+        if not self.connection.send(stream, grpc.pack_prefix(0, len(message)), message):
             self._counters.crowded_out_streams += self._share.forbids(len(message))
             call.over = True  # and cancelled soon, but not inside its own call to us
-            self._overflowed.append(call)
+            self.overflowed.append(call)
         if not self._busy:
             self._wake()
 
@@ -144,8 +144,8 @@ class Session:
 
     def drop_overflowed(self) -> None:
         """Reset the calls that have more to say than the client reads."""
-        while self._overflowed:
-            call = self._overflowed.pop()
+        while self.overflowed:
+            call = self.overflowed.pop()
             self.connection.reset(call.stream, ErrorCode.ENHANCE_YOUR_CALM)
             self._cancel(call)
 
@@ -166,7 +166,7 @@ class Session:
             if pressed():
                 done = False
                 break
-        if self._overflowed:
+        if self.overflowed:
             self.drop_overflowed()
         self._busy = False
         return done
@@ -205,46 +205,46 @@ class Session:
         reader = call.reader
         before = reader.held_bytes
         messages = reader.feed(payload)
-        held = reader.held_bytes
         crowded = False
-        if held != before:
-            self._assembling_bytes += held - before
-            crowded = self._share.hold(held - before)
+        if change := reader.held_bytes - before:
+            self._assembling_bytes += change
+            crowded = self._share.hold(change)
         if messages:
             call.silent = False
             if before:
                 self.connection.absolve(Flood.TINY_DATA)
-            self._hand_on(call, messages)
+            handler = call.handler
+            assert handler is not None  # noqa: S101 - a call without one is over
+            try:
+                for message in messages:
+                    self._counters.messages_received += 1
+                    handler.received(message)
+                    if call.over:
+                        return True
+            except Exception:
+                self._blame(call, "received")
         elif 0 < len(payload) < grpc.SMALL_BYTES and not ended:
             self.connection.accuse(Flood.TINY_DATA)
+        if ended or crowded or reader.fault or self._assembling_bytes > self._limits.max_assembly_bytes:
+            self._judge(call, crowded, ended)
+        return bool(messages) or len(payload) < grpc.SMALL_BYTES
+
+    def _judge(self, call: GrpcCall, crowded: bool, ended: bool) -> None:
+        """End a call that cannot go on, or whose client will send no more."""
+        reader, limits = call.reader, self._limits
         if call.over:
-            return True
-        limits = self._limits
+            return
         if reader.fault:
             self._fail(call, reader.fault)
-        elif held and self._assembling_bytes > limits.max_assembly_bytes:
+        elif reader.held_bytes and self._assembling_bytes > limits.max_assembly_bytes:
             reason = f"messages still arriving hold more than {limits.max_assembly_bytes} bytes"
             self._fail(call, GrpcFault(Status.RESOURCE_EXHAUSTED, reason))
-        elif held and crowded:
+        elif reader.held_bytes and crowded:
             self._counters.crowded_out_streams += 1
             reason = f"all connections buffer more than {limits.max_buffered_bytes} bytes; try again"
             self._fail(call, GrpcFault(Status.RESOURCE_EXHAUSTED, reason))
         elif ended:
             self._half_closed(call)
-        return bool(messages) or len(payload) < grpc.SMALL_BYTES
-
-    def _hand_on(self, call: GrpcCall, messages: Sequence[bytes]) -> None:
-        """Give ``messages`` to the call's handler until it ends the call."""
-        handler = call.handler
-        assert handler is not None  # noqa: S101 - a call without one is over
-        try:
-            for message in messages:
-                self._counters.messages_received += 1
-                handler.received(message)
-                if call.over:
-                    break
-        except Exception:
-            self._blame(call, "received")
 
     def _half_closed(self, call: GrpcCall) -> None:
         if call.over:

@@ -35,8 +35,7 @@ class Turn:
         """Begin a turn unless one began in the same ``run`` of the event loop; returns whether time is left."""
         if run == self._run:
             return self._clock() < self._until
-        self._run = run
-        self.renew()
+        self._run, self._until = run, self._clock() + TURN_S
         return True
 
     def renew(self) -> None:

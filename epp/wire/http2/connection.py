@@ -119,7 +119,7 @@ class Connection(Generic[Head]):
         """
         if self.closed:
             return
-        self.tick(now)
+        self._out.now = self._buckets.now = now
         self._counters.bytes_received += len(data)
         events = self._events
         silent = 0

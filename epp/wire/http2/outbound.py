@@ -151,7 +151,8 @@ class Outbound:
 
     def take(self) -> bytes:
         """Return what to write now, at most about BATCH_BYTES of DATA; empty when there is nothing."""
-        self._pump()
+        if self._rotation:
+            self._pump()
         self.batched_bytes = 0
         out = b"".join(self._chunks)
         self._chunks.clear()
@@ -162,7 +163,8 @@ class Outbound:
         if self.window + increment > MAX_WINDOW_BYTES:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, f"connection window above {MAX_WINDOW_BYTES} bytes")
         self.window += increment
-        self._pump()
+        if self._rotation:
+            self._pump()
 
     def widen_stream(self, stream: Stream, increment: int) -> None:
         """Open a stream's window. Raises: StreamFault when it overflows."""
