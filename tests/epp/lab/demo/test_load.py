@@ -17,7 +17,7 @@ FAST = 50.0
 
 
 async def answered_by(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Sample:
-    """One sample from a server with that handler."""
+    """Return one sample of a server with ``handler``."""
     app = web.Application()
     app.router.add_post("/v1/chat/completions", handler)
     runner = web.AppRunner(app)

@@ -1,4 +1,4 @@
-"""What endpoints say about themselves, asked of simulated ones."""
+"""The demo reads what simulated endpoints report about themselves."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -14,7 +14,7 @@ from epp.lab.engine.preset import DEMO, Preset
 
 
 async def servers_of(*presets: Preset) -> Servers:
-    """What servers of these presets say."""
+    """Return what servers of these presets report."""
     addresses = []
     async with asyncio.timeout(20), AsyncExitStack() as stack:
         for preset in presets:

@@ -68,7 +68,7 @@ def test_the_picker_keeps_a_group_where_its_prefix_is(tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def through(folder: Path, arm: Arm) -> AsyncIterator[Watch]:
-    """What two fresh endpoints counted of the small workload, sent one by one as ``arm`` chooses."""
+    """Yield the counters of two fresh endpoints after the small workload, sent one by one as ``arm`` chooses."""
     async with (
         simulated(folder, 2, "demo") as addresses,
         router(folder, arm, addresses, None) as url,

@@ -1,4 +1,4 @@
-"""An engine small enough to compute by hand, and a bench that drives it in virtual time."""
+"""An engine small enough to compute by hand, and a test bench that drives it in virtual time."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,12 +25,12 @@ TINY = Preset(
 
 
 def tiny(**changes: Any) -> Preset:
-    """``TINY`` with other values."""
+    """Return ``TINY`` with some values changed."""
     return replace(TINY, **changes)
 
 
 def job(name: str, prefix: str, prompt_tokens: int, output_tokens: int = 1, *, shared_blocks: int | None = None) -> Job:
-    """A job whose first ``shared_blocks`` blocks (all by default) are those of every other job with this prefix."""
+    """Return a job that shares its first ``shared_blocks`` blocks (all by default) with other jobs of this prefix."""
     blocks = prompt_tokens // TINY.block_tokens
     shared = blocks if shared_blocks is None else shared_blocks
     keys = tuple((prefix, n) if n < shared else (name, n) for n in range(blocks))
@@ -38,7 +38,7 @@ def job(name: str, prefix: str, prompt_tokens: int, output_tokens: int = 1, *, s
 
 
 class Bench:
-    """An engine with its events remembered by job; every move checks the memory invariants."""
+    """An engine whose events are recorded by job; every move checks the memory invariants."""
 
     def __init__(self, preset: Preset) -> None:
         self.engine = Engine(preset)
@@ -66,11 +66,11 @@ class Bench:
             assert self.engine.advance(at) == []
 
     def run(self) -> None:
-        """Until nothing is under way."""
+        """Run until nothing is under way."""
         self.until(float("inf"))
 
     def serve(self, job: Job, at: float = 0.0) -> Started:
-        """Submit and run to the end."""
+        """Submit a job and run until it has ended."""
         self.submit(job, at)
         self.run()
         return self.started[job.id]

@@ -14,7 +14,7 @@ from tests.epp.lab.engine.serving import TEN_BLOCKS, Served, play, until
 
 ASK: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": TEN_BLOCKS}]}
 TEXT = "The model behind this endpoint is si"
-"""What nine tokens are."""
+"""A text of nine tokens."""
 MODELS = ServedModels("org/m", ["m", "also-m"], [Adapter("sql", "/adapters/sql")])
 
 

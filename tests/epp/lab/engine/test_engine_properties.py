@@ -1,4 +1,4 @@
-"""Any traffic: nothing is lost, nothing leaks, memory is never overdrawn, and caches never change an answer."""
+"""For any traffic, nothing is lost or leaked, memory is never exceeded, and caches never change a response."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -69,7 +69,7 @@ def test_every_job_ends_or_was_aborted_and_all_blocks_come_back(
 
 @given(st.lists(st.tuples(st.sampled_from("pqrs"), st.integers(1, 20)), max_size=12))
 def test_alone_a_warm_request_never_starts_later_than_a_cold_one(prompts: list[tuple[str, int]]) -> None:
-    """With a link so fast that loading is free."""
+    """The link is so fast that loading is free."""
     bench = Bench(tiny(load_bytes_per_s=1e12, gpu_blocks=10, max_model_len=40))
     for n, (prefix, length) in enumerate(prompts):
         keys = tuple((prefix, block) for block in range(length // 4))

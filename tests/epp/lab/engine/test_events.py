@@ -1,4 +1,4 @@
-"""What a simulated engine publishes is what it holds: the picker's reading of its events says so at every moment."""
+"""A simulated engine publishes what it holds: the picker's index of its events agrees with it at every moment."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.epp.kvevents.fleet import Fleet
 SMALL = replace(DEMO, gpu_blocks=40, cpu_blocks=45, max_model_len=640, max_num_seqs=8)
 
 
-class Kept(EventPublisher):
-    """Keeps what it publishes."""
+class KeepingPublisher(EventPublisher):
+    """A publisher that keeps its batches instead of sending them."""
 
     def __init__(self) -> None:
         super().__init__("127.0.0.1", 0)
@@ -36,13 +36,13 @@ class Kept(EventPublisher):
 @pytest.mark.parametrize("seed", range(3))
 def test_its_events_say_what_it_holds(seed: int) -> None:
     async def body() -> None:
-        with closing(Kept()) as publisher:
+        with closing(KeepingPublisher()) as publisher:
             await follow(publisher, Random(seed))
 
     asyncio.run(body())
 
 
-async def follow(publisher: Kept, random: Random) -> None:
+async def follow(publisher: KeepingPublisher, random: Random) -> None:
     fleet, events = Fleet(), EngineEvents(SMALL, publisher)
     engine = events.engine
     prompts = [[random.randrange(9) for _ in range(16 * random.randrange(1, 20) + 5)] for _ in range(6)]
@@ -73,13 +73,13 @@ async def follow(publisher: Kept, random: Random) -> None:
 
 def test_a_live_engine_publishes_while_it_serves() -> None:
     async def body() -> None:
-        with closing(Kept()) as publisher:
+        with closing(KeepingPublisher()) as publisher:
             await live_engine(publisher)
 
     asyncio.run(body())
 
 
-async def live_engine(publisher: Kept) -> None:
+async def live_engine(publisher: KeepingPublisher) -> None:
     events = EngineEvents(SMALL, publisher)
     live = LiveEngine(events.engine, speed=1000.0)
     data = array("I", range(64)).tobytes()

@@ -119,7 +119,7 @@ def test_what_was_used_after_the_horizon_is_still_in_gpu_memory_and_what_is_gone
 
 
 class NaiveLru:
-    """Most recent last; a list."""
+    """An LRU cache as a list, with the most recently used key last."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity, self.keys = capacity, list[str]()

@@ -28,7 +28,7 @@ def test_a_cold_prompt_on_the_l4_takes_what_was_published() -> None:
 
 
 def test_qwen_decodes_six_long_contexts_as_fast_as_was_published() -> None:
-    """45 clients of 8 engines, 8,000 + 256 tokens each, 1,024 answered in 18.4 s with prefixes cached."""
+    """Published: 45 clients of 8 engines, 8,000 + 256 tokens each, 1,024 output tokens in 18.4 s, prefixes cached."""
     bench = Bench(QWEN3_32B)
     for n in range(6):
         bench.submit(prompt(f"{n}", 8256, output_tokens=1024))
@@ -38,7 +38,7 @@ def test_qwen_decodes_six_long_contexts_as_fast_as_was_published() -> None:
 
 
 def fraction_loaded(preset: Preset, tokens: int) -> float:
-    """TTFT from the CPU tier over TTFT from nothing, without the floor that every step has."""
+    """Return TTFT from the CPU tier over cold TTFT, both without the fixed time of a step."""
     bare = replace(preset, timing=replace(preset.timing, overhead_s=0.0, weights_s=0.0))
     bench = Bench(bare)
     bench.serve(prompt("a", tokens))

@@ -1,4 +1,4 @@
-"""Over HTTP, with clients that nobody here wrote. Engine time runs fast; nothing waits for the wall clock."""
+"""The simulated server over HTTP, with third-party clients. Engine time runs fast; nothing waits for the wall clock."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""One engine, driven in virtual time and as time passes: the same events at the same times."""
+"""One engine has the same events at the same times, in virtual time and in real time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.epp.lab.engine.bench import tiny
 
 Event = Started | Finished
 ROUGH = Timing(overhead_s=0.013, weights_s=0.07, token_s=0.011, prefill_pair_s=0.0007, decode_context_s=0.0031)
-"""Numbers that no float is exact for."""
+"""Numbers that no float represents exactly."""
 ARRIVALS = st.lists(
     st.tuples(st.sampled_from([0.0, 0.3, 0.71, 5.0]), st.sampled_from("pq"), st.integers(1, 18), st.integers(1, 30)),
     max_size=12,
@@ -34,7 +34,7 @@ def jobs_of(arrivals: Sequence[tuple[float, str, int, int]]) -> list[tuple[float
 
 
 def jump(engine: Engine, jobs: Sequence[tuple[float, Job]]) -> list[Event]:
-    """From event to event."""
+    """Run the engine from event to event."""
     events: list[Event] = []
     for at, job in jobs:
         while (due := engine.next_at()) is not None and due <= at:
@@ -46,7 +46,7 @@ def jump(engine: Engine, jobs: Sequence[tuple[float, Job]]) -> list[Event]:
 
 
 def creep(engine: Engine, jobs: Sequence[tuple[float, Job]], tick_s: float) -> list[Event]:
-    """Looking at every tick and at every token, as the clock of a server does."""
+    """Run the engine with a look at every tick and at every token, as a server does."""
     events: list[Event] = []
     now, left = 0.0, list(jobs)
     while left or engine.next_at() is not None:
@@ -73,8 +73,8 @@ def test_a_server_in_real_time_and_a_jump_through_its_log_see_the_same() -> None
     wanted = [job for _, job in jobs_of([(0.0, "pq"[n % 2], 3 + n, 4 + n) for n in range(14)])]
     seen: list[Event] = []
 
-    class Heard(Engine):
-        """Keeps what it told."""
+    class RecordingEngine(Engine):
+        """An engine that records its events."""
 
         def advance(self, now: float) -> list[Event]:
             events = super().advance(now)
@@ -82,7 +82,7 @@ def test_a_server_in_real_time_and_a_jump_through_its_log_see_the_same() -> None
             return events
 
     async def serve() -> None:
-        live = LiveEngine(Heard(preset), speed=40.0)
+        live = LiveEngine(RecordingEngine(preset), speed=40.0)
 
         async def client(jobs: Sequence[Job], *, streaming: bool) -> None:
             for job in jobs:

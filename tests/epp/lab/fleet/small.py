@@ -27,7 +27,7 @@ SMALL = Preset(
 
 
 def asks(count: int = 60, *, groups: int = 6, system: int = 640, question: int = 64, output: int = 32) -> list[Ask]:
-    """Requests of some groups, each group with a prompt of its own, in an order that is always the same."""
+    """Return requests of some groups, each group with its own prompt, in a fixed shuffled order."""
     made = [Ask((PromptPart(n % groups, system), PromptPart(1000 + n, question)), output) for n in range(count)]
     Random(5).shuffle(made)
     return made
@@ -37,8 +37,8 @@ def fleet(policy: str = "tiered", *, endpoints: int = 3, seed: int = 1, preset: 
     return Fleet(preset, [plan_of(choose(policy), preset, seed)], endpoints, seed)
 
 
-def story(records: list[Record]) -> list[tuple[object, ...]]:
-    """All that happened, without what is random by design: the ids of picks."""
+def history(records: list[Record]) -> list[tuple[object, ...]]:
+    """Return everything that happened to each request, without the random ids of picks."""
     return [
         (r.ask, r.arrived_at, r.endpoint, r.admitted_at, r.first_at, r.ended_at, r.hits, r.predicted_tokens)
         for r in records

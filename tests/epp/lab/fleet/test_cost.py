@@ -1,4 +1,4 @@
-"""Prices in seconds on simulated engines: what is learned of them, and what it is worth."""
+"""Prices in seconds on simulated engines: which constants are learned, and what they gain."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ ENGINE = PRESETS["qwen3-32b-tp2-h100"]
 ENDPOINTS = 4
 
 
-class Frozen(Engine):
-    """It takes requests, and that is all."""
+class FrozenEngine(Engine):
+    """An engine that accepts requests and never serves them."""
 
     @override
     def submit(self, job: Job, now: float) -> None:
-        """Nothing follows."""
+        """Accept the job and drop it."""
 
 
 def simulated(policy: str, seed: int = 0, *, response_seen: bool = True) -> Fleet:
@@ -88,7 +88,7 @@ def test_without_responses_to_see_nothing_is_learned_and_nobody_is_late() -> Non
 def test_an_engine_that_has_stopped_answering_is_avoided_though_its_numbers_stay_good() -> None:
     fleet = simulated("cost")
     fleet.run(Concurrent(groups(1, 8, 8_000, 60), 12))
-    fleet.engines[0] = Frozen(ENGINE)
+    fleet.engines[0] = FrozenEngine(ENGINE)
     run = fleet.run(paced(groups(2, 8, 8_000, 60), 2.0, 1))
     first, last = run.records[:30], run.records[30:]
     assert sum(record.endpoint == 0 for record in first) < 15
@@ -97,7 +97,7 @@ def test_an_engine_that_has_stopped_answering_is_avoided_though_its_numbers_stay
 
 @pytest.mark.parametrize("policy", ["cost", "cost-picker"])
 def test_where_memory_is_scarce_first_tokens_come_sooner_than_by_weights(policy: str) -> None:
-    """Four endpoints for 24 prefixes of which each holds six on the GPU: paired seeds, and no pair is a close call."""
+    """Four endpoints hold six of 24 prefixes each on the GPU; seeds are paired, and no pair is close."""
     seeds = range(4)
     weights, prices = ([mean_ttft_s(name, seed) for seed in seeds] for name in ("tiered", policy))
     assert fmean(prices) < 0.95 * fmean(weights), (prices, weights)

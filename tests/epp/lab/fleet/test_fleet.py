@@ -16,19 +16,19 @@ from epp.lab.fleet.fleet import Fleet
 from epp.lab.fleet.policies import POLICIES
 from epp.lab.fleet.prompts import Ask, PromptPart
 from scorers.base import Candidate, NoParameters, Observation, Request, Scorer, Tier
-from tests.epp.lab.fleet.small import SMALL, asks, fleet, story
+from tests.epp.lab.fleet.small import SMALL, asks, fleet, history
 
 NAMES = [policy.name for policy in POLICIES]
 
 
 @pytest.mark.parametrize("policy", NAMES)
 def test_a_seed_decides_everything_that_happens(policy: str) -> None:
-    first, second = (story(fleet(policy).run(Concurrent(asks(), 8)).records) for _ in range(2))
+    first, second = (history(fleet(policy).run(Concurrent(asks(), 8)).records) for _ in range(2))
     assert first == second
 
 
 def test_another_seed_gives_another_run() -> None:
-    runs = [story(fleet("random", seed=seed).run(Concurrent(asks(), 8)).records) for seed in (1, 2)]
+    runs = [history(fleet("random", seed=seed).run(Concurrent(asks(), 8)).records) for seed in (1, 2)]
     assert runs[0] != runs[1]
 
 
@@ -130,7 +130,7 @@ plugins:
 
 
 class Learner(Scorer[NoParameters]):
-    """Has no opinion, and remembers what it was told."""
+    """A scorer without an opinion that records its observations."""
 
     type_name = "learner"
 

@@ -13,10 +13,10 @@ from epp.lab.fleet.fleet import Fleet, FleetSettings
 from epp.lab.fleet.policies import choose, plan_of
 from epp.lab.fleet.prompts import Ask, PromptPart
 from epp.lab.fleet.record import Record
-from tests.epp.lab.fleet.small import SMALL, asks, story
+from tests.epp.lab.fleet.small import SMALL, asks, history
 
 ENGINE = replace(SMALL, gpu_blocks=512, cpu_blocks=1024)
-"""About 11 prompts fit into GPU memory, 23 into the CPU tier."""
+"""An engine with room for about 11 prompts in GPU memory and 23 in the CPU tier."""
 ENDPOINTS = 3
 
 
@@ -26,20 +26,20 @@ def fleet(policy: str, *, pickers: int = 1, past: float = 0.0, seed: int = 1) ->
 
 
 def many(count: int = 900) -> list[Ask]:
-    """More than all tiers hold."""
+    """Return requests whose prompts together exceed all tiers."""
     random = Random(3)
     return [Ask((PromptPart(random.randrange(200), 640), PromptPart(1000 + n, 64)), 32) for n in range(count)]
 
 
-def overrated(records: list[Record]) -> float:
-    """Tokens that were taken to be there and were not, as a share of all."""
+def false_hits(records: list[Record]) -> float:
+    """Return the tokens of predicted hits that were missing, as a share of all prompt tokens."""
     seen = [r for r in records if r.predicted_tokens is not None]
     wrong = sum(max(0, (r.predicted_tokens or 0) - r.hits.gpu - r.hits.cpu - ENGINE.block_tokens) for r in seen)
     return wrong / sum(r.ask.prompt_tokens for r in seen)
 
 
 def test_a_seed_decides_which_picker_sees_what() -> None:
-    first, second = (story(fleet("tiered", pickers=3, past=0.2).run(Concurrent(asks(), 8)).records) for _ in range(2))
+    first, second = (history(fleet("tiered", pickers=3, past=0.2).run(Concurrent(asks(), 8)).records) for _ in range(2))
     assert first == second
 
 
@@ -82,7 +82,7 @@ def test_when_all_go_past_the_pickers_nothing_is_predicted() -> None:
 @pytest.mark.parametrize(("pickers", "past"), [(4, 0.0), (1, 0.5)])
 def test_what_horizons_say_is_not_overrated_however_few_requests_a_picker_sees(pickers: int, past: float) -> None:
     told, guessed = (
-        overrated(fleet(policy, pickers=pickers, past=past).run(Concurrent(many(), 8)).records[300:])
+        false_hits(fleet(policy, pickers=pickers, past=past).run(Concurrent(many(), 8)).records[300:])
         for policy in ("tiered", "tiered-approximate")
     )
     assert told < 0.02

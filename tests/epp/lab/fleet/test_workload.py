@@ -27,7 +27,7 @@ ROWS = {  # groups, prompts in each, system, question, output; source: the guide
 
 
 def asks_of(plan: StagePlan) -> list[Ask]:
-    """In the order in which they would come if each were answered at once."""
+    """Return the requests of ``plan`` in the order of their arrival if each response came at once."""
     waiting = [arriving.ask for arriving in plan.source.begin()]
     served = []
     while waiting:

@@ -1,4 +1,4 @@
-"""Where a workload lives by arithmetic, and where the simulated fleet really finds it."""
+"""The computed placement of a workload is compared with the hits of a simulated fleet."""
 
 from __future__ import annotations
 

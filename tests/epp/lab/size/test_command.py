@@ -148,7 +148,7 @@ def sentence_about(flag: str, text: str) -> str:
 
 
 def test_a_large_one_is_bytes_and_a_unit_says_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    """As vLLM's configuration has ``cpu_bytes_to_use``."""
+    """``cpu_bytes_to_use`` is in bytes in vLLM's configuration."""
     held = []
     for written in ("107374182400", "100GiB", "0.09765625TiB"):
         assert run(*FLEET, f"--cpu-bytes-to-use={written}", "--output=json") == 0
@@ -208,7 +208,7 @@ def served(page: bytes, status: int = 200) -> Iterator[str]:
             self.wfile.write(page)
 
         def log_message(self, *arguments: object) -> None:
-            """Nothing."""
+            """Write no log line."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))

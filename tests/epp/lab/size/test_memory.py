@@ -1,4 +1,4 @@
-"""Blocks that engines were seen to have, and how memory turns into them."""
+"""Estimated GPU blocks are compared with the blocks that real engines reported."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_engines_on_h100_have_as_many_blocks_as_is_estimated(
 
 
 def test_the_engine_of_a_model_with_experts_takes_as_much_as_was_seen() -> None:
-    """gpt-oss-120b on one H100: 65.97 GiB of weights, and 2.14 GiB too little; vllm-project/vllm#23278."""
+    """Reported for gpt-oss-120b on one H100: 65.97 GiB of weights, 2.14 GiB short; vllm-project/vllm#23278."""
     seen = 0.9 * GPUS["h100"].memory_bytes - (65.9651 - 2.14) * GIB
     overhead = overhead_of(GPT_OSS, 1024)
     assert overhead.low < seen < overhead.high

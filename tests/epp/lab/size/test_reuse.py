@@ -1,4 +1,4 @@
-"""The expected share of hits against a cache that is really run."""
+"""The expected share of hits is compared with a simulated cache."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from epp.lab.size.reuse import Reuse
 
 
 def simulated(reuse: Reuse, capacity: int, seed: int = 0) -> float:
-    """Of shared tokens asked for again, what a least-recently-used cache of ``capacity`` tokens still has."""
+    """Return the share of repeated shared prompts that a least-recently-used cache of ``capacity`` tokens still has."""
     random, cache, used = Random(seed), OrderedDict[object, int](), 0
     asked = found = 0
     order = [n % round(reuse.groups) for n in range(round(reuse.groups * reuse.prompts))]

@@ -71,7 +71,7 @@ def test_the_pickers_capacity_is_in_its_own_blocks() -> None:
 
 
 def test_the_seeds_workloads_live_where_their_tables_say() -> None:
-    """CPU offloading gains a fifth on the first, and costs two percent on the second."""
+    """In the published tables CPU offloading gains a fifth on the first workload, and costs 2 % on the second."""
     options = replace(SEEDS, cpu_bytes=100 * GIB)
     high, low = (report(options, workload).workload for workload in (HIGH, LOW))
     assert high is not None

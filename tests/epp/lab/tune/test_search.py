@@ -1,4 +1,4 @@
-"""The search alone: what it asks for, whom it finds, what it makes of an end of time."""
+"""The search alone: which simulations it runs, which candidate it finds, and how it ends when time is up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SeededCandidate = tuple[str, int]
 
 
 class Bench:
-    """Candidates of known worth, on seeds that are hard or easy for all of them alike."""
+    """Candidates with a fixed cost each, on seeds that are hard or easy for all of them alike."""
 
     def __init__(self, worth: Mapping[str, float], *, noise: float = 0.0, limit: int = 10**9) -> None:
         self.worth, self.noise, self.limit = worth, noise, limit
@@ -71,7 +71,7 @@ def test_few_candidates_see_many_seeds_and_many_see_few() -> None:
 
 
 def test_luck_on_one_seed_does_not_win() -> None:
-    """One that is truly better by a fifth, among forty that are not, with noise of a tenth."""
+    """One candidate is better by a fifth, among forty equal ones, with noise of a tenth."""
     names = [f"c{n}" for n in range(41)]
     won = 0
     for first_seed in range(0, 2000, 100):

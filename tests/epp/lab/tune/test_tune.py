@@ -1,4 +1,4 @@
-"""Candidates, what is written, and the command on a workload that takes a moment."""
+"""Candidates, the written files, and the command on a small workload."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_more_throughput_is_the_better_one() -> None:
 
 
 def words_of(capsys: pytest.CaptureFixture[str]) -> str:
-    """What was printed, on one line."""
+    """Return the printed text on one line."""
     return " ".join(capsys.readouterr().out.split())
 
 
@@ -165,7 +165,7 @@ def tune(tmp_path: Path, *words: str) -> tuple[int, Path]:
 
 
 def test_a_search_repeats_itself_and_writes_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = []
+    outcomes = []
     for _ in range(2):
         code, output = tune(tmp_path, "--candidates=6", "--held-out=4")
         shown = capsys.readouterr()
@@ -182,9 +182,9 @@ def test_a_search_repeats_itself_and_writes_what_it_found(tmp_path: Path, capsys
         plan_from(output / "picker.yaml", None)
         assert code == (0 if tried["gain"] and tried["gain"]["proven"] else 1)
         del tried["seconds"]
-        told.append((tried, (output / "picker.yaml").read_text(), (output / "values.yaml").read_text()))
-    assert told[0] == told[1]
-    tried = told[0][0]
+        outcomes.append((tried, (output / "picker.yaml").read_text(), (output / "values.yaml").read_text()))
+    assert outcomes[0] == outcomes[1]
+    tried = outcomes[0][0]
     assert set(tried["standings"]) >= {"2:2:1:1"}
     assert len(tried["standings"]) == 7
     if tried["gain"]:
@@ -193,7 +193,7 @@ def test_a_search_repeats_itself_and_writes_what_it_found(tmp_path: Path, capsys
 
 
 def of_a_trace(tmp_path: Path) -> tuple[int, Path]:
-    """A search that finds something."""
+    """Run a search on a trace where it finds a better candidate."""
     random, lines = Random(1), []
     for n in range(120):
         group = random.randrange(12)
