@@ -194,7 +194,7 @@ def goals(rows: Sequence[Row]) -> Iterator[Goal]:
 
 
 def show(rows: Sequence[Row]) -> None:
-    """Print the tables."""
+    """Print the rows and the targets."""
     where = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
     print(f"One decision, milliseconds, {DECISIONS} for each line; {where}.")
     columns = f"{'mean':>8}{'p50':>8}{'p99':>8}{'longest':>9}{'longest collection':>20}{'blocks in index':>17}"

@@ -100,7 +100,7 @@ def learning_us() -> float:
 
 
 def show(rows: Sequence[Row], learning: float) -> None:
-    """Print the table."""
+    """Print the rows as a table."""
     where = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
     print(f"One decision, microseconds, {DECISIONS:,} for each line; {where}.")
     print(f"{'prompts':<9}{'endpoints':>9}  {'policy':<18}{'median':>8}{'of 2:2:1:1':>12}")

@@ -189,7 +189,7 @@ def held_up(model: ModelTokenizer, made: Conversations, seconds: float) -> dict[
 
 
 def main() -> None:
-    """Print the tables."""
+    """Print all tables, or JSON."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--json", action="store_true")
     as_json = arguments.parse_args().json
