@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -181,7 +182,7 @@ class _Subcommand(click.Command):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section(click.style("Examples", bold=True)):
             for what, line in self.program.examples:
-                formatter.write(f"  # {what}\n  {line}\n")
+                formatter.write(f"  # {what}\n{example(line, formatter.width)}\n")
         formatter.write_paragraph()
         formatter.write_text(
             "Booleans are written --flag, --flag=true or --flag=false; durations 50ms, 2s, 1m30s; sizes 10MiB, 25MB; "
@@ -210,6 +211,22 @@ class _Group(click.Group):
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(self.commands)}"
             raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
+
+
+def example(line: str, width: int) -> str:
+    """Return a line for the shell, indented, and continued on further lines where it is longer than ``width``.
+
+    It breaks at blanks outside of quotes; a word that is longer than a line stays whole.
+    """
+    lines, indent = [""], "  "
+    for word in re.findall(r"(?:'[^']*'|[^\s'])+", line):
+        if lines[-1] and len(f"{indent}{lines[-1]} {word} \\") > width:
+            lines[-1] = f"{indent}{lines[-1]} \\"
+            lines.append("")
+            indent = "      "
+        lines[-1] += f" {word}" if lines[-1] else word
+    lines[-1] = indent + lines[-1]
+    return "\n".join(lines)
 
 
 def _no_such_flag(error: click.NoSuchOption, known: Sequence[str], ctx: click.Context) -> click.UsageError:

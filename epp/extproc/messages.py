@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from epp.decision import Decision, RequestHead
 from epp.errors import DROPPED_REASON_HEADER, EppError
-from epp.extproc.refusal import JSON, Refusal
+from epp.extproc.refusal import ANY_ORIGIN, JSON, Refusal
 from epp.extproc.templates import (
     Body,
     Place,
@@ -211,6 +211,8 @@ def immediate(error: EppError, written: Refusal) -> bytes:
         set_header(refusal.headers, DROPPED_REASON_HEADER, error.dropped_reason)
     if written.content_type:
         set_header(refusal.headers, "content-type", written.content_type)
+    if written.content_type == JSON:
+        set_header(refusal.headers, *ANY_ORIGIN)
     if error.retry_after_s is not None:
         set_header(refusal.headers, "retry-after", str(error.retry_after_s))
     return answer.SerializeToString()
@@ -225,7 +227,7 @@ def answered(answer: ModelAnswer) -> bytes:
     message.immediate_response.status.code = answer.status  # type: ignore[assignment]
     message.immediate_response.body = answer.body
     set_header(message.immediate_response.headers, "content-type", JSON)
-    set_header(message.immediate_response.headers, "access-control-allow-origin", "*")
+    set_header(message.immediate_response.headers, *ANY_ORIGIN)
     return message.SerializeToString()
 
 

@@ -22,6 +22,8 @@ from epp.errors import EppError
 from epp.extproc.options import ErrorFormat
 
 JSON = "application/json"
+ANY_ORIGIN = ("access-control-allow-origin", "*")
+"""The header that lets scripts of any web page read an answer, as vLLM allows by default."""
 
 OPENAI_TYPES = {
     400: "BadRequestError",

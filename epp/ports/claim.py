@@ -1,19 +1,41 @@
-"""Ports that cannot be had, in a sentence that names the flag.
+"""Checks that ports can be bound, and names the flags of those that cannot.
 
-Asked before Envoy is: it would share a port, or say so in its own words.
+This is done before Envoy starts, which would share such a port, or fail in its own words.
 """
 
 from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from epp.errors import ConfigError
 
 
+def claim_all(wanted: Sequence[tuple[str, int, str]]) -> list[int]:
+    """Return the port of each ``(host, port, flag)``, or a free one for 0, after trying to listen there.
+
+    Raises: ConfigError that names all the ports that are refused, and their flags.
+    """
+    ports: list[int] = []
+    refusals: list[tuple[int, str, ConfigError]] = []
+    for host, port, flag in wanted:
+        try:
+            ports.append(claim(host, port, flag))
+        except ConfigError as error:
+            refusals.append((port, flag, error))
+    if len(refusals) == 1:
+        raise refusals[0][2]
+    if refusals and all(_is_taken(error) for *_, error in refusals):
+        named = _listed([f"{port} ({flag})" for port, flag, _ in refusals])
+        raise ConfigError(f"ports {named} are in use; stop what listens there or pass these flags with other ports")
+    if refusals:
+        raise ConfigError("; ".join(str(error) for *_, error in refusals))
+    return ports
+
+
 def claim(host: str, port: int, flag: str) -> int:
-    """``port``, or a free one for 0, after trying to listen there.
+    """Return ``port``, or a free one for 0, after trying to listen there.
 
     Raises: ConfigError that names the port and ``flag``, the option that chooses another.
     """
@@ -29,8 +51,17 @@ def claim(host: str, port: int, flag: str) -> int:
 
 
 def refused(error: OSError, host: str, port: int, flag: str) -> ConfigError:
-    """What to tell the user who chose ``port`` by ``flag``."""
+    """Return the refusal for the user who chose ``port`` by ``flag``."""
     return ConfigError(f"cannot listen on {host}:{port}: {_remedy(error, port, flag)}")
+
+
+def _is_taken(refusal: ConfigError) -> bool:
+    cause = refusal.__cause__
+    return isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
+
+
+def _listed(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _remedy(error: OSError, port: int, flag: str) -> str:
@@ -42,7 +73,7 @@ def _remedy(error: OSError, port: int, flag: str) -> str:
 
 
 async def listening(start: Callable[[str, int], Awaitable[int]], host: str, port: int, flag: str) -> int:
-    """The port that was got. Raises: ConfigError naming ``flag``."""
+    """Call ``start`` and return the port that it listens on. Raises: ConfigError naming ``flag``."""
     try:
         return await start(host, port)
     except OSError as error:

@@ -41,6 +41,11 @@ def console_for(*, stderr: bool = False) -> Console:
 
 
 def show(console: Console, parts: Iterable[RenderableType]) -> None:
-    """Print ``parts`` one below the other; nothing of them is cropped."""
+    """Print ``parts`` one below the other without cropping; lines that are piped end without blanks."""
     for part in parts:
-        console.print(part, crop=False, markup=False)
+        if console.is_terminal:
+            console.print(part, crop=False, markup=False)
+            continue
+        with console.capture() as capture:
+            console.print(part, crop=False, markup=False)
+        console.file.write("".join(line.rstrip(" ") for line in capture.get().splitlines(keepends=True)))

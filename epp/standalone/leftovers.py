@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 PREFIX = "tierwise-"
 OURS = "envoy.json"
-"""In each such folder once its router has started; a folder that is being created may have no lock yet."""
+"""The file that marks such a folder, from the moment when it is locked; Envoy's configuration replaces it."""
 
 
 @contextmanager
@@ -27,6 +27,7 @@ def kept_from_tidying(folder: Path) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
+        (folder / OURS).touch()  # a router that is killed before it has written its configuration leaves the mark
         yield
     finally:
         os.close(descriptor)

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 from epp.client import ANTHROPIC_HEADER, ANTHROPIC_PATHS, GRPC_CONTENT, REQUEST_ID, Api
 from epp.errors import LEAST_RETRY_AFTER_S, too_large
 from epp.extproc.options import ErrorFormat
-from epp.extproc.refusal import JSON, envelope
+from epp.extproc.refusal import ANY_ORIGIN, JSON, envelope
 from epp.standalone.settings import ProxySettings
 
 Plain: TypeAlias = dict[str, object]
@@ -94,8 +94,8 @@ def mapper(reply: Reply, api: Api) -> Plain:
         "filter": {"and_filter": {"filters": [*conditions, reply.when]}} if conditions else reply.when,
         "body_format_override": body(reply, api),
     }
-    if reply.retry:
-        made["headers_to_add"] = [RETRY_AFTER]
+    if added := [*([RETRY_AFTER] if reply.retry else []), *([READABLE] if api is not Api.GRPC else [])]:
+        made["headers_to_add"] = added
     if reply.when == has_status(HUNG_PICKER):
         made["status_code"] = reply.status
     return made
@@ -160,4 +160,8 @@ REFUSED_BY_PICKER = expression("'content-type' in response.headers")
 RETRY_AFTER: Plain = {
     "header": {"key": "retry-after", "value": str(LEAST_RETRY_AFTER_S)},
     "append_action": "ADD_IF_ABSENT",
+}
+READABLE: Plain = {
+    "header": dict(zip(("key", "value"), ANY_ORIGIN, strict=True)),
+    "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
 }

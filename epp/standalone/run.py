@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from epp.metrics.gauges import Reading, ReadingSource
 from epp.pool.pool import Pool
-from epp.ports.claim import claim
+from epp.ports.claim import claim_all
 from epp.ports.resolve import resolve
 from epp.runtime.signals import Stop
-from epp.server.settings import Settings
 from epp.standalone.binary import find_envoy
 from epp.standalone.leftovers import PREFIX, kept_from_tidying, remove_leftovers
 from epp.standalone.options import StandaloneOptions
@@ -67,9 +66,14 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
     binary = find_envoy(options.envoy)
     (address,) = await resolve([f"{options.proxy.host}:{options.proxy.port}"])
     host = address.rpartition(":")[0].strip("[]")
-    port = claim(host, options.proxy.port, "--port")
-    admin_port = claim(LOOPBACK, options.proxy.admin_port, "--admin-port")
-    claim_for_picker(host, options.picker)
+    port, admin_port, *_ = claim_all(
+        [
+            (host, options.proxy.port, "--port"),
+            (LOOPBACK, options.proxy.admin_port, "--admin-port"),
+            (host, options.picker.metrics_port, "--metrics-port"),
+            (LOOPBACK, options.picker.grpc_port, "--grpc-port"),
+        ]
+    )
     # Imported only now: its thousands of messages take longer to import than the rest of the start.
     from epp.standalone.endpoints import EndpointsFile
     from epp.standalone.proxy import Proxy
@@ -110,12 +114,6 @@ async def standalone(options: StandaloneOptions, start_picker: StartPicker, stop
                 await endpoints.close()
         finally:
             await picker.stop(options.drain_timeout_s)
-
-
-def claim_for_picker(host: str, picker: Settings) -> None:
-    """Check that the picker's ports can be bound, before anything starts. Raises: ConfigError that names the flag."""
-    claim(host, picker.metrics_port, "--metrics-port")
-    claim(LOOPBACK, picker.grpc_port, "--grpc-port")
 
 
 def readings(proxy: Proxy, endpoints: EndpointsFile) -> list[Reading]:

@@ -169,6 +169,11 @@ def _describe(plan: AdmissionPlan) -> Iterator[str]:
     yield f"requests wait {ttl} while the endpoints are full ({flow.detector.name}, {flow.limits.name})"
     if flow.enable_eviction:
         yield "requests of negative priority in flight are ended for others of higher priority that wait"
+    limits = [
+        f"{limit:,} {unit}" for limit, unit in ((flow.max_requests, "requests"), (flow.max_bytes, "bytes")) if limit
+    ]
+    if limits:
+        yield f"all priorities: at most {' and '.join(limits)} wait"
     for priority, band in flow.bands.items():
         yield (
             f"priority {priority}: at most {band.max_requests:,} requests and {band.max_bytes:,} bytes wait, by "

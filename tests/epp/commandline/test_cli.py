@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -44,6 +45,24 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
+def test_all_ports_of_a_second_router_are_named_at_once() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as first,
+        socket.create_server(("127.0.0.1", 0)) as second,
+    ):
+        port, metrics = first.getsockname()[1], second.getsockname()[1]
+        words = ["standalone", "--host=127.0.0.1", "--endpoint=127.0.0.1:9", "--admin-port=0"]
+        done = subprocess.run(
+            [sys.executable, "-m", "epp.commandline.cli", *words, f"--port={port}", f"--metrics-port={metrics}"],
+            capture_output=True, text=True, check=False, cwd=ROOT,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.strip() == (
+        f"tierwise standalone: ports {port} (--port) and {metrics} (--metrics-port) are in use; "
+        "stop what listens there or pass these flags with other ports"
+    )
+
+
 @pytest.mark.parametrize("words", [["--help"], ["help"]])
 def test_help_on_all_commands_imports_the_flags_of_none(words: list[str]) -> None:
     code = f"import sys\nfrom epp.commandline.entry import main\nmain({words})\nprint(sorted(sys.modules))"
@@ -51,6 +70,20 @@ def test_help_on_all_commands_imports_the_flags_of_none(words: list[str]) -> Non
     assert "epp.commandline.programs" in out
     assert ".flags'" not in out.replace("'epp.flags'", "")
     assert "importlib.metadata" not in out.replace("__editable__", "")
+
+
+@pytest.mark.parametrize("name", ["", *NAMES])
+def test_help_fits_into_80_columns(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    text = printed(capsys, *([name] if name else []), "--help")
+    assert not [line for line in text.splitlines() if len(line) > 80]
+
+
+def test_an_example_that_is_wrapped_is_still_a_line_for_the_shell() -> None:
+    line = "tierwise explain --model Qwen/Qwen3-32B --prompt 'Once upon a time' --header a:b"
+    for width in range(20, 100):
+        wrapped = cli.example(line, width)
+        assert shlex.split(wrapped.replace("\\\n", " ")) == shlex.split(line)
+        assert width < 40 or max(map(len, wrapped.split("\n"))) <= width
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -93,6 +93,15 @@ def test_how_long_a_request_may_wait(text: str, ttl_s: float | None, no_endpoint
     assert (settings.ttl_s, settings.no_endpoint_ttl_s) == (ttl_s, no_endpoint_ttl_s)
 
 
+def test_the_limits_of_all_priorities_together_are_in_the_summary() -> None:
+    for limits, line in (
+        ("maxRequests: 9, maxBytes: 1Mi", "all priorities: at most 9 requests and 1,048,576 bytes wait"),
+        ("maxRequests: 9", "all priorities: at most 9 requests wait"),
+        ("maxBytes: 1k", "all priorities: at most 1,000 bytes wait"),
+    ):
+        assert line in plan(f"featureGates: [flowControl]\nflowControl: {{{limits}}}\n").summary
+
+
 def test_bands_are_there_for_every_priority_that_an_objective_gives() -> None:
     text = "inferenceObjectives: [{name: a, priority: 3}, {name: b, priority: -3}, {name: c}]\n"
     settings = flow(text + "flowControl: {defaultNegativePriorityBand: {maxRequests: 1}}")

@@ -73,6 +73,13 @@ def test_the_picker_s_own_answer_may_be_read_by_a_browser_s_scripts() -> None:
     assert headers == {"content-type": b"application/json", "access-control-allow-origin": b"*"}
 
 
+@pytest.mark.parametrize(("kind", "readable"), [("application/json", True), ("application/grpc", False), ("", False)])
+def test_a_refusal_in_json_may_be_read_by_a_browser_s_scripts(kind: str, readable: bool) -> None:
+    (answer,) = read([messages.immediate(BadRequest("no"), Refusal(b"{}", kind))])
+    headers = {o.header.key: o.header.raw_value for o in answer.immediate_response.headers.set_headers}
+    assert headers.get("access-control-allow-origin") == (b"*" if readable else None)
+
+
 def test_header_values_are_read_from_either_field_and_the_last_of_repeated_ones_counts() -> None:
     message = ProcessingRequest()
     headers = message.request_headers.headers.headers

@@ -551,7 +551,8 @@ def test_help_shows_every_flag_and_an_example(program: cli.Program, capsys: pyte
     assert cli.main([program.name, "--help"]) == 0
     text = capsys.readouterr().out
     assert all(f"-{flag.name}" in text for flag in program.flags)
-    assert all(line in text for _, line in program.examples)
+    unwrapped = " ".join(text.replace("\\\n", " ").split())
+    assert all(" ".join(line.split()) in unwrapped for _, line in program.examples)
 
 
 def test_the_help_of_sim_names_every_preset_and_the_default(capsys: pytest.CaptureFixture[str]) -> None:

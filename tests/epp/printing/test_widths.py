@@ -61,6 +61,7 @@ def test_what_size_prints_fits_and_has_every_number(words: str, capsys: pytest.C
     assert cli.main(["size", *words.split()]) == 0
     printed = capsys.readouterr().out
     fits(printed)
+    assert not [line for line in printed.splitlines() if line.endswith(" ")], "a pipe gets no trailing blanks"
     assert cli.main(["size", *words.split(), "--output=json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     if isinstance(answer, list):

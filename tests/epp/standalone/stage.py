@@ -5,14 +5,17 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from envoy_data_plane.envoy.config.bootstrap.v3 import Bootstrap
+
 from epp.ports.claim import claim
 from epp.standalone.binary import find_envoy
+from epp.standalone.bootstrap import bootstrap
 from epp.standalone.endpoints import write_endpoints
 from epp.standalone.proxy import Proxy
 from epp.standalone.settings import ProxySettings
@@ -69,8 +72,10 @@ class Stage:
 
 
 @contextmanager
-def stage(loop: Background, folder: Path, **settings: Any) -> Iterator[Stage]:
-    """Everything started; ``settings`` are those of the proxy."""
+def stage(
+    loop: Background, folder: Path, configure: Callable[[ProxySettings], Bootstrap] = bootstrap, **settings: Any
+) -> Iterator[Stage]:
+    """Start everything; ``settings`` are those of the proxy, and ``configure`` makes its configuration."""
     engines, picker = [Engine(), Engine()], FixedPicker()
     for engine in engines:
         loop.run(engine.start())
@@ -83,7 +88,7 @@ def stage(loop: Background, folder: Path, **settings: Any) -> Iterator[Stage]:
         endpoints_file=folder / "endpoints.json",
         **({"sample_rate": 0.0} | settings),
     )
-    proxy = Proxy(find_envoy(None), chosen, folder)
+    proxy = Proxy(find_envoy(None), chosen, folder, configure=configure)
     here = Stage(loop, engines, picker, proxy)
     here.list_endpoints(engines)
     try:

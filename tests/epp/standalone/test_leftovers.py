@@ -25,6 +25,13 @@ def test_a_folder_goes_when_nobody_holds_its_lock_and_stays_while_somebody_does(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_folder_of_a_router_that_was_killed_while_it_started_goes_too(tmp_path: Path) -> None:
+    starting = folder(tmp_path, "tierwise-starting")
+    with kept_from_tidying(starting):
+        assert remove_leftovers(tmp_path) == []
+    assert remove_leftovers(tmp_path) == [starting]
+
+
 def test_what_is_no_folder_of_a_router_stays(tmp_path: Path) -> None:
     elsewhere = folder(tmp_path, "elsewhere", "envoy.json")
     folder(tmp_path, "tierwise-new")

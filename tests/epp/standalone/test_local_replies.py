@@ -6,12 +6,18 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import grpc
 import pytest
+from envoy_data_plane.envoy.config.bootstrap.v3 import Bootstrap
+from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager.v3 import HttpConnectionManager
+from envoy_data_plane.google.protobuf import Any
 
 from epp.extproc.options import ErrorFormat
+from epp.standalone.bootstrap import bootstrap
+from epp.standalone.settings import ProxySettings
 from tests.e2e.site.background import Background
 from tests.epp.standalone.raw import raw
 from tests.epp.standalone.stage import Answer, Stage, stage
@@ -29,6 +35,7 @@ def there(loop: Background, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def error_of(answer: Answer) -> dict[str, object]:
     assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["access-control-allow-origin"] == "*", "a chat page in a browser may read the sentence"
     error = json.loads(answer.body)["error"]
     assert isinstance(error, dict)
     return error
@@ -132,6 +139,38 @@ def test_what_envoy_refuses_for_reasons_of_its_own_has_its_word_for_them(there: 
     error = json.loads(answer.partition("\r\n\r\n")[2])["error"]
     assert error["message"] == "the proxy refused the request: missing_host_header"
     assert (error["type"], error["code"]) == ("BadRequestError", 400)
+
+
+def test_headers_that_are_too_large_are_431(there: Stage) -> None:
+    answer = there.ask({"x-long": "x" * 100_000})
+    assert answer.status == 431
+    error = error_of(answer)
+    assert error["message"] == "the request's headers are larger than the proxy takes"
+    assert (error["type"], error["code"]) == ("RequestTooLargeError", 431)
+
+
+def test_a_request_whose_headers_do_not_arrive_in_time_is_408(loop: Background, tmp_path: Path) -> None:
+    def impatient(settings: ProxySettings) -> Bootstrap:
+        made = bootstrap(settings)
+        assert made.static_resources is not None
+        network_filter = made.static_resources.listeners[0].filter_chains[0].filters[0]
+        assert network_filter.typed_config is not None
+        manager = network_filter.typed_config.unpack()
+        assert isinstance(manager, HttpConnectionManager)
+        manager.request_headers_timeout = timedelta(milliseconds=100)
+        network_filter.typed_config = Any.pack(manager)
+        return made
+
+    with (
+        stage(loop, tmp_path, configure=impatient) as there,
+        closing(socket.create_connection(("127.0.0.1", there.proxy.settings.port), timeout=15)) as client,
+    ):
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\n")
+        answer = client.recv(1 << 16).decode()
+    assert answer.startswith("HTTP/1.1 408 ")
+    error = json.loads(answer.partition("\r\n\r\n")[2])["error"]
+    assert error["message"] == "the request did not arrive in time"
+    assert (error["type"], error["code"]) == ("RequestTimeoutError", 408)
 
 
 def test_a_grpc_client_reads_envoys_word_as_its_message(there: Stage) -> None:
