@@ -75,6 +75,15 @@ DONE: tuple[str, ...] = (
     "tests/epp/lab/fleet",
     "tests/epp/lab/size",
     "tests/epp/lab/tune",
+    "tests/epp/catalog",
+    "tests/epp/served",
+    "tests/epp/pool",
+    "tests/epp/metrics",
+    "tests/epp/scrape",
+    "tests/epp/scrape/reading",
+    "tests/epp/tokens",
+    "tests/epp/flowcontrol",
+    "tests/epp/kvevents",
 )
 """The rooms whose docstrings have been rewritten. The others follow, until this is the list of all rooms."""
 

@@ -35,7 +35,7 @@ def test_prefill_is_as_fast_as_it_was_measured(model: str, gpu: str, ranks: int,
 
 
 def test_an_l4_prefills_a_long_prompt_in_the_time_that_was_published() -> None:
-    """LMCache's page on CPU offload: 15,376 tokens of Llama-3.1-8B cold on one L4 in 6.537 s."""
+    """Source of the figures: LMCache's page on CPU offload, 15,376 tokens of Llama-3.1-8B cold on one L4 in 6.537 s."""
     times = roofline(MODELS["meta-llama/Llama-3.1-8B-Instruct"], GPUS["l4"])
     assert times.prefill_s(15_376) == pytest.approx(6.537, rel=0.03)
 

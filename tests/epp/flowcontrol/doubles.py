@@ -1,4 +1,4 @@
-"""A controller over a pool whose fullness a test says, and requests in one line each."""
+"""A controller over a pool whose saturation a test sets, and requests in one line each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scorers.base import Candidate, NoParameters, Request, Slot
 def arrival(
     priority: int = 0, flow: str = "a", size_bytes: int = 10, received_s: float = 0.0, tokens: int = 1, **headers: str
 ) -> Arrival:
-    """Header names are given with underscores."""
+    """Make a request. Header names have underscores instead of hyphens."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     request = Request("r", "m", "m", headers=named, priority=priority, fairness_id=flow, prompt_tokens=tokens)
     request.received_s = received_s
@@ -27,7 +27,7 @@ def arrival(
 
 
 class Room(SaturationDetector[NoParameters]):
-    """Room for so many requests in flight on all endpoints together; the test says how many there are."""
+    """A detector with a limit of requests in flight on all endpoints together; the test sets their number."""
 
     type_name = "room"
 
@@ -36,7 +36,7 @@ class Room(SaturationDetector[NoParameters]):
         self.places = places
         self.taken = 0
         self.level: float | None = None
-        """Says it instead."""
+        """The saturation to report instead, if the test sets it."""
 
     def saturation(self, candidates: Sequence[Candidate]) -> float:
         if self.level is not None:
@@ -49,7 +49,7 @@ class Room(SaturationDetector[NoParameters]):
 
 @dataclass
 class Seen:
-    """A watcher that remembers."""
+    """A queue listener that keeps its events."""
 
     outcomes: list[QueueOutcome] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Seen:
 
 
 class Stage:
-    """A controller, its clock and its pool, and what became of every request by name."""
+    """A controller, its clock and its pool, and the outcome of every request by name."""
 
     def __init__(self, settings: FlowSettings | None = None, *, places: int = 0, endpoints: int = 1) -> None:
         self.now = 0.0
@@ -79,7 +79,7 @@ class Stage:
         self.endpoints = endpoints
         self.seen = Seen()
         self.ended: dict[str, EppError | None] = {}
-        """None for those sent on."""
+        """The errors by name of the request; None for a dispatched one."""
         self.order: list[str] = []
         self.waits: dict[str, QueueEntry] = {}
         gauge = Gauge(self.detector, self.candidates)
@@ -92,7 +92,7 @@ class Stage:
         return tuple([Candidate(Slot(n), f"10.0.0.{n}:80") for n in range(self.endpoints)])
 
     def ask(self, name: str, wanted: Arrival) -> bool:
-        """Whether it waits. Raises: EppError."""
+        """Admit a request; return whether it waits. Raises: EppError."""
 
         def resume(error: EppError | None) -> None:
             assert name not in self.ended, "resumed twice"
@@ -110,12 +110,12 @@ class Stage:
         return True
 
     def fill(self, *names: str, **more: object) -> None:
-        """Requests that must wait."""
+        """Admit requests that must wait."""
         for name in names:
             assert self.ask(name, arrival(**more))  # type: ignore[arg-type]
 
     def free(self, places: int = 1) -> list[str]:
-        """Make room for so many; returns who went on, in order."""
+        """Free capacity for ``places`` requests; return the dispatched ones, in order."""
         before = len(self.order)
         self.detector.places = self.detector.taken + places
         while self.controller.dispatch():

@@ -1,4 +1,4 @@
-"""Who waits, who goes on, who is sent away."""
+"""Requests that wait, go on, or are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.epp.flowcontrol.doubles import Room, Stage, arrival
 
 
 def stage(**more: object) -> Stage:
-    """One whose endpoints are full."""
+    """Return a stage whose endpoints are full."""
     return Stage(FlowSettings(detector=Room(), **more))  # type: ignore[arg-type]
 
 
@@ -127,7 +127,7 @@ def test_a_proxy_is_asked_for_more_than_a_wait_may_take_and_never_for_more_than_
     assert there.controller.next_expiry() is None
 
 
-def test_who_waits_when_the_limit_is_raised_is_sent_away_before_its_proxy_loses_patience() -> None:
+def test_a_request_that_waits_when_the_limit_is_raised_expires_before_its_proxy_gives_up() -> None:
     there = stage(ttl_s=60.0)
     there.fill("buffered", "duplex", "left")
     there.waits["buffered"].patience_s()
@@ -170,7 +170,7 @@ def test_requests_wait_for_the_first_endpoint() -> None:
     assert there.free(9) == ["a"]
 
 
-def test_where_nobody_is_to_wait_for_an_endpoint_nobody_does() -> None:
+def test_with_a_limit_of_zero_no_request_waits_for_an_endpoint() -> None:
     there = stage(no_endpoint_ttl_s=0.0)
     there.endpoints = 0
     with pytest.raises(NoEndpoints, match="noEndpointRequestTTL"):
@@ -222,7 +222,7 @@ def test_flows_take_turns() -> None:
     assert there.free(9) == ["a1", "b1", "c1", "a2", "c2", "a3"]
 
 
-def test_strict_knows_no_flows() -> None:
+def test_strict_has_no_flows() -> None:
     there = stage()
     there.fill("a1", flow="a")
     there.fill("b1", flow="b")
@@ -230,7 +230,7 @@ def test_strict_knows_no_flows() -> None:
     assert there.free(9) == ["a1", "b1", "a2"]
 
 
-def test_the_earliest_deadline_is_of_who_came_first_since_all_may_wait_as_long() -> None:
+def test_the_earliest_deadline_is_that_of_the_first_since_all_may_wait_as_long() -> None:
     there = stage(default=BandSettings(ordering=EarliestDeadline()))
     there.fill("a")
     there.now = 1.0
@@ -238,7 +238,7 @@ def test_the_earliest_deadline_is_of_who_came_first_since_all_may_wait_as_long()
     assert there.free(9) == ["a", "b"]
 
 
-def test_who_must_see_a_token_soonest_goes_first_and_who_says_nothing_last() -> None:
+def test_the_earliest_first_token_goes_first_and_a_request_without_a_target_last() -> None:
     there = stage(default=BandSettings(ordering=SloDeadline()))
     there.fill("silent")
     there.fill("nonsense", x_llm_d_slo_ttft_ms="soon")
@@ -261,7 +261,7 @@ def test_lower_bands_are_held_back_while_higher_ones_go_on() -> None:
     assert there.order == ["high", "low"]
 
 
-def test_closing_sends_everybody_away_and_lets_nobody_wait() -> None:
+def test_closing_refuses_all_requests_and_queues_none() -> None:
     there = stage()
     there.fill("a", "b")
     there.controller.close()
@@ -303,7 +303,7 @@ def test_those_who_wait_stay_under_new_settings_in_the_order_that_these_give() -
     assert there.controller.size_bytes == 0
 
 
-def test_somebody_elses_failure_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_failure_of_one_request_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
     there = stage()
 
     def fails(error: object) -> None:

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, the controller does what a list of those who wait would."""
+"""In any order of events, the controller does the same as a plain list of queued requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIMITS = st.none() | st.integers(1, 60)
 
 
 class Model(RuleBasedStateMachine):
-    """``waiting`` is the truth: what waits, in the order in which it came."""
+    """The model: ``waiting`` has the queued requests in the order of their arrival."""
 
     @initialize(
         fairness=FAIRNESS, ordering=ORDERINGS, most=LIMITS, most_bytes=LIMITS, band=st.integers(1, 6), ttl=LIMITS

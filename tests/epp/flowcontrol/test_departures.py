@@ -1,4 +1,4 @@
-"""How long a request would wait, by how fast others leave."""
+"""The expected wait of a request, by the rate at which others leave."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.epp.flowcontrol.doubles import Room, Stage, arrival
 
 
 def stage(places: int) -> Stage:
-    """Full, with so many places in the queue of each priority."""
+    """Return a full stage with a limit of requests in the queue of each priority."""
     band = BandSettings(max_requests=places)
     return Stage(FlowSettings(detector=Room(), default=band, ttl_s=30.0))
 
@@ -52,7 +52,7 @@ def test_those_of_lower_priority_are_not_ahead() -> None:
     assert refused(there, priority=-1).wait_s == 8.0
 
 
-def test_who_waited_too_long_and_who_made_room_for_others_are_told_it_too() -> None:
+def test_expired_and_evicted_requests_get_the_expected_wait_too() -> None:
     there = stage(places=9)
     there.fill("a", "b")
     there.now = 10.0

@@ -1,4 +1,4 @@
-"""How full endpoints are."""
+"""The detectors of full endpoints."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_concurrency_is_what_is_in_flight_over_what_fits(mode: Any, expected: fl
     assert detector.saturation(endpoints) == pytest.approx(expected)
 
 
-def test_the_concurrency_filter_keeps_its_limit_even_if_nobody_is_left() -> None:
+def test_the_concurrency_filter_keeps_its_limit_even_if_no_endpoint_is_left() -> None:
     detector = ConcurrencyDetector(ConcurrencyParameters(max_concurrency=10, headroom=0.2))
     calm, busy, full = endpoint(), endpoint(1, in_flight=11), endpoint(2, in_flight=12)
     assert list(detector.keep(REQUEST, [calm, busy, full])) == [calm, busy]

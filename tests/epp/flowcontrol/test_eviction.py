@@ -1,4 +1,4 @@
-"""Requests in flight that are ended for others."""
+"""Requests in flight that are evicted for others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from epp.flowcontrol.eviction import InFlight
 
 
 class Flights:
-    """Requests in flight; those in ``answering`` cannot be ended."""
+    """Requests in flight; those in ``answering`` cannot be evicted."""
 
     def __init__(self) -> None:
         self.kept = InFlight()
@@ -37,7 +37,7 @@ def test_the_lowest_priority_goes_first_and_of_these_the_newest() -> None:
     assert there.kept.issued == {0: 4}
 
 
-def test_nobody_is_ended_for_a_request_of_the_same_or_a_lower_priority() -> None:
+def test_no_request_is_evicted_for_one_of_the_same_or_a_lower_priority() -> None:
     there = Flights()
     there.add(1, -5)
     assert there.kept.end(below=-5, most=9) == 0
@@ -61,7 +61,7 @@ def test_an_eviction_says_what_it_is() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-3, -1), st.booleans(), st.booleans())), st.integers(-3, 3), st.integers(0, 4))
-def test_as_many_as_may_be_are_ended_in_order_and_nobody_else(
+def test_as_many_as_allowed_are_evicted_in_order_and_no_other(
     flights: list[tuple[int, bool, bool]], below: int, most: int
 ) -> None:
     there = Flights()

@@ -39,7 +39,7 @@ def test_holdback_is_a_line_by_rank_or_by_value() -> None:
     assert by_value.ceilings(0.0, [100, 25, 0]) == pytest.approx([1.0, 0.25, 0.0])
 
 
-def test_holdback_must_be_told_how_much() -> None:
+def test_holdback_requires_its_ceiling() -> None:
     with pytest.raises(ValueError, match="minCeiling is required"):
         PriorityHoldback(HoldbackParameters())
     with pytest.raises(ValueError, match=r"minCeiling 0\.9 is above maxCeiling 0\.5"):
@@ -97,7 +97,7 @@ def test_a_long_wait_makes_up_for_some_use() -> None:
     assert there.free(1) == ["x"]
 
 
-def test_programs_that_were_not_heard_of_for_longest_are_forgotten() -> None:
+def test_the_least_recently_active_programs_are_dropped() -> None:
     policy = ProgramAware()
     for number in range(MAX_PROGRAMS + 1):
         policy.completed(str(number), Usage(completion_tokens=1), 0.0)

@@ -26,7 +26,7 @@ OBJECTIVES = {"batch": -1, "usual": 0, "urgent": 9}
 
 
 class Stage:
-    """A director whose two endpoints take one request each, and what became of every request."""
+    """A director with two endpoints for one request each, and the outcome of every request."""
 
     def __init__(self, plan: AdmissionPlan | None = None, *, endpoints: int = 2) -> None:
         self.world = World(endpoints)
@@ -42,7 +42,7 @@ class Stage:
         self.director.use(RequestSteps(OpenAIParser(), self.director._profile, self.gate.use(plan), plan.objectives))
 
     def ask(self, name: str, objective: str = "usual", flow: str = "a") -> None:
-        """A request, placed when its turn comes."""
+        """Admit a request, which is placed when it may go on."""
         headers = {
             ":path": "/v1/completions", "x-llm-d-inference-objective": objective, "x-llm-d-inference-fairness-id": flow,
         }  # fmt: skip
@@ -70,7 +70,7 @@ class Stage:
 
 
 async def turns() -> None:
-    """What was to happen soon has happened."""
+    """Let everything that is due happen."""
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -118,7 +118,7 @@ def test_an_endpoint_that_is_added_or_read_lets_requests_on() -> None:
     on_a_loop(scene)
 
 
-def test_requests_expire_by_a_timer_that_is_there_only_while_somebody_waits() -> None:
+def test_requests_expire_by_a_timer_that_exists_only_while_requests_wait() -> None:
     async def scene() -> None:
         stage = Stage(AdmissionPlan(flow=FlowSettings(detector=ONE, ttl_s=5.0)))
         for name in ("a", "b", "c"):

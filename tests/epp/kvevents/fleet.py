@@ -26,7 +26,7 @@ def data(tokens: Sequence[int]) -> bytes:
 
 
 class Fleet:
-    """Several sources of events, one index."""
+    """Several sources of events, with one index."""
 
     def __init__(self, sources: int = 1) -> None:
         self.runs = Runs(SECRET)
@@ -48,7 +48,7 @@ class Fleet:
             perform(order, self.index)
 
     def held(self, tokens: Sequence[int], name: bytes = BASE) -> list[dict[int, int]]:
-        """By tier: contiguous tokens by source."""
+        """Return the contiguous tokens by tier and source."""
         return list(self.index.match(name, data(tokens)).held)
 
     def check(self) -> None:
@@ -60,7 +60,7 @@ Content = tuple[bytes, tuple[int, ...]]
 
 
 class Naive:
-    """One source by its definition: counts by column and hash, and what each hash is known to stand for."""
+    """One source by its definition: counts by column and hash, and the tokens that each hash stands for."""
 
     TIERS = ("GPU", "CPU", "STORAGE")
 
@@ -115,7 +115,7 @@ class Naive:
         self.settle()
 
     def adopt(self, size: int, name: int) -> None:
-        """What came with a name only is this block."""
+        """Move the counts that came with the hash alone to this block."""
         if self.is_here(size, name):
             return
         for medium in self.TIERS:
@@ -127,7 +127,7 @@ class Naive:
                 self.content.setdefault((size, name), (parent[0], (*parent[1], *tokens[: (n + 1) * size])))
 
     def settle(self) -> None:
-        """Place what waits for nothing any more."""
+        """Place the blocks whose parent is known now."""
         changed = True
         while changed:
             changed = False
@@ -147,13 +147,13 @@ class Naive:
                     changed = True
 
     def forget(self) -> None:
-        """What has no count is not known any more."""
+        """Drop the hashes that have no count any more."""
         for size, name in list(self.content):
             if not self.is_here(size, name):
                 del self.content[size, name]
 
     def held(self, tokens: Sequence[int]) -> list[int]:
-        """By tier."""
+        """Return the number of tokens held, by tier."""
         found = []
         for medium in self.TIERS:
             most = 0
@@ -172,7 +172,7 @@ class Naive:
 
 
 def encoded(*events: Any, rank: int | None = None, rows: bool = False) -> bytes:
-    """A batch as an engine publishes it."""
+    """Return a batch as an engine publishes it."""
     said = [msgspec.to_builtins(event, builtin_types=(bytes,)) for event in events]
     if rows:
         said = [[event.pop("type"), *event.values()] for event in said]

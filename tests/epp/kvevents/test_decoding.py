@@ -1,4 +1,4 @@
-"""Batches as engines publish them, and whatever else comes."""
+"""Batches as engines publish them, and invalid ones."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_any_bytes_are_a_batch_or_unreadable(payload: bytes) -> None:
 
 
 @given(st.recursive(st.none() | st.integers() | st.text(max_size=3), lambda e: st.lists(e, max_size=4), max_leaves=20))
-def test_any_events_harm_nobody_else(value: Any) -> None:
+def test_no_events_harm_other_endpoints(value: Any) -> None:
     fleet = Fleet(2)
     fleet.say(1, BlockStored([1], None, [1, 2], 2))
     for event in (["BlockStored", value, value, value, value], ["BlockRemoved", value, value], value):

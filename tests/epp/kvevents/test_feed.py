@@ -31,14 +31,14 @@ PORT, REPLAY = "tierwise/kv-events-port", "tierwise/kv-replay-port"
 
 
 class Followed:
-    """A feed and what it knows."""
+    """A running feed and its index."""
 
     def __init__(self, feed: Feed, pool: Pool, producer: PrecisePrefixProducer) -> None:
         assert producer.source is not None
         self.feed, self.pool, self.cache = feed, pool, producer.source
 
     def held(self, tokens: list[int], tier: Tier = Tier.GPU) -> dict[Slot, int]:
-        """Of ``tokens``, with one behind them: the last token of a prompt is never a hit."""
+        """Return the hit tokens of ``tokens`` with one more: the last token of a prompt is never a hit."""
         return dict(self.cache.find([Prompt(BASE, data([*tokens, 0]))]).held[tier])
 
     def why(self, slot: int = 0) -> str:
@@ -89,7 +89,7 @@ OPENED: list[EventPublisher] = []
 
 
 def publishing(port: int = 0, replay_port: int | None = 0) -> EventPublisher:
-    """A publisher until the end of the test."""
+    """Start a publisher that runs until the end of the test."""
     OPENED.append(EventPublisher(LOOPBACK, port, replay_port))
     return OPENED[-1]
 
@@ -98,7 +98,7 @@ CLEARED = {"type": "AllBlocksCleared"}
 
 
 async def heard(fleet: Followed, publisher: EventPublisher) -> None:
-    """Until a connection is there, batches go nowhere."""
+    """Publish until it arrives, since batches before the connection are lost."""
 
     def said() -> bool:
         publisher.publish([])
@@ -189,7 +189,7 @@ def test_a_publisher_that_restarts_is_followed_from_its_new_start() -> None:
     run(body)
 
 
-def test_endpoints_come_and_go_and_leave_nothing_to_who_gets_their_slot() -> None:
+def test_endpoints_come_and_go_and_leave_nothing_to_the_next_in_their_slot() -> None:
     async def body() -> None:
         one, other = publishing(), publishing()
         one.publish([stored(1, [1, 2])])
@@ -205,7 +205,7 @@ def test_endpoints_come_and_go_and_leave_nothing_to_who_gets_their_slot() -> Non
     run(body)
 
 
-def test_a_follower_that_dies_is_begun_again_and_nobody_is_known_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_follower_that_dies_is_restarted_and_no_endpoint_is_known_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
     async def body() -> None:
         publisher = publishing()
         publisher.publish([stored(1, [1, 2])])
@@ -290,7 +290,7 @@ def test_whatever_a_publisher_sends_costs_the_others_nothing(payload: bytes) -> 
     run(body)
 
 
-def test_publishers_that_connect_to_us_are_told_apart_by_their_topics() -> None:
+def test_publishers_that_connect_to_us_are_distinguished_by_their_topics() -> None:
     async def body() -> None:
         import zmq
 
@@ -333,7 +333,7 @@ def test_a_follower_that_hangs_is_taken_for_dead() -> None:
     run(body)
 
 
-def test_what_cannot_be_read_is_asked_for_more_and_more_rarely() -> None:
+def test_unreadable_batches_are_requested_again_more_and_more_rarely() -> None:
     async def body() -> None:
         publisher, now_s = publishing(), [1000.0]
         publisher.send(b"poison")
@@ -369,7 +369,7 @@ def test_more_publishers_can_be_followed_than_a_context_of_zeromq_has_sockets_by
         subscriber.close()
 
 
-def test_a_port_where_nobody_publishes_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_port_without_a_publisher_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     now_s = [1000.0]
 
     async def body() -> None:

@@ -1,4 +1,4 @@
-"""Fifty publishers that do everything wrong at once, and two that do not: real sockets, the real follower."""
+"""Fifty publishers with every fault at once, and two without: real sockets, the real follower."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from tests.epp.kvevents.test_feed import (
 HOSTILE, ROUNDS = 50, 150
 MOST_MEMORY_BYTES = 600 << 20
 HUGE = b"\xdd\xff\xff\xff\xff"
-"""A list of four billion, as it begins."""
+"""The first bytes of a list of four billion entries."""
 
 
 class Hostile:
-    """One publisher, and what it may do."""
+    """One publisher, and the faults that it may have."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], seed: int) -> None:
         self.random = random.Random(seed)
@@ -48,7 +48,7 @@ class Hostile:
         self.number = 0
 
     def act(self) -> None:
-        """Anything, and an answer that is none to whoever asks for a replay."""
+        """Publish random messages, and respond to replay requests with invalid ones."""
         self.random.choice(self.acts)()
         while self.router.poll(0):
             who = self.router.recv_multipart()[0]
@@ -114,7 +114,7 @@ class Hostile:
         self.number = 0
 
     def silent(self) -> None:
-        """Say nothing."""
+        """Publish nothing in this turn."""
 
 
 EMPTY = msgspec.msgpack.encode([0.0, []])
@@ -140,7 +140,7 @@ ANSWERS = [
 
 
 def memory_bytes(pid: int) -> int:
-    """Resident."""
+    """Return the resident memory of the follower."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
 
@@ -184,5 +184,5 @@ async def body(hostile: list[Hostile]) -> None:
 
 
 def is_held(fleet: Followed, count: int) -> bool:
-    """By both that are honest, in both tiers."""
+    """Return whether the blocks of both faultless publishers are held in both tiers."""
     return all({0: 2, 1: 2}.items() <= fleet.held([count] * 2, tier).items() for tier in (Tier.GPU, Tier.CPU))

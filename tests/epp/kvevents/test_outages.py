@@ -1,4 +1,4 @@
-"""Who is named in the log, and when."""
+"""The endpoints whose outages are logged, and when."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ def told(why: str, source: int = 0) -> EndpointStatus:
     return EndpointStatus(source, Slot(source), f"127.0.0.1:{8000 + source}", why)
 
 
-def test_an_endpoint_is_named_once_when_nobody_has_heard_it_for_a_while() -> None:
+def test_an_endpoint_is_logged_once_when_it_is_disconnected_for_a_while() -> None:
     outages = PublisherOutages()
     named = [len(list(outages.look([told("not connected")], second))) for second in range(30)]
     assert named == [0] * int(PATIENCE_S) + [1] + [0] * (29 - int(PATIENCE_S))
 
 
-def test_one_that_was_heard_meanwhile_has_as_long_again_and_is_named_again() -> None:
+def test_an_endpoint_that_was_connected_meanwhile_has_as_long_again_and_is_logged_again() -> None:
     outages, named = PublisherOutages(), []
     for second in range(60):
         why = "" if 20 <= second < 25 else "not connected"

@@ -1,4 +1,4 @@
-"""Everything between events and matches, against a naive model of each source."""
+"""All steps from events to matches, against a naive model of each source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROMPTS = [[a, a, b, b, a, c, c, c, b, a, c, d] for a in (1, 2) for b in (1, 2) 
 
 
 def name(tokens: list[int]) -> int:
-    """What an engine calls the block that ends with these tokens, whatever its size."""
+    """Return an engine's hash of the block that ends with these tokens, whatever its size."""
     return hash(tuple(tokens)) & 0xFFFF_FFFF_FFFF
 
 
@@ -106,8 +106,8 @@ def test_how_long_runs_may_be_changes_nothing(said: list[tuple[int, Any]]) -> No
         assert fleets[0].held(prompt) == fleets[1].held(prompt)
 
 
-def test_what_a_branch_cuts_off_is_dropped_where_nobody_holds_it() -> None:
-    """A block waits for its parent, which another source announces, with a block behind it that it then removes."""
+def test_what_a_branch_cuts_off_is_dropped_if_no_endpoint_holds_it() -> None:
+    """A block waits for its parent, which another source announces with a block behind it that it then removes."""
     fleet = Fleet(2)
 
     def told(source: int, tokens: list[int], begin: int) -> None:

@@ -1,5 +1,5 @@
-"""A stream recorded from the real vLLM with kvengine (``tests/vllm/recording.py``): what the index says of each prompt
-is what the engine then found in its tiers."""
+"""A stream recorded from the real vLLM with kvengine (``tests/vllm/recording.py``): the index predicts for each prompt
+what the engine then found in its tiers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Recording(msgspec.Struct):
 
 
 def usable(held: int, prompt: list[int], block: int) -> int:
-    """An engine computes one token at least."""
+    """Leave out the last token, which an engine always computes."""
     return min(held, (len(prompt) - 1) // block * block)
 
 

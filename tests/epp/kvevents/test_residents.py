@@ -1,4 +1,4 @@
-"""What an endpoint's events may leave behind: chunks without tokens, long chains, and bounds on what is kept."""
+"""The state that an endpoint's events leave: chunks without tokens, long chains, and the limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROMPT = list(range(100, 116))
 
 
 def name(end: int) -> int:
-    """What the engine calls the block of PROMPT that ends there."""
+    """Return the engine's hash of the block of PROMPT that ends there."""
     return 1000 + end
 
 

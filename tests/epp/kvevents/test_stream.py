@@ -13,7 +13,7 @@ from epp.kvevents.orders import Incomplete
 
 
 class Publisher:
-    """A publisher with a replay buffer, and what a subscriber that does as it is told knows of it."""
+    """A publisher with a replay buffer, and a subscriber that follows the stream."""
 
     def __init__(self, *, replays: bool, buffer: int = 1000, first: int = 0) -> None:
         self.stream = Stream(replays=replays)
@@ -72,13 +72,13 @@ def test_what_was_published_before_is_replayed_when_the_connection_is_made() -> 
     assert (publisher.believed, publisher.stream.why) == (publisher.said, None)
 
 
-def test_a_publisher_that_has_said_nothing_is_known() -> None:
+def test_a_publisher_without_batches_is_complete() -> None:
     publisher = Publisher(replays=True)
     publisher.do(publisher.stream.connected())
     assert publisher.stream.why is None
 
 
-def test_who_joins_late_without_a_replay_is_unsure_and_follows() -> None:
+def test_joining_late_without_a_replay_is_incomplete_and_follows() -> None:
     publisher = Publisher(replays=False)
     publisher.publish(heard=False)
     publisher.publish(heard=False)
@@ -137,7 +137,7 @@ def test_a_restart_whose_numbers_have_gone_past_ours_is_noticed() -> None:
 @pytest.mark.parametrize("said", [0, 1, 2, 5])
 @pytest.mark.parametrize("answers", [True, False])
 def test_a_restart_is_counted_once_however_much_was_published_since(said: int, answers: bool) -> None:
-    """Also where its replay port answers at the second attempt only."""
+    """This holds if its replay port responds at the second attempt only, too."""
     publisher = Publisher(replays=True)
     stream = publisher.stream
     publisher.publish()
@@ -232,8 +232,8 @@ def test_a_batch_that_cannot_be_read_is_a_gap_until_a_replay_has_been_read() -> 
     st.integers(1, 6),
     st.lists(st.sampled_from(["heard", "heard", "lost", "restart", "cut", "back"]), max_size=40),
 )
-def test_whoever_is_known_is_believed_to_have_said_what_it_said(replays: bool, buffer: int, story: list[str]) -> None:
-    """And whoever is not is never believed to have said what it has not, in that order."""
+def test_a_complete_stream_has_applied_all_that_was_published(replays: bool, buffer: int, story: list[str]) -> None:
+    """With replays, the applied batches are always the latest published ones, without a gap."""
     publisher = Publisher(replays=replays, buffer=buffer)
     cut = False
     for step in story:

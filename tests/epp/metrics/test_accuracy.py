@@ -1,4 +1,4 @@
-"""Predictions are held against what the engines say, by tier, mode and time."""
+"""Predictions are compared with the engines' reports, by tier, mode and time."""
 
 from __future__ import annotations
 
@@ -109,13 +109,13 @@ def test_tiers_that_the_engine_does_not_tell_apart_are_measured_in_total() -> No
         (Observation(Prediction(HERE, (Held(GPU, 0, PRECISE),), 1000), 200), "no-usage"),
     ],
 )
-def test_what_says_nothing_is_counted_by_why(observation: Observation, reason: str) -> None:
+def test_responses_without_a_comparison_are_counted_by_reason(observation: Observation, reason: str) -> None:
     accuracy = measured(observation)
     assert numbers(accuracy, "prediction_error_tokens") == {}
     assert {key: count for key, count in numbers(accuracy, "predictions_unmeasured").items() if count} == {(reason,): 1}
 
 
-def test_where_nobody_predicts_there_is_nothing_to_say() -> None:
+def test_without_a_prediction_there_is_nothing_to_measure() -> None:
     assert set(numbers(measured(seen()), "predictions_unmeasured").values()) == {0}
 
 
@@ -127,7 +127,7 @@ def test_an_engine_that_keeps_its_cached_tokens_to_itself_is_named_once(caplog: 
     assert "--enable-prompt-tokens-details" in line
 
 
-def test_an_engine_that_has_said_a_number_means_none_by_saying_nothing() -> None:
+def test_an_engine_that_has_reported_cached_tokens_means_none_if_it_reports_none() -> None:
     told, silent = seen(Held(GPU, 500, PRECISE), cached=500), seen(Held(GPU, 500, PRECISE), cached=None)
     elsewhere = seen(Held(GPU, 500, PRECISE), cached=None, candidate=Candidate(Slot(1), "10.0.0.2:8000"))
     accuracy = measured(silent, told, silent, elsewhere)
@@ -152,7 +152,7 @@ def test_the_gauge_is_of_the_last_ten_minutes() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(256, 5000), st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)), min_size=1))
-def test_accuracy_is_what_its_definition_says(prompts: list[tuple[int, float, float, float]]) -> None:
+def test_accuracy_is_as_defined(prompts: list[tuple[int, float, float, float]]) -> None:
     observations, errors, total = [], 0.0, 0
     for prompt, gpu, cpu, actual in prompts:
         held = (Held(GPU, int(gpu * prompt), PRECISE), Held(CPU, int(cpu * prompt), PRECISE))

@@ -1,4 +1,4 @@
-"""The worked example of docs/cost-model.md, worked."""
+"""The worked example of docs/cost-model.md, computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus reads."""
+"""The metrics page as Prometheus reads it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 
 
 class Bench:
-    """A pool of two, a ledger, and what is told of them."""
+    """A pool of two endpoints, a ledger, and the telemetry of both."""
 
     def __init__(self, *, deprecated: bool = True, **settings: float) -> None:
         self.pool = Pool("my-pool")
@@ -55,7 +55,7 @@ class Bench:
         self.registry.register(made)
 
     def families(self) -> dict[str, Metric]:
-        """As a scraper parses them."""
+        """Return the page as a scraper parses it."""
         page = generate_latest(self.registry).decode()
         return {family.name: family for family in text_string_to_metric_families(page)}
 
@@ -73,7 +73,7 @@ class Bench:
 
 
 def request(**cached: tuple[Tier, int, int]) -> Request:
-    """By producer: its tier, the prompt's tokens, and those that slot 0 holds."""
+    """Cached tokens by producer: its tier, the prompt's tokens, and those that slot 0 holds."""
     held = {
         name.replace("_", "-"): CachedPrefix(tier, total, {Slot(0): tokens} if tokens else {})
         for name, (tier, total, tokens) in cached.items()
@@ -160,7 +160,7 @@ def test_a_request_from_receipt_to_end() -> None:
     assert bench.value("tierwise_requests_ended_total", cause="completed") == 1
 
 
-def test_what_nobody_observed_is_not_counted() -> None:
+def test_numbers_that_were_not_observed_are_not_counted() -> None:
     bench = Bench(sample_ratio=0.01)
     bench.telemetry.ended(LABELS, Outcome(Cause.LEASE_EXPIRED))
     families = bench.families()
@@ -253,7 +253,7 @@ def test_the_number_of_label_sets_is_bounded_whatever_their_combinations() -> No
 
 
 def observed(bench: Bench, labels: RequestLabels) -> None:
-    """One request of which everything is known."""
+    """One request with every number observed."""
     bench.telemetry.request_received(labels, 1)
     for streaming in (False, True):
         outcome = Outcome(Cause.COMPLETED, 200, duration_s=2.0, ttft_s=0.5, response_bytes=3, streaming=streaming)
@@ -302,7 +302,7 @@ def test_a_fairness_id_that_is_called_other_shares_its_histograms_and_no_line_ap
     assert len(lines) == len(set(lines))
 
 
-def test_long_names_are_told_apart_by_a_digest() -> None:
+def test_long_names_are_distinguished_by_a_digest() -> None:
     bench = Bench()
     for end in "ab":
         bench.telemetry.request_received(RequestLabels("m" * 200 + end, "t", "f"), 1)
@@ -311,7 +311,7 @@ def test_long_names_are_told_apart_by_a_digest() -> None:
     assert all(len(name.encode()) <= MAX_NAME_BYTES for name in names)
 
 
-def test_who_invents_fairness_ids_does_not_hide_which_models_are_used() -> None:
+def test_invented_fairness_ids_do_not_hide_which_models_are_used() -> None:
     bench = Bench()
     for number in range(MAX_LABEL_SETS):
         bench.telemetry.request_received(RequestLabels("a", "a", f"f{number % 600}", number), 1)
@@ -442,7 +442,7 @@ def test_older_names_add_up_what_they_do_not_tell_apart() -> None:
     assert bench.value("inference_objective_request_duration_seconds_bucket", **models, le="2.0") == 2
 
 
-def test_without_being_asked_for_older_names_are_not_there() -> None:
+def test_older_names_are_off_by_default() -> None:
     bench = everything()
     names = [family.name for family in Exposition(bench.telemetry, bench.pool, bench.ledger).collect()]
     assert not [name for name in names if name.startswith(OLDER)]

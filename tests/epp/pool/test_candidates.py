@@ -1,4 +1,4 @@
-"""Among which endpoints a request may be placed when some do not answer."""
+"""The endpoints that a request may be placed at while some have an outage."""
 
 from __future__ import annotations
 
@@ -79,8 +79,11 @@ def test_a_late_endpoint_never_scores_better_than_the_worst_fresh_one(
 
 
 def picks(answered_once: int, now: int, *, of: int, silence: Silence, count: int = 60) -> dict[str, int]:
-    """Where ``count`` requests go, each in flight until the last is placed, when ``answered_once`` endpoints of ``of``
-    were read and are silent now but for the first ``now``, whose memory is in use by three tenths."""
+    """Return where ``count`` requests go, each in flight until the last is placed.
+
+    ``answered_once`` endpoints of ``of`` were read once, and all but the first ``now`` have an outage now; these
+    first ones use 30 % of their memory.
+    """
     core = Core(plan_from(None, None), Settings(), lambda: 100.0)
     core.pool.replace([Endpoint(f"10.0.0.{i}:80") for i in range(of)])
     for slot in map(Slot, range(answered_once)):
@@ -123,7 +126,7 @@ def test_the_last_one_that_is_read_in_time_does_not_get_all_the_load() -> None:
     assert min(found) >= 160 / 8 / 2
 
 
-def test_when_nobody_is_fresh_those_that_may_be_at_work_are_candidates() -> None:
+def test_if_no_endpoint_is_fresh_the_late_ones_are_candidates() -> None:
     late, unread, gone = candidate(0, LATE), candidate(1, UNREAD), candidate(2, GONE)
     assert list(serving([late, unread, gone])) == [late]
     assert list(serving([unread, gone])) == [unread, gone]

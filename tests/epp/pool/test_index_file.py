@@ -1,4 +1,4 @@
-"""The snapshot's file is whole, private and ours, or it is not used."""
+"""The snapshot's file is whole, private and the picker's own, or it is not used."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_no_file_and_an_empty_one_are_nothing_to_read(path: Path) -> None:
     assert read(path, NOW) is None
 
 
-def test_a_file_of_somebody_else_is_neither_read_nor_written_over(path: Path) -> None:
+def test_a_file_that_the_picker_did_not_write_is_neither_read_nor_overwritten(path: Path) -> None:
     path.write_text("apiVersion: llm-d.ai/v1alpha1\n")
     with pytest.raises(NotOurs, match="left alone"):
         read(path, NOW)
@@ -150,7 +150,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path
         write(tmp_path / "missing" / "index", kept())
 
 
-def test_what_a_crash_left_of_a_write_is_removed_once_nobody_can_be_writing_it(path: Path) -> None:
+def test_the_temporary_file_of_a_crash_is_removed_once_it_cannot_be_in_use(path: Path) -> None:
     old, new, other = [path.with_name(f".index.{name}") for name in ("node.7.unfinished", "node.8.unfinished", "7")]
     for each in (old, new, other):
         each.write_bytes(b"half")

@@ -1,4 +1,4 @@
-"""What endpoints hold comes back after a restart, each endpoint's once its engine is known to be the same."""
+"""The index is restored after a restart, endpoint by endpoint, once its engine is known to be the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENGINE = EngineMetrics(block_tokens=16, gpu_blocks=1000, started_s=1e9)
 
 
 class Picker:
-    """What a picker has of it, by a clock of its own."""
+    """The parts of a picker that its index keeper needs, with a clock of its own."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Picker:
         addresses: tuple[str, ...] = (A, B),
         every_s: float = 0.0,
     ) -> None:
-        """``now_s`` is the Unix time at ``clock_s``."""
+        """Start a picker; ``now_s`` is the Unix time at ``clock_s``."""
         parameters = ApproxPrefixParameters(lru_capacity_per_server=cpu_blocks)
         self.producers = [
             ApproxPrefixProducer(ApproxPrefixParameters(), "gpu"),
@@ -69,7 +69,7 @@ class Picker:
         self.cache.index.check_integrity()
 
     def held(self, text: str) -> dict[str, int]:
-        """Tokens in the GPU tier by address."""
+        """Return the tokens in the GPU tier by address."""
         request = asked(text)
         self.producers[0].produce(request, [])
         by_slot = request.cached["gpu"].tokens
@@ -192,7 +192,7 @@ def test_what_comes_into_the_slot_of_an_endpoint_that_goes_meanwhile_is_not_kept
     assert (again.held(TEXT), again.held(OTHER)) == ({}, {})
 
 
-def test_a_write_that_does_not_end_keeps_nobody_from_leaving(tmp_path: Path) -> None:
+def test_a_write_that_does_not_end_does_not_delay_shutdown(tmp_path: Path) -> None:
     picker = Picker(tmp_path / "index")
     picker.read(A)
     picker.send(TEXT, A)
@@ -307,13 +307,13 @@ def test_a_file_that_cannot_be_written_is_one_line_and_no_failure(
     assert picker.numbers("writes") == {"failed": 2}
 
 
-def test_an_index_that_knows_nothing_leaves_no_file(tmp_path: Path) -> None:
+def test_an_empty_index_leaves_no_file(tmp_path: Path) -> None:
     picker = Picker(tmp_path / "index")
     picker.end()
     assert not (tmp_path / "index").exists()
 
 
-def test_an_endpoint_whose_engine_never_said_who_it_is_is_not_kept(tmp_path: Path) -> None:
+def test_an_endpoint_whose_engine_has_no_identity_is_not_kept(tmp_path: Path) -> None:
     picker = Picker(tmp_path / "index")
     picker.read(A, EngineMetrics(block_tokens=16, gpu_blocks=1000))
     picker.read(B)
@@ -346,7 +346,7 @@ def test_an_engine_that_was_started_again_holds_nothing(tmp_path: Path) -> None:
     assert picker.held(TEXT) == {A: 1024}
 
 
-def test_restarts_are_told_apart_from_endpoints_that_come_back() -> None:
+def test_restarts_are_distinguished_from_endpoints_that_are_added_again() -> None:
     forgotten: list[Candidate] = []
     pool = Pool()
     pool.listeners.append(restarts := Restarts(pool, forgotten.append))
@@ -358,12 +358,12 @@ def test_restarts_are_told_apart_from_endpoints_that_come_back() -> None:
 
 
 def told(horizon_s: float) -> EngineMetrics:
-    """An engine that says how far the GPU tier's evictions have come, on the picker's clock."""
+    """An engine that reports the GPU tier's eviction horizon, by the picker's clock."""
     tier = TierReport(capacity_tokens=16000, horizon_s=horizon_s, store_after=1)
     return EngineMetrics(block_tokens=16, gpu_blocks=1000, started_s=1e9, tiers={Tier.GPU: tier})
 
 
-def test_what_an_engine_evicted_while_nobody_looked_is_not_held(tmp_path: Path) -> None:
+def test_blocks_that_an_engine_evicted_between_two_runs_are_not_held(tmp_path: Path) -> None:
     before = Picker(tmp_path / "index", now_s=1e9, clock_s=1000.0)
     before.read(A, told(-math.inf))
     for text, at in ((TEXT, 1100.0), (OTHER, 1200.0)):

@@ -64,12 +64,12 @@ def test_a_pick_that_another_endpoint_answers_is_counted_there(pool: Pool, ledge
     assert in_flight(pool) == {A: 0, B: 0}
 
 
-def test_an_id_of_nobody_closes_nothing(ledger: Ledger) -> None:
+def test_an_unknown_id_closes_nothing(ledger: Ledger) -> None:
     assert ledger.close(12345, Cause.COMPLETED) is None
     assert not ledger.released
 
 
-def test_ids_begin_where_they_are_told_to(pool: Pool) -> None:
+def test_ids_count_up_from_the_first_one(pool: Pool) -> None:
     assert pick(pool, Ledger(pool, first_id=7000)) == 7000
 
 
@@ -83,7 +83,9 @@ def test_leases_expire_oldest_first_and_their_picks_stay_open_until_closed(pool:
     assert (len(ledger), ledger.expire(1000)) == (0, [])
 
 
-def test_picks_of_a_removed_endpoint_end_as_usual_and_never_touch_who_took_its_slot(pool: Pool, ledger: Ledger) -> None:
+def test_picks_of_a_removed_endpoint_end_as_usual_and_never_touch_the_next_one_in_its_slot(
+    pool: Pool, ledger: Ledger
+) -> None:
     pick_id = pick(pool, ledger, A, labels=MINE)
     pool.replace([Endpoint("10.0.0.9:8000"), Endpoint(B)])
     assert in_flight(pool) == {"10.0.0.9:8000": 0, B: 0}
@@ -142,7 +144,7 @@ def test_a_failed_scrape_begins_the_watch_anew(pool: Pool, ledger: Ledger) -> No
 
 
 def test_steady_traffic_whose_ends_are_reported_late_is_never_taken_back(pool: Pool, ledger: Ledger) -> None:
-    """100 requests a second, each runs for 1 s and is reported 0.2 s later: the engine always counts 20 fewer."""
+    """Send 100 requests a second, each for 1 s and reported 0.2 s later: the engine always counts 20 fewer."""
     open_picks: list[tuple[float, int]] = []
     for tick in range(1000):
         now = tick / 100
@@ -162,7 +164,7 @@ def test_an_engine_that_undercounts_takes_back_no_pick_whose_stream_is_held(pool
     assert scrape(ledger, 0, [HELD_S + n for n in range(1, 6)]) == [(pick_id, Cause.RECONCILED)]
 
 
-def test_what_is_told_late_of_a_pick_that_was_taken_back_finds_it_once(pool: Pool, ledger: Ledger) -> None:
+def test_a_late_report_finds_a_reconciled_pick_once(pool: Pool, ledger: Ledger) -> None:
     taken, ended = pick(pool, ledger, labels=MINE), pick(pool, ledger)
     ledger.close(taken, Cause.RECONCILED)
     ledger.close(ended, Cause.COMPLETED)
@@ -287,7 +289,7 @@ AnyHistory.TestCase.settings = settings(max_examples=60, stateful_step_count=40,
 test_any_history = AnyHistory.TestCase
 
 
-def test_a_slot_beyond_the_table_is_nobodys(pool: Pool) -> None:
+def test_a_slot_beyond_the_table_has_no_endpoint(pool: Pool) -> None:
     pool.mark_stale(Slot(99))
     assert len(pool) == 2
 

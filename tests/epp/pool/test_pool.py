@@ -1,4 +1,4 @@
-"""The endpoints by slot, and what a decision sees of each."""
+"""The endpoints by slot, and the numbers that decisions see."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_snapshot_is_the_same_object_until_something_changes() -> None:
     assert before[1] is after[1]
 
 
-def test_an_observation_that_says_the_same_changes_nothing_that_a_decision_sees() -> None:
+def test_an_equal_observation_changes_nothing_that_a_decision_sees() -> None:
     pool = pool_of("a:1")
     pool.observe(Slot(0), EngineMetrics(), began_at=1)
     fresh = pool.candidates()
@@ -71,7 +71,7 @@ def test_an_observation_that_says_the_same_changes_nothing_that_a_decision_sees(
     assert pool.candidates() == fresh
 
 
-def test_an_observation_that_says_the_same_still_takes_over_the_picks_before_it() -> None:
+def test_an_equal_observation_still_includes_the_picks_before_it() -> None:
     pool = pool_of("a:1")
     for began_at in (1, 2):
         pool.observe(Slot(0), EngineMetrics(running=1), began_at)
@@ -118,7 +118,7 @@ def test_listeners_hear_of_removals_before_the_slot_is_reused() -> None:
     assert listener.heard == [("removed", 0, "a:1"), ("added", 0, "b:1")]
 
 
-def test_listeners_hear_of_cache_sizes_when_they_become_known_and_when_they_change() -> None:
+def test_listeners_get_cache_sizes_when_they_become_known_and_when_they_change() -> None:
     pool, listener = pool_of("a:1"), Listener()
     pool.listeners.append(listener)
     for blocks in (None, 100, 100, 200):
@@ -126,7 +126,7 @@ def test_listeners_hear_of_cache_sizes_when_they_become_known_and_when_they_chan
     assert listener.heard == [("reported", 0, "100"), ("reported", 0, "200")]
 
 
-def test_what_an_engine_says_of_its_tiers_reaches_decisions_and_listeners_when_it_changes() -> None:
+def test_reports_on_tiers_reach_decisions_and_listeners_when_they_change() -> None:
     pool, listener = pool_of("a:1"), Listener()
     pool.listeners.append(listener)
     for horizon_s in (1.0, 1.0, 2.0):
@@ -261,7 +261,7 @@ def test_slots_and_addresses_are_always_one_to_one(lists: list[list[str]]) -> No
         assert sorted(new) == free[: len(new)]
 
 
-def test_an_answer_that_begins_makes_room_and_says_so() -> None:
+def test_a_response_that_begins_frees_capacity_and_notifies() -> None:
     pool, changes = pool_of("a:1"), []
     pool.pick("a:1", 1, 10, 0.0)
     pool.on_change.append(lambda: changes.append(pool.candidates()[0].in_flight_tokens))

@@ -23,7 +23,7 @@ def page(running: int = 0, waiting: int = 0, gpu_blocks: int = 100) -> str:
 
 
 async def counting(reads: int) -> web.StreamResponse:
-    """As many blocks as there were reads: the pool's listeners hear of every one."""
+    """Return a page with as many blocks as there were reads, so the pool's listeners get each one."""
     return web.Response(text=page(running=reads, gpu_blocks=reads))
 
 
@@ -37,7 +37,7 @@ async def endless(_: int) -> web.StreamResponse:
 
 @contextmanager
 def mute(address: str = "127.0.0.1:0") -> Iterator[str]:
-    """The address of a socket that takes connections and never answers."""
+    """Yield the address of a socket that accepts connections and never responds."""
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", int(address.rpartition(":")[2])))
@@ -47,7 +47,7 @@ def mute(address: str = "127.0.0.1:0") -> Iterator[str]:
 
 @dataclass
 class Engine:
-    """One metrics page; ``answer`` is told how many reads there were."""
+    """Serve one metrics page; ``answer`` gets the number of reads so far."""
 
     answer: Callable[[int], Awaitable[web.StreamResponse]] = counting
     address: str = ""
@@ -87,7 +87,7 @@ async def engine(
 
 
 class Reports:
-    """A listener that lets a test wait for the pool to be told something new."""
+    """A listener that lets a test wait for the pool's next change."""
 
     def __init__(self) -> None:
         self.heard: asyncio.Queue[Candidate] = asyncio.Queue()

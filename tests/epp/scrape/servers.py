@@ -1,4 +1,4 @@
-"""A server that answers as a test writes it, byte by byte."""
+"""A server that responds byte by byte as a test scripts it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Server:
-    """What came in. A script gets the writer and the number of the request, from 1; False closes the connection."""
+    """The received requests. A script gets the writer and the number of the request, from 1; False closes the
+    connection.
+    """
 
     url: str = ""
     heads: list[str] = field(default_factory=list)

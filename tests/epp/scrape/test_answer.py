@@ -1,4 +1,4 @@
-"""Answers without sockets: however they are cut into pieces, and whatever they are."""
+"""Responses without sockets: cut into pieces anywhere, valid and invalid."""
 
 from __future__ import annotations
 

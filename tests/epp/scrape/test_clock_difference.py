@@ -1,4 +1,4 @@
-"""Two clocks, and answers that take their time."""
+"""The difference of two clocks, with responses that are under way for a while."""
 
 from __future__ import annotations
 

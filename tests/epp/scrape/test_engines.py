@@ -1,4 +1,4 @@
-"""Pages of every kind of engine, as their reader understands them."""
+"""Pages of every kind of engine, as their reader parses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines that misbehave on real sockets: each costs itself its numbers, and nobody else."""
+"""Engines that misbehave on real sockets: each loses its own numbers, and no other does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def answer(body: bytes, head: bytes = b"") -> bytes:
 
 
 def dripping(part: bytes) -> Script:
-    """A byte now and then, without end."""
+    """Send a byte at intervals, without end."""
 
     async def script(writer: asyncio.StreamWriter, _: int) -> bool:
         writer.write(b"HTTP/1.1 200 OK\r\n")
@@ -41,7 +41,7 @@ def dripping(part: bytes) -> Script:
 
 
 async def reset(writer: asyncio.StreamWriter, _: int) -> bool:
-    """The connection is reset in the middle of a page."""
+    """Reset the connection in the middle of a page."""
     writer.write(answer(GOOD)[:-20])
     await writer.drain()
     taken: socket.socket = writer.get_extra_info("socket")

@@ -1,4 +1,4 @@
-"""What the pool and the operator are told of endpoints that do not answer."""
+"""The marks in the pool and the log lines for endpoints that do not respond."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOBODY = "no endpoint answers: requests get 503 until one does"
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> Callable[[str], list[str]]:
-    """The lines so far that have a word."""
+    """Return the log lines so far that contain ``word``."""
     caplog.set_level(logging.INFO)
     return lambda word: [r.getMessage() for r in caplog.records if word in r.getMessage()]
 
@@ -106,7 +106,7 @@ def test_a_closed_port_of_the_metrics_alone_says_nothing_of_the_engine() -> None
     run(scenario)
 
 
-def test_a_port_that_accepts_and_closes_without_an_answer_has_nobody_behind_it() -> None:
+def test_a_port_that_accepts_and_closes_without_a_response_has_no_engine() -> None:
     async def closes(_: asyncio.StreamWriter, __: int) -> bool:
         return False
 

@@ -1,4 +1,4 @@
-"""How often an endpoint's metrics are read."""
+"""The interval at which an endpoint's metrics are read."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ async def fetching(kind: str, url: str, timeout_s: float = PATIENCE_S) -> AsyncI
 
 @asynccontextmanager
 async def served(kind: str, script: Script, timeout_s: float = PATIENCE_S) -> AsyncIterator[tuple[Page, Server]]:
-    """A page and the server that it is on, which sees every connection closed at the end."""
+    """Yield a page and its server, which must see every connection closed at the end."""
     async with asyncio.timeout(PATIENCE_S), server(script) as one, fetching(kind, one.url, timeout_s) as page:
         yield page, one
 
@@ -185,7 +185,7 @@ def test_a_request_that_meets_the_end_of_a_kept_connection_is_sent_again(kind: s
     run(scenario())
 
 
-def test_a_fetch_that_is_cancelled_leaves_its_answer_to_nobody(kind: str, run: Run) -> None:
+def test_the_response_to_a_cancelled_fetch_is_dropped(kind: str, run: Run) -> None:
     asked = asyncio.Event()
 
     async def first_hangs(writer: asyncio.StreamWriter, request: int) -> bool:

@@ -82,7 +82,7 @@ def test_every_way_to_write_a_gauge(line: bytes, running: int) -> None:
 
 
 @pytest.mark.parametrize("value", [b"1e30", b"1e300", b"1000001", b"NaN", b"+Inf"])
-def test_a_number_that_no_engine_has_is_taken_as_not_said_and_named(value: bytes) -> None:
+def test_an_impossible_number_is_ignored_and_named(value: bytes) -> None:
     engine = read_engine(b"vllm:num_requests_waiting 2\nvllm:num_requests_running " + value + b"\n")
     assert (engine.waiting, engine.running, engine.partial) == (2, 0, True)
     (said,) = engine.doubted
@@ -150,7 +150,7 @@ def test_the_newest_lora_sample_counts_wherever_it_stands() -> None:
         (b"", None),
     ],
 )
-def test_when_an_engine_began_is_read_where_it_is_said(written: bytes, began_s: float | None) -> None:
+def test_the_start_time_of_an_engine_is_read_where_it_is_reported(written: bytes, began_s: float | None) -> None:
     page = written + b"vllm:num_requests_waiting 1\nvllm:num_requests_running 2\n"
     assert EngineReader(VLLM_SPEC).read(page).started_s == began_s
 

@@ -35,7 +35,7 @@ PATIENT = Pace(busy_s=0.005, idle_s=0.02, staleness_s=0.03, timeout_s=10)
 
 @dataclass
 class Clock:
-    """Stands still, so that nothing is late however busy the machine is."""
+    """A clock that stands still, so that nothing is late however busy the machine is."""
 
     now_s: float = 1000.0
 
@@ -45,7 +45,7 @@ class Clock:
 
 @dataclass
 class Stage:
-    """A pool, its ledger and a scraper that runs."""
+    """A pool, its ledger and a running scraper."""
 
     pool: Pool
     ledger: Ledger
@@ -59,7 +59,7 @@ class Stage:
         return found
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Look at every turn of the loop."""
+        """Wait until ``condition`` is true, checked at every turn of the loop."""
         async with asyncio.timeout(PATIENCE_S):
             while not condition():  # noqa: ASYNC110 - over real sockets, nobody has an event for every condition
                 await asyncio.sleep(0.001)
@@ -122,7 +122,7 @@ def test_what_engines_say_reaches_the_pool_again_and_again_over_one_connection_e
     asyncio.run(scenario())
 
 
-def test_dead_and_silent_endpoints_delay_nobody() -> None:
+def test_dead_and_silent_endpoints_do_not_delay_others() -> None:
     async def scenario() -> None:
         dead = dead_address()
         with mute() as silent:

@@ -1,4 +1,4 @@
-"""What pages say of memory tiers: kvengine's gauges, vLLM's settings, and whatever else is on a page."""
+"""Memory tiers on metrics pages: kvengine's gauges, vLLM's settings, and anything else on a page."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_nothing_that_was_used_before_the_engines_start_is_there() -> None:
     assert (before[Tier.GPU].horizon_s, after[Tier.GPU].horizon_s) == (-500.0, pytest.approx(490.0, abs=0.2))
 
 
-def test_an_engine_that_has_told_nothing_yet_says_nothing() -> None:
+def test_an_engine_without_a_report_on_tiers_has_none() -> None:
     assert read(kvengine(dict.fromkeys(GAUGES, (0, 0)), start_s=0)) == {}
 
 
@@ -148,7 +148,7 @@ def test_vllms_own_settings_in_tokens(labels: bytes, more: bytes, expected: dict
     assert told == {Tier.GPU: 148336} | expected
 
 
-def test_of_a_model_whose_shape_nobody_knows_bytes_say_nothing() -> None:
+def test_bytes_mean_nothing_for_a_model_of_unknown_shape() -> None:
     labels = b',kv_offloading_size="100.0",kv_offloading_backend="native",cache_dtype="auto"'
     assert Tier.CPU not in read((CONFIG % labels).replace(b"Qwen/Qwen3-32B", b"mine"))
     assert Tier.CPU not in read((CONFIG % labels).replace(b"Qwen/Qwen3-32B", b"openai/gpt-oss-120b")), "windows"
@@ -180,7 +180,7 @@ def test_whatever_is_on_a_page_is_read_or_refused(before: bytes, after: bytes) -
 
 
 @pytest.mark.parametrize("value", ["nan", "+Inf", "-1", "1e300"])
-def test_numbers_beyond_belief_are_not_said(value: str) -> None:
+def test_impossible_numbers_are_ignored(value: str) -> None:
     page = kvengine().replace(b"65536", value.encode())
     report = read(page).get(Tier.CPU)
     assert report is None or report.capacity_tokens is None

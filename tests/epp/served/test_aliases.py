@@ -1,4 +1,4 @@
-"""Which names share a prefix."""
+"""The names of one model that share a prefix."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_an_adapter_is_never_its_base_model() -> None:
     assert aliases_of([kind(("a", "/w"), ("tuned", "/w", "a"))]) == {}
 
 
-def test_names_whose_weights_nobody_tells_are_apart() -> None:
+def test_names_with_unknown_weights_share_nothing() -> None:
     assert aliases_of([kind(("a", None), ("b", None))]) == {}
 
 

@@ -1,4 +1,4 @@
-"""The list of models as engines answer it, and as nobody should."""
+"""The list of models as engines respond with it, and invalid lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of the endpoints' models, and whom it is told."""
+"""The catalog of the endpoints' models, and what depends on it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_places_for_adapters_are_read_off_the_page() -> None:
     assert stage.serving("unlisted") == [TWO]
 
 
-def test_an_endpoint_that_leaves_and_comes_back_has_said_nothing() -> None:
+def test_an_endpoint_that_is_removed_and_added_again_has_no_list() -> None:
     stage = Stage()
     for address in (ONE, TWO):
         stage.catalog.set_list(address, cards("a"), complete=True)
@@ -120,7 +120,7 @@ def test_an_adapter_that_comes_empties_nothing() -> None:
     assert stage.forgotten == []
 
 
-def test_endpoints_that_differ_are_told_once_for_each_change(caplog: pytest.LogCaptureFixture) -> None:
+def test_endpoints_that_differ_are_logged_once_for_each_change(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     caplog.set_level(logging.INFO)
     stage.catalog.set_list(ONE, cards("a"), complete=True)

@@ -1,4 +1,4 @@
-"""When the endpoints' lists are read, and what comes of it."""
+"""The times at which the endpoints' lists are read, and the results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SGLANG = {"llm-d.ai/engine-type": "sglang"}
 
 @dataclass
 class Fake:
-    """Engines that answer as the test says, and a clock that stands."""
+    """Engines that respond as the test sets, and a clock that stands still."""
 
     answers: dict[str, bytes | ScrapeError] = field(default_factory=dict)
     fetched: list[str] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Stage:
     fake: Fake
 
     async def settle(self) -> int:
-        """Let what is due be done; how many lists have been read."""
+        """Let due work be done; return how many lists have been read."""
         for _ in range(20):
             await asyncio.sleep(0)
         return len(self.fake.fetched)
@@ -95,7 +95,7 @@ def test_an_endpoint_is_read_when_it_is_added_and_its_connection_closed() -> Non
     asyncio.run(run())
 
 
-def test_doubts_are_followed_but_not_as_often_as_clients_cause_them() -> None:
+def test_lists_are_read_again_but_not_as_often_as_clients_cause_it() -> None:
     async def run() -> None:
         async with stage() as it:
             await it.settle()
@@ -111,8 +111,8 @@ def test_doubts_are_followed_but_not_as_often_as_clients_cause_them() -> None:
     asyncio.run(run())
 
 
-def test_a_request_that_doubts_every_endpoint_has_them_read_in_turn() -> None:
-    """One request for an unknown model does so, and every client can send one."""
+def test_an_unknown_model_has_all_lists_read_in_turn() -> None:
+    """One request for an unknown model causes this, and every client can send one."""
     endpoints = [Endpoint(f"10.0.0.{number}:8000") for number in range(100)]
 
     async def run() -> None:
@@ -127,7 +127,7 @@ def test_a_request_that_doubts_every_endpoint_has_them_read_in_turn() -> None:
     asyncio.run(run())
 
 
-def test_doubts_of_every_endpoint_that_come_at_once_look_at_the_endpoints_once() -> None:
+def test_many_unknown_models_at_once_look_at_the_endpoints_once() -> None:
     """Clients can send thousands of requests for unknown models in a second."""
     endpoints = [Endpoint(f"10.0.0.{number}:8000") for number in range(100)]
 
@@ -145,7 +145,7 @@ def test_doubts_of_every_endpoint_that_come_at_once_look_at_the_endpoints_once()
     asyncio.run(run())
 
 
-def test_a_doubt_that_comes_too_soon_is_followed_when_it_may_be() -> None:
+def test_lists_that_were_read_a_moment_ago_are_read_again_later() -> None:
     async def run() -> None:
         async with stage() as it:
             await it.settle()
@@ -160,7 +160,7 @@ def test_a_doubt_that_comes_too_soon_is_followed_when_it_may_be() -> None:
     asyncio.run(run())
 
 
-def test_an_endpoint_of_a_large_pool_is_not_read_again_sooner_because_every_request_doubts_it() -> None:
+def test_an_endpoint_of_a_large_pool_is_not_read_again_sooner_whatever_clients_send() -> None:
     endpoints = [Endpoint(f"10.0.{number // 250}.{number % 250}:8000") for number in range(1000)]
 
     async def run() -> None:
@@ -172,7 +172,7 @@ def test_an_endpoint_of_a_large_pool_is_not_read_again_sooner_because_every_requ
     asyncio.run(run())
 
 
-def test_an_engine_that_was_started_again_is_asked_again_at_once() -> None:
+def test_the_list_of_a_restarted_engine_is_read_again_at_once() -> None:
     async def run() -> None:
         async with stage() as it:
             it.page(1.0, 1.0, "a")
@@ -187,7 +187,7 @@ def test_an_engine_that_was_started_again_is_asked_again_at_once() -> None:
     asyncio.run(run())
 
 
-def test_an_endpoint_without_a_list_says_nothing_and_one_out_of_reach_keeps_what_it_said() -> None:
+def test_an_endpoint_without_a_list_loses_it_and_one_out_of_reach_keeps_it() -> None:
     async def run() -> None:
         async with stage() as it:
             await it.settle()
@@ -208,7 +208,7 @@ def test_an_endpoint_without_a_list_says_nothing_and_one_out_of_reach_keeps_what
     asyncio.run(run())
 
 
-def test_an_engine_that_takes_any_name_is_tried_for_one_that_nobody_lists() -> None:
+def test_an_engine_that_takes_any_name_is_tried_for_an_unlisted_one() -> None:
     async def run() -> None:
         async with stage(Endpoint(ONE, labels=SGLANG)) as it:
             await it.settle()

@@ -1,4 +1,4 @@
-"""What a client of ``/v1/models`` is answered."""
+"""The responses to ``GET /v1/models``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ B = {"id": "b", "object": "model", "created": 6, "owned_by": "sglang"}
         ("GET", "/v1/models/" + "a" * 5000, None),
     ],
 )
-def test_what_a_path_asks_for(method: str, path: str, asked: str | None) -> None:
+def test_the_model_that_a_path_requests(method: str, path: str, asked: str | None) -> None:
     assert requested_model(method, path) == asked
 
 

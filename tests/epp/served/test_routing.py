@@ -73,7 +73,7 @@ def destination(made: Core, model: str) -> list[str]:
 
 
 def test_the_proxys_retries_stay_among_the_endpoints_that_may_serve_the_model() -> None:
-    """A proxy that has tried the whole list chooses by itself: an endpoint of another model, which answers 404."""
+    """A proxy that has tried the whole list chooses by itself, and another model's engine would respond with 404."""
     made = core({ONE: ["a"], TWO: ["b"], THREE: ["a"]})
     assert ATTEMPTS > RETRIES
     first, *retried = destination(made, "a")
@@ -99,7 +99,7 @@ def test_where_every_endpoint_may_serve_the_model_the_proxy_retries_as_it_likes(
     assert len(destination(core({ONE: ["a"], TWO: ["b"]}, config=WITHOUT), "a")) == 1
 
 
-def test_a_model_that_nobody_serves_is_refused_before_anything_is_waited_for() -> None:
+def test_an_unknown_model_is_refused_before_any_wait() -> None:
     made = core({ONE: ["a"], TWO: ["b"]})
     arrival = made.director.read(HEAD, body("nope"))
     with pytest.raises(ModelNotFound, match=r"The model `nope` does not exist\. Served here: `a`, `b`; GET /v1/models"):
@@ -114,7 +114,7 @@ def test_a_long_name_is_not_repeated_in_full() -> None:
     assert len(str(refused.value)) < 300
 
 
-def test_while_an_endpoint_has_not_said_what_it_serves_an_unknown_model_goes_there() -> None:
+def test_an_unknown_model_goes_to_an_endpoint_without_a_list() -> None:
     made = core({ONE: ["a"], TWO: None})
     assert served_at(made, "nope") == {TWO}
     tell(made, TWO, "b")
@@ -211,7 +211,9 @@ def test_a_reload_switches_the_filter_on_with_what_is_known() -> None:
 
 
 @pytest.mark.parametrize(("model", "status", "doubted"), [("a", 200, []), ("a", 404, [ONE]), ("a", 503, [])])
-def test_an_engine_that_does_not_know_what_it_listed_is_doubted(model: str, status: int, doubted: list[str]) -> None:
+def test_the_list_of_an_engine_that_refuses_a_listed_model_is_read_again(
+    model: str, status: int, doubted: list[str]
+) -> None:
     made = core({ONE: ["a"]})
     doubts: list[str | None] = []
     made.catalog.on_outdated.append(doubts.append)
@@ -246,7 +248,7 @@ def test_names_of_the_same_weights_share_what_is_cached() -> None:
     assert cached(made, "a", ONE) > 1000
 
 
-def test_models_of_one_endpoint_whose_weights_nobody_tells_share_nothing() -> None:
+def test_models_of_one_endpoint_with_unknown_weights_share_nothing() -> None:
     made = core({ONE: None})
     tell(made, ONE, "a", "b", root=None)
     assert cached(made, "a", ONE) == 0
@@ -288,8 +290,8 @@ def test_the_list_is_the_union_of_all_endpoints_that_the_client_may_reach() -> N
     assert len(made.ledger) == 0
 
 
-def test_the_list_is_made_once_for_as_long_as_it_says_the_same() -> None:
-    """Clients may ask for it as often as they like, and it is the union of a thousand lists, perhaps."""
+def test_the_list_is_made_once_until_it_changes() -> None:
+    """Clients may request it at any rate, and it can be the union of a thousand lists."""
     made = core({ONE: ["a"], TWO: ["b"]})
     first = made.director.decide_bodiless(MODELS)
     assert isinstance(first, ModelAnswer)
@@ -307,13 +309,13 @@ def test_the_list_is_made_once_for_as_long_as_it_says_the_same() -> None:
     assert [card["id"] for card in answer(made)["data"]] == ["d"]  # type: ignore[attr-defined]
 
 
-def test_a_model_that_is_asked_about_and_does_not_exist_is_a_404() -> None:
+def test_a_request_for_the_card_of_an_unknown_model_is_a_404() -> None:
     made = core({ONE: ["a"]})
     with pytest.raises(ModelNotFound):
         answer(made, "/v1/models/nope")
 
 
-def test_before_anybody_has_listed_models_an_engine_is_asked() -> None:
+def test_before_any_endpoint_has_listed_models_an_engine_responds() -> None:
     made = core({ONE: None})
     assert isinstance(made.director.decide_bodiless(MODELS), Decision)
 
@@ -335,7 +337,7 @@ def test_the_proxy_is_given_the_list_at_once_and_the_stream_is_over() -> None:
     assert exchange.over
 
 
-def test_the_proxy_is_told_404_for_an_unknown_model() -> None:
+def test_the_proxy_gets_404_for_an_unknown_model() -> None:
     made = core({ONE: ["a"]})
     exchange = Exchange(made.director, ExchangeSettings(error_format=ErrorFormat.API))
     exchange.received(request_headers(), 1.0)
@@ -356,7 +358,7 @@ def test_a_model_whose_endpoint_does_not_answer_stays_on_the_list() -> None:
 # The explanation
 
 
-def test_an_explanation_names_who_does_not_serve_the_model() -> None:
+def test_an_explanation_names_the_endpoints_that_do_not_serve_the_model() -> None:
     made = core({ONE: ["a"], TWO: ["b"]})
     explainer = Explainer(made.director, made.pool, lambda: made.plan)
     explained = explainer.explain(HEAD, body("a"))

@@ -1,4 +1,4 @@
-"""Tokenizers, trained once."""
+"""Fixtures of tokenizers that are trained once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A token source that answers when the test says so."""
+"""A token source whose answers a test sends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SlowJob:
 
 
 class SlowSource:
-    """``at_once`` is what it says without waiting, if anything."""
+    """``at_once`` is the answer that needs no wait, if any."""
 
     def __init__(self, at_once: Answer | None = None) -> None:
         self.at_once = at_once
@@ -42,7 +42,7 @@ class SlowSource:
         return job
 
     def finish(self, answer: Answer) -> None:
-        """For the one that has waited longest."""
+        """Send the answer for the oldest waiting job."""
         self.jobs[0].finish(answer)
 
     async def close(self) -> None:

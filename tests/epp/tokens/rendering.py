@@ -1,4 +1,4 @@
-"""A server that renders and tokenizes as vLLM's does, with a tokenizer of ours, and misbehaves when told to."""
+"""A server that renders and tokenizes as vLLM's does, with a small tokenizer, and misbehaves on request."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 
 
 class Renderer:
-    """To be entered; ``url`` is where it listens."""
+    """A server as a context manager; ``url`` is its address."""
 
     def __init__(self, model: ModelTokenizer) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.instead: Callable[[web.Request], Any] | None = None
-        """What to answer instead."""
+        """The response to send instead of the real one."""
         self.url = ""
         self._model = model
         self._runner: web.AppRunner | None = None

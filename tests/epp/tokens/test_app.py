@@ -1,4 +1,4 @@
-"""A whole picker that tokenizes, on both transports: clients that wait in a thread's queue, and others that do not."""
+"""A whole picker with a tokenizer, on both transports: requests that wait for a thread, and others that do not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def chat(characters: int) -> bytes:
 
 
 class Stream:
-    """One request to the picker."""
+    """Send one request to the picker."""
 
     def __init__(self, channel: grpc.aio.Channel, body: bytes, path: str = "/v1/chat/completions") -> None:
         self._call = channel.stream_stream(PROCESS)()
@@ -74,7 +74,7 @@ def test_requests_get_their_tokens_in_time_and_goes_on(transport: Transport, tra
 
 
 @pytest.mark.parametrize("transport", [Transport.WIRE, Transport.GRPCIO])
-def test_one_that_waits_holds_up_nobody_and_is_forgotten_when_its_client_goes(transport: Transport) -> None:
+def test_a_waiting_request_delays_no_other_and_is_dropped_when_its_client_leaves(transport: Transport) -> None:
     async def scenario() -> None:
         app = App(
             build(load_text(CONFIG.format("{vllm: {}}"))), Settings(endpoints=("127.0.0.1:9",), transport=transport)

@@ -1,4 +1,4 @@
-"""What a chat template is given, and what it makes of it."""
+"""The input of a chat template, and its output."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_whether_a_template_takes_parts_is_read_off_it(template: str, in_parts: 
     ({"role": "assistant", "tool_calls": [{"type": "custom"}]}, NoTokenIds.REFUSED),
     ({"role": "assistant", "tool_calls": 1}, NoTokenIds.REFUSED),
 ])  # fmt: skip
-def test_what_is_not_written_here_is_said(message: dict[str, Any], why: NoTokenIds) -> None:
+def test_an_unsupported_request_is_reported(message: dict[str, Any], why: NoTokenIds) -> None:
     with pytest.raises(Unrendered) as caught:
         shown(message)
     assert caught.value.why is why

@@ -1,4 +1,4 @@
-"""What a tokenizer in this process does at once, and what it leaves to a thread."""
+"""The work that a tokenizer in this process does at once, and the work of its thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model's folder: what is put around texts, which template counts, what is remembered, and what is wrong with it."""
+"""A model's folder: the tokens around texts, the chat template, the cache, and invalid folders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ids(model: ModelTokenizer, path: str = COMPLETION, **body: Any) -> list[int]
 
 
 def copied(folder: Path, to: Path, **config: Any) -> Path:
-    """The model, with another configuration of its tokenizer."""
+    """Return the model with another configuration of its tokenizer."""
     (to / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
     written = json.loads((folder / "tokenizer_config.json").read_bytes()) | config
     (to / "tokenizer_config.json").write_text(json.dumps({k: v for k, v in written.items() if v is not None}))

@@ -1,4 +1,4 @@
-"""Texts that are cut before they are encoded: exactly what they are when they are not."""
+"""Texts that are cut before they are encoded have exactly the tokens of the whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that tokenizes, and everything that may be wrong with it: the request goes on without, and hears why."""
+"""A remote tokenizer and its faults: the request goes on without tokens, and the reason is reported."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def endless(request: web.Request) -> web.StreamResponse:
     (hangs, NoTokenIds.TIMEOUT),
     (endless, NoTokenIds.TOO_LONG),
 ])  # fmt: skip
-def test_an_answer_that_is_none_says_what_it_is(
+def test_an_invalid_response_is_reported(
     instead: Callable[[web.Request], Any], why: NoTokenIds, trained: Callable[[str], Path]
 ) -> None:
     async def run(server: Renderer) -> None:

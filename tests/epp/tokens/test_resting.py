@@ -1,4 +1,4 @@
-"""Who does not answer is left in peace, longer each time, and tried by one request."""
+"""A server that does not respond gets no requests, for longer each time, and is then tried by one request."""
 
 from __future__ import annotations
 

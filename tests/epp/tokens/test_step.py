@@ -34,7 +34,7 @@ PROMPT = Prompt(identity(TOKENS, "m", None), IDS)
 
 
 class Seen(Scorer[NoParameters]):
-    """Has no opinion, and remembers the requests."""
+    """A plugin that scores all alike and keeps the requests."""
 
     type_name = "seen"
 
@@ -68,7 +68,7 @@ class Scene:
 
     @property
     def tokens(self) -> list[tuple[Prompt, ...] | None]:
-        """Of the requests that were scored."""
+        """The token ids of the requests that were scored."""
         return [request.tokens for request in self.seen.requests]
 
 
@@ -116,7 +116,7 @@ def test_a_request_waits_for_its_tokens_and_others_go_on_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("why", list(NoTokenIds))
-def test_a_request_whose_tokens_nobody_tells_goes_on_without(why: NoTokenIds) -> None:
+def test_a_request_without_token_ids_goes_on(why: NoTokenIds) -> None:
     async def run() -> None:
         source = SlowSource()
         scene = Scene(source)
@@ -193,7 +193,7 @@ def test_a_client_that_goes_in_the_second_wait_is_forgotten_there() -> None:
     on_a_loop(run)
 
 
-def test_a_request_refused_after_its_tokens_is_told_and_counted_once() -> None:
+def test_a_request_refused_after_its_tokens_is_resumed_and_counted_once() -> None:
     class Closed(Gate):
         def admit(self, arrival: object, resume: object) -> None:
             raise Saturated("full")
@@ -210,7 +210,7 @@ def test_a_request_refused_after_its_tokens_is_told_and_counted_once() -> None:
     on_a_loop(run)
 
 
-def test_a_refusal_without_a_wait_is_told_and_counted_once() -> None:
+def test_a_refusal_without_a_wait_is_raised_and_counted_once() -> None:
     class Closed(Gate):
         def admit(self, arrival: object, resume: object) -> None:
             raise Saturated("full")

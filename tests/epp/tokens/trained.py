@@ -1,4 +1,4 @@
-"""Small tokenizers with chat templates, trained here: as the models' that are served most, and some that are not."""
+"""Small tokenizers with chat templates, trained here: of the kinds of the most served models, and of rare kinds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CHATML = (
     "{%- if enable_thinking is defined and not enable_thinking %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}"
     "{%- endif %}"
 )
-"""Like Qwen's: contents are texts."""
+"""A template like Qwen's, with texts as contents."""
 HEADERS = (
     "{{- bos_token }}{%- for message in messages %}"
     "{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' }}"
@@ -46,7 +46,7 @@ HEADERS = (
     "{{- '<|eot_id|>' }}{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif %}"
 )
-"""Like Llama 3's: contents are lists of parts, and the first token is in the template."""
+"""A template like Llama 3's, with lists of parts as contents, and with the first token."""
 
 WORDS = (
     "the cache of a prefix holds what an engine has computed before , and a router that knows it sends requests there "
@@ -55,7 +55,7 @@ WORDS = (
 
 
 def text(words: int, seed: int = 0) -> str:
-    """Text that is tokenized into something other than bytes."""
+    """Return text that is tokenized into something other than bytes."""
     vocabulary = WORDS.split(" ")
     return " ".join(vocabulary[(seed + i * i * 7 + i) % len(vocabulary)] for i in range(words))
 
@@ -68,7 +68,7 @@ def save(
     template: str | None = CHATML,
     **config: Any,
 ) -> Path:
-    """Train ``tokenizer``, and write what a model's folder has."""
+    """Train ``tokenizer``, and write the files of a model's folder."""
     folder.mkdir(parents=True, exist_ok=True)
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
@@ -108,7 +108,7 @@ def split(pattern: str) -> Any:
 
 
 def chatml(folder: Path) -> Path:
-    """As Qwen's."""
+    """Make a tokenizer as Qwen's."""
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     return save(
         folder, byte_level(split(CL100K.replace("{1,3}", "")), normalizer=normalizers.NFC()), special,
@@ -117,7 +117,7 @@ def chatml(folder: Path) -> Path:
 
 
 def headers(folder: Path) -> Path:
-    """As Llama 3's."""
+    """Make a tokenizer as Llama 3's."""
     special = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
     return save(
         folder, byte_level(split(CL100K)), special, template=HEADERS,
@@ -126,7 +126,7 @@ def headers(folder: Path) -> Path:
 
 
 def gpt2(folder: Path) -> Path:
-    """As GPT-2's: no chats."""
+    """Make a tokenizer as GPT-2's, without chats."""
     return save(folder, byte_level(), ["<|endoftext|>"], template=None, eos_token="<|endoftext|>")
 
 
@@ -135,13 +135,13 @@ def o200k(folder: Path) -> Path:
 
 
 def deepseek(folder: Path) -> Path:
-    """Three expressions, one after the other, and a token around whose left the whitespace goes."""
+    """Make a tokenizer with three expressions in turn, and a token that takes the whitespace on its left."""
     special = ["<|im_start|>", AddedToken("<mask>", lstrip=True), AddedToken("<|im_end|>", rstrip=True)]
     return save(folder, byte_level(split(NUMBERS), split(EAST_ASIAN), split(DEEPSEEK)), special)
 
 
 def awkward(folder: Path) -> Path:
-    """Added tokens that overlap, contain spaces, are whole words, and are looked for in the normalized text."""
+    """Make a tokenizer whose added tokens overlap, have spaces, are whole words, or are matched in normalized text."""
     special = [
         AddedToken("<a><b>"), AddedToken("<b><c>"), AddedToken("<b>"), AddedToken("the cache"),
         AddedToken("<|im_end|>"), AddedToken("router", single_word=True), AddedToken("éngine", normalized=True),
@@ -150,14 +150,14 @@ def awkward(folder: Path) -> Path:
 
 
 def sentencepiece(folder: Path) -> Path:
-    """As Llama 2's: spaces are letters, and one is put in front."""
+    """Make a tokenizer as Llama 2's: spaces are letters, and one is put in front."""
     tokenizer = Tokenizer(models.BPE(byte_fallback=False, unk_token="<unk>", fuse_unk=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     return save(folder, tokenizer, ["<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"], bos_token="<s>", begins=True)
 
 
 def metaspace(folder: Path) -> Path:
-    """As Mistral's: a space is put in front of what is first."""
+    """Make a tokenizer as Mistral's: a space is put in front of the first text."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     return save(folder, tokenizer, ["<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"])

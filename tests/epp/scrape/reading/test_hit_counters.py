@@ -1,4 +1,4 @@
-"""What was predicted of all requests stands beside what engines counted, by endpoint and tier."""
+"""Predicted cache hits beside the engines' own counters, by endpoint and tier."""
 
 from __future__ import annotations
 
