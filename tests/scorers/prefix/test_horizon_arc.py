@@ -12,7 +12,7 @@ from kvengine.index import ChunkIndex, ChunkKey
 from kvengine.policies.arc import Arc
 from scorers.base import Slot
 from tests.scorers.prefix.lru_engine import blocks_of
-from tests.scorers.prefix.test_horizon import Picker, report, reporting
+from tests.scorers.prefix.reporting import Picker, report, reporting
 from tests.scorers.prefix.test_prefix_cache import BLOCK
 
 PROMPTS = st.lists(st.sampled_from("abc"), min_size=1, max_size=5).map("".join)
