@@ -1,27 +1,28 @@
 """Limit how much of an endpoint one flow's prompts may occupy, so that no flow can fill it alone.
 
-A flow is all requests with the same fairness id. A run is charged to the flow that used it last, and so is every run
-before it: a beginning that several flows share is charged to one of them at a time. A flow that holds more than its
-bound loses its own least recently used blocks, ends of prompts first. Where another flow's prompt continues from such a
-block, the block cannot be evicted, since what is held is always a prefix. It is then charged to no flow until it is
-used again.
+A flow is all requests with the same fairness id. A stretch is charged to the flow that used it last, and so is
+everything that comes before it: a beginning that several flows share is charged to one of them at a time. A flow that
+holds more than its bound loses its own least recently used blocks, ends of prompts first. Where another flow's prompt
+continues from such a block, the block cannot be evicted, since what is held is always a prefix. It is then charged to
+no flow until it is used again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
 from scorers.base import Slot
-from scorers.index.recency import Entry, Recency
+from scorers.index.recency import Recency
+from scorers.index.stretch import Stretch
 from scorers.index.tree import Node
 
 
 class Charge(msgspec.Struct, gc=False, eq=False):
-    """What a run costs, and its place in the order of the flow that it is charged to; ``flow`` may be None."""
+    """What a stretch costs, and its place in the order of the flow that it is charged to; ``flow`` may be None."""
 
-    node: Node | None
+    stretch: Stretch | None
     blocks: int = 0
     """Blocks that any tier holds."""
     flow: Flow | None = None
@@ -79,31 +80,36 @@ class Flow:
 
 
 class FlowRecency(Recency):
-    """Recency with a bound for each flow. O(1) for each run that is used, evicted, or no longer charged.
+    """Recency with a bound for each flow. O(1) for each stretch that is used, evicted, or no longer charged.
 
-    ``split_run`` is the index's method that splits a run for all of its holders.
-
-    Invariant: every entry has a charge of as many blocks as it holds; between calls no flow is charged for more than
-    ``bound``.
+    Invariant: every stretch has a charge of as many blocks as is held of it; between calls no flow is charged for more
+    than ``bound``.
     """
 
-    __slots__ = ("_below", "_charges", "_flows", "_split_run", "bound", "evicted_blocks", "flow")
+    __slots__ = ("_below", "_charges", "_evicted_blocks", "_flows", "bound")
 
-    def __init__(self, slot: Slot, tiers: int, split_run: Callable[[Node, int], Node]) -> None:
+    bounds_flows = True
+
+    def __init__(self, slot: Slot, tiers: int) -> None:
         super().__init__(slot, tiers)
         self.bound = 0
-        self.flow = ""
-        """The flow that is charged for the next use."""
-        self.evicted_blocks = 0
-        """Blocks evicted so far because of the bound."""
-        self._split_run = split_run
-        self._charges: dict[Node, Charge] = {}
-        self._below: dict[Node, int] = {}  # entries right below a run; absent if there are none
+        self._evicted_blocks = 0
+        self._charges: dict[Stretch, Charge] = {}
+        self._below: dict[Node, int] = {}  # runs that are held right below a run; absent if there are none
         self._flows: dict[str, Flow] = {}
+
+    @property
+    def evicted_blocks(self) -> int:
+        """Blocks evicted so far because a flow held more than its bound."""
+        return self._evicted_blocks
 
     def set_bound(self, blocks: int) -> None:
         """Set how many ``blocks`` a flow may hold; flows that hold more lose the rest at once."""
         self.bound = blocks
+        self.trim_flows()
+
+    def trim_flows(self) -> None:
+        """Evict what flows hold above the bound."""
         for name in sorted(self._flows):  # the order decides which shared beginnings are charged to no flow
             if name in self._flows:
                 self._trim_flow(self._flows[name])
@@ -112,37 +118,33 @@ class FlowRecency(Recency):
         """Return how many blocks are charged to ``flow``."""
         return self._flows[flow].blocks if flow in self._flows else 0
 
-    def use(self, node: Node, now: float = 0.0, but: int = 0) -> None:
-        """Extend ``Recency.use``: charge the run to the current flow."""
-        super().use(node, now, but)
-        charge = self._charges.get(node)
+    def use(self, node: Node, now: float = 0.0, but: int = 0, blocks: int = 0) -> None:
+        """Extend ``Recency.use``: charge the stretch to the current flow."""
+        super().use(node, now, but, blocks)
+        stretch = self._end.older
+        charge = self._charges.get(stretch)
         if charge is None:
-            charge = self._charges[node] = Charge(node)
+            charge = self._charges[stretch] = Charge(stretch)
             self._count_below(node, 1)
         elif charge.flow is not None:
-            self._drop(charge)
-        charge.blocks = node.blocks
+            self._drop_charge(charge)
+        charge.blocks = stretch.blocks
         flow = self._flows.get(self.flow)
         if flow is None:
             flow = self._flows[self.flow] = Flow(self.flow)
         flow.add(charge, flow.end.older)
 
-    def use_for(self, node: Node, flow: str | None, now: float, but: int) -> None:
+    def use_for(self, node: Node, flow: str | None, now: float, but: int, blocks: int) -> None:
         """Use ``node`` as ``use`` does, and charge it to ``flow``; for None, charge it to no flow."""
         self.flow = flow or ""
-        self.use(node, now, but)
+        self.use(node, now, but, blocks)
         if flow is None:
-            self._drop(self._charges[node])
+            self._drop_charge(self._charges[self._end.older])
 
-    def flow_of(self, node: Node) -> str | None:
-        """Return the flow that a held run is charged to; None if it is charged to none."""
-        flow = self._charges[node].flow
+    def flow_of(self, stretch: Stretch) -> str | None:
+        """Return the flow that a held stretch is charged to; None if it is charged to none."""
+        flow = self._charges[stretch].flow
         return None if flow is None else flow.name
-
-    def forget(self, node: Node) -> None:
-        """Extend ``Recency.forget``: remove the charge."""
-        super().forget(node)
-        self._remove_charge(node)
 
     def trim(self) -> None:
         """Extend ``Recency.trim``: evict the current flow's excess first."""
@@ -150,45 +152,32 @@ class FlowRecency(Recency):
         if flow is not None:
             self._trim_flow(flow)
         super().trim()
-        for cut in self.cuts:
-            if cut.last is not self._end:
-                self._recharge(cut.last)
+        for tier in range(len(self.cuts)):
+            self._recharge_last(tier)
 
     def evict_unused(self, tier: int, until_s: float) -> None:
-        """Extend ``Recency.evict_unused``: adjust the charge of the tier's last run."""
+        """Extend ``Recency.evict_unused``: adjust the charge of the tier's last stretch."""
         super().evict_unused(tier, until_s)
         self._recharge_last(tier)
 
     def evict(self, tier: int, blocks: int) -> None:
-        """Extend ``Recency.evict``: adjust the charge of the tier's last run."""
+        """Extend ``Recency.evict``: adjust the charge of the tier's last stretch."""
         super().evict(tier, blocks)
         self._recharge_last(tier)
 
     def split(self, upper: Node, lower: Node) -> None:
-        """Extend ``Recency.split``: charge both parts to the flow that the whole was charged to."""
-        whole = self._charges[lower]
-        charge = self._charges[upper] = Charge(upper)
-        if whole.flow is not None:
-            whole.flow.add(charge, whole)
-        self._below[upper] = 1
+        """Extend ``Recency.split``: count the lower part as a run below the upper one."""
         super().split(upper, lower)
-        self._recharge(self._entries[upper])
-
-    def are_one(self, upper: Node, lower: Node) -> bool:
-        """Extend ``Recency.are_one``: both runs must be charged to the same flow."""
-        return super().are_one(upper, lower) and self._charges[upper].flow is self._charges[lower].flow
+        if lower in self:
+            self._below[upper] = 1
 
     def join(self, upper: Node, lower: Node) -> None:
-        """Extend ``Recency.join``: move the charge of ``lower`` to ``upper``."""
+        """Extend ``Recency.join``: count the runs below ``lower`` as runs below ``upper``."""
+        if lower in self:
+            self._below.pop(upper)
+            if lower in self._below:
+                self._below[upper] = self._below.pop(lower)
         super().join(upper, lower)
-        charge, taken = self._charges[upper], self._charges.pop(lower)
-        charge.blocks += taken.blocks
-        if taken.flow is not None:
-            taken.flow.blocks += taken.blocks
-            self._drop(taken)
-        self._below.pop(upper)
-        if lower in self._below:
-            self._below[upper] = self._below.pop(lower)
 
     def dissolve(self) -> None:
         """Extend ``Recency.dissolve``: discard the charges first."""
@@ -203,20 +192,20 @@ class FlowRecency(Recency):
 
     def faults(self) -> Iterator[str]:
         """Yield one sentence for each invariant that does not hold."""
-        place = {node: position for position, node in enumerate(self)}
+        place = {stretch: position for position, stretch in enumerate(self)}
         below: dict[Node, int] = {}
-        for node in place:
+        for node in {stretch.node for stretch in place}:
             if node.parent is not None:
                 below[node.parent] = below.get(node.parent, 0) + 1
         if below != self._below:
             yield f"slot {self.slot}: runs below others are counted wrongly"
         if set(self._charges) != set(place):
-            yield f"slot {self.slot}: its charges are not of the runs that it holds"
-        if any(charge.blocks != self.held_of(node) for node, charge in self._charges.items()):
-            yield f"slot {self.slot}: a charge is not what its run holds"
+            yield f"slot {self.slot}: its charges are not of the stretches that it holds"
+        if any(charge.blocks != self.held_of_stretch(stretch) for stretch, charge in self._charges.items()):
+            yield f"slot {self.slot}: a charge is not what its stretch holds"
         for name, flow in self._flows.items():
             charges = list(flow)
-            order = [place[charge.node] for charge in charges if charge.node in place]
+            order = [place[charge.stretch] for charge in charges if charge.stretch in place]
             if order != sorted(order, reverse=True) or any(charge.flow is not flow for charge in charges):
                 yield f"slot {self.slot}: the order of flow {name!r} is not that of last use"
             if flow.blocks != sum([charge.blocks for charge in charges]) or flow.blocks > self.bound or not charges:
@@ -233,44 +222,59 @@ class FlowRecency(Recency):
     def _trim_flow(self, flow: Flow) -> None:
         while flow.blocks > self.bound:
             charge, excess = flow.end.newer, flow.blocks - self.bound
-            node = charge.node
-            if node is None:
+            stretch = charge.stretch
+            if stretch is None:
                 raise RuntimeError(f"flow {flow.name!r} is counted with {flow.blocks} blocks and holds none")
+            node = stretch.node
             if excess < charge.blocks:
-                self._split_run(node, charge.blocks - excess)  # ``node`` is the lower part from here on
-            if node in self._below:
-                self._drop(charge)
+                stretch = self._cut_off(stretch, stretch.start + charge.blocks - excess) or stretch
+            if self._deepest[node] is not stretch or node in self._below:
+                self._drop_charge(self._charges[stretch])
                 continue
-            self.evicted_blocks += charge.blocks
-            self.forget(node)
+            self._evicted_blocks += self._charges[stretch].blocks
+            self.forget(node, stretch.start)
             if not node.holders:
                 node.remove()
 
-    def _discard_unheld(self, entry: Entry) -> None:
-        super()._discard_unheld(entry)
-        if entry.node in self._entries:
-            self._recharge(entry)
+    def _are_one(self, above: Stretch, below: Stretch) -> bool:
+        return super()._are_one(above, below) and self._charges[above].flow is self._charges[below].flow
+
+    def _divided(self, stretch: Stretch, below: Stretch) -> None:
+        """Charge both parts to the flow that the whole was charged to."""
+        whole, charge = self._charges[stretch], Charge(below, self.held_of_stretch(below))
+        self._charges[below] = charge
+        self._recharge(stretch)
+        if whole.flow is not None:
+            whole.flow.add(charge, whole.older)
+
+    def _vanished(self, stretch: Stretch) -> None:
+        self._drop_charge(self._charges.pop(stretch))
+        if not stretch.start:
+            self._count_below(stretch.node, -1)
+
+    def _unite(self, above: Stretch, below: Stretch, deeper: Stretch | None) -> None:
+        super()._unite(above, below, deeper)
+        self._recharge(above)
+
+    def _settle(self, stretch: Stretch) -> None:
+        super()._settle(stretch)
+        if stretch.tiers:
+            self._recharge(stretch)
         else:
-            self._remove_charge(entry.node)
+            self._vanished(stretch)
 
     def _recharge_last(self, tier: int) -> None:
         last = self.cuts[tier].last
         if last is not self._end:
             self._recharge(last)
 
-    def _recharge(self, entry: Entry) -> None:
-        charge, blocks = self._charges[entry.node], self.held_of(entry.node)
+    def _recharge(self, stretch: Stretch) -> None:
+        charge, blocks = self._charges[stretch], self.held_of_stretch(stretch)
         if charge.flow is not None:
             charge.flow.blocks += blocks - charge.blocks
         charge.blocks = blocks
 
-    def _remove_charge(self, node: Node) -> None:
-        charge = self._charges.pop(node)
-        if charge.flow is not None:
-            self._drop(charge)
-        self._count_below(node, -1)
-
-    def _drop(self, charge: Charge) -> None:
+    def _drop_charge(self, charge: Charge) -> None:
         flow = charge.flow
         if flow is not None:
             flow.drop(charge)

@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from math import inf
 
 from scorers.base import Prompt, Slot
-from scorers.index.flow_share import FlowRecency
+from scorers.index.endpoints import Endpoints
 from scorers.index.held_along import held_along
-from scorers.index.holders import slots_of
 from scorers.index.identity import PrefixHasher, digests
 from scorers.index.integrity import check
 from scorers.index.joining import MOST_RUNS, join_along
 from scorers.index.match import Match, Statistics
-from scorers.index.path import NO_GATES, Gate, admitted_to, use
-from scorers.index.recency import Recency, kept_of
+from scorers.index.path import NO_GATES, Gate, use_admitted
+from scorers.index.recency import Recency
 from scorers.index.recorded import take_back, use_again
 from scorers.index.tree import Node, Walk, take_apart, walk
 
@@ -63,10 +61,8 @@ class PrefixIndex:
         self._block_bytes = block_tokens * BYTES_PER_TOKEN
         self._hasher = PrefixHasher(secret)
         self._root = Node(None, b"")
-        self._endpoints: dict[Slot, Recency] = {}
-        self._flow_shares = tuple(flow_shares)
-        self._most_runs = most_runs
-        self._over_share = 0  # blocks, of endpoints that were removed
+        self._endpoints = Endpoints(tiers, flow_shares)
+        self.most_runs = most_runs
 
     def blocks_of(self, prompt: Prompt, limit_tokens: int = sys.maxsize) -> int:
         """Return the number of full blocks in the first ``limit_tokens`` of ``prompt``."""
@@ -92,22 +88,24 @@ class PrefixIndex:
         fresh = match.generation == self.generation
         walked = match.walked if fresh else self._walk(match.prompt, match.blocks)
         self.generation += 1
-        if isinstance(recency, FlowRecency):
-            recency.flow = flow
+        recency.flow = flow
         path = walked.path
+        within = False
         if walked.inside is not None:
-            path.append(self.split(walked.inside, walked.inside_blocks))
+            within = walked.depth == match.blocks and len(path) >= self.most_runs
+            path.append(walked.inside if within else self._endpoints.split(walked.inside, walked.inside_blocks))
         if walked.depth < match.blocks:
             self._add_new(path, match, walked, recency, extends=not gates)
         now = max(now, recency.newest_s)
         if gates:
-            limits = {tier: admitted_to(path, recency.cuts[tier], gate) for tier, gate in gates.items()}
-            use(path, recency, now, limits, self.split)
+            use_admitted(path, match.blocks, recency, now, gates)
         else:
-            for node in reversed(path):
+            if within:
+                recency.use(path[-1], now, 0, walked.inside_blocks)
+            for node in reversed(path[:-1] if within else path):
                 recency.use(node, now)
-        if len(path) > self._most_runs:
-            join_along(path, self._endpoints, self.tiers, self.generation)
+        if len(path) > self.most_runs:
+            join_along(path, self._endpoints, self.tiers, self.generation, self.most_runs)
         last = path[-1]
         recency.trim()
         return last
@@ -120,7 +118,7 @@ class PrefixIndex:
         recency = self._endpoints.get(slot)
         if recency is None:
             return
-        if use_again(recency, last, blocks, now, self.split):
+        if use_again(recency, last, blocks, now):
             self.generation += 1
 
     def take_back(self, slot: Slot, last: Node, blocks: int, before: int, until_s: float) -> None:
@@ -129,7 +127,7 @@ class PrefixIndex:
         ``slot`` keeps the first ``before`` blocks, and what other requests have used after ``until_s``.
         """
         recency = self._endpoints.get(slot)
-        if recency is not None and take_back(recency, last, blocks, before, until_s, self.split):
+        if recency is not None and take_back(recency, last, blocks, before, until_s):
             self.generation += 1
 
     def evict_unused(self, slot: Slot, tier: int, until_s: float) -> None:
@@ -164,47 +162,40 @@ class PrefixIndex:
         it. Tiers keep what they hold, except that a tier that is no longer gated is emptied first.
         """
         recency = self._endpoints[slot]
-        gated = sum([recency.cuts[tier].bit for tier in set(tiers)])
+        gated = sum([recency.cuts[tier].mark for tier in set(tiers)])
         opened = recency.gated & ~gated
         for tier, cut in enumerate(recency.cuts):
-            if cut.bit & opened:
+            if cut.mark & opened:
                 self.evict_unused(slot, tier, inf)
         recency.gated = gated
 
     def set_capacity(self, slot: Slot, tier: int, tokens: int) -> None:
         """Set how many ``tokens`` ``slot`` can hold in ``tier`` (initially 0), and evict what no longer fits."""
-        recency = self._endpoints.get(slot)
-        if recency is None:
-            bounded = bool(self._flow_shares)
-            recency = FlowRecency(slot, self.tiers, self.split) if bounded else Recency(slot, self.tiers)
-            self._endpoints[slot] = recency
+        recency = self._endpoints.added(slot)
         recency.cuts[tier].capacity = max(0, tokens) // self.block_tokens
         self.generation += 1
-        self._bound_flows(recency)
+        self._endpoints.bound_flows(recency)
         recency.trim()
 
     def set_flow_shares(self, shares: Sequence[float]) -> bool:
         """Apply other ``shares`` at once. False, with nothing changed, if that would switch the bounds on or off."""
-        if bool(shares) != bool(self._flow_shares):
+        if bool(shares) != bool(self._endpoints.flow_shares):
             return False
-        self._flow_shares = tuple(shares)
+        self._endpoints.flow_shares = tuple(shares)
         self.generation += 1
         for recency in self._endpoints.values():
-            self._bound_flows(recency)
+            self._endpoints.bound_flows(recency)
         return True
 
     def remove_endpoint(self, slot: Slot) -> None:
         """Remove ``slot`` and everything that it holds. The cost is proportional to its number of runs."""
-        recency = self._endpoints.pop(slot, None)
-        if recency is not None:
+        if self._endpoints.remove(slot):
             self.generation += 1
-            self._over_share += recency.evicted_blocks if isinstance(recency, FlowRecency) else 0
-            recency.dissolve()
 
     def clear(self) -> Iterator[None]:
         """Remove all endpoints at once, and return an iterator that takes apart what they held, some at each step."""
         root, recencies = self._root, list(self._endpoints.values())
-        self._root, self._endpoints = Node(None, b""), {}
+        self._root, self._endpoints = Node(None, b""), self._endpoints.emptied()
         self.generation += 1
         return chain(chain.from_iterable(recency.take_apart() for recency in recencies), take_apart(root))
 
@@ -225,6 +216,10 @@ class PrefixIndex:
             raise ValueError("an index that knows prefixes keeps its secret")
         self._hasher = PrefixHasher(secret)
         self.generation += 1
+
+    def split(self, node: Node, blocks: int) -> Node:
+        """Split a run after its first ``blocks``, for all of its holders; return the new run before it."""
+        return self._endpoints.split(node, blocks)
 
     @property
     def root(self) -> Node:
@@ -247,21 +242,12 @@ class PrefixIndex:
 
     def statistics(self) -> Statistics:
         """Return sums over all endpoints."""
-        every = self._endpoints.values()
-        return Statistics(
-            endpoints=len(self._endpoints),
-            blocks=sum(recency.used for recency in every),
-            runs=sum(len(recency) for recency in every),
-            tokens_by_tier=tuple(
-                [sum(recency.cuts[tier].used for recency in every) * self.block_tokens for tier in range(self.tiers)]
-            ),
-        )
+        return self._endpoints.statistics(self.block_tokens)
 
     @property
     def over_share_tokens(self) -> int:
         """Tokens evicted so far because a flow held more than its share."""
-        bounded = [recency for recency in self._endpoints.values() if isinstance(recency, FlowRecency)]
-        return (self._over_share + sum([recency.evicted_blocks for recency in bounded])) * self.block_tokens
+        return self._endpoints.over_share_blocks * self.block_tokens
 
     def check_integrity(self) -> None:
         """Check all invariants of the index.
@@ -269,11 +255,6 @@ class PrefixIndex:
         Raises: AssertionError naming the invariants that do not hold.
         """
         check(self._root, self._endpoints.values())
-
-    def _bound_flows(self, recency: Recency) -> None:
-        if isinstance(recency, FlowRecency):
-            tiers = zip(recency.cuts, self._flow_shares, strict=True)
-            recency.set_bound(max([int(round(cut.capacity * share, 6)) for cut, share in tiers]))
 
     def _walk(self, prompt: Prompt, blocks: int) -> Walk:
         state = self._hasher.begin(prompt.identity)
@@ -286,17 +267,10 @@ class PrefixIndex:
             prompt,
             blocks,
             total_tokens,
-            held_along(walked, partial(kept_of, self._endpoints, self.tiers), self.tiers, self.block_tokens),
+            held_along(walked, self._endpoints.kept_of, self.tiers, self.block_tokens),
             walked,
             self.generation,
         )
-
-    def split(self, node: Node, blocks: int) -> Node:
-        """Split a run after its first ``blocks``, for all of its holders; return the new run before it."""
-        upper = node.split(blocks)
-        for slot in slots_of(node.holders, self.tiers):
-            self._endpoints[slot].split(upper, node)
-        return upper
 
     def _add_new(self, path: list[Node], match: Match, walked: Walk, recency: Recency, *, extends: bool) -> None:
         """Add the unknown rest of the prompt: as a new run, or to the last run if only this endpoint holds that."""

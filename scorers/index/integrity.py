@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from scorers.index.flow_share import FlowRecency
 from scorers.index.identity import DIGEST_BYTES
-from scorers.index.recency import Cut, Recency
+from scorers.index.recency import Recency
+from scorers.index.stretch import Cut, Stretch
 from scorers.index.tree import Node
 
 
@@ -18,8 +18,7 @@ def check(root: Node, endpoints: Iterable[Recency]) -> None:
     endpoints = list(endpoints)
     faults = list(violations(root, endpoints))
     for recency in endpoints:
-        if isinstance(recency, FlowRecency):
-            faults += recency.faults()
+        faults += recency.faults()
     if faults:
         raise AssertionError("; ".join(faults))
 
@@ -34,11 +33,15 @@ def violations(root: Node, endpoints: Iterable[Recency]) -> Iterator[str]:
     for node in runs:
         yield from _of_node(node, root, everybody)
     for recency in endpoints:
-        if set(recency) != {node for node in runs if node.holders & recency.whole}:
-            yield f"slot {recency.slot}: its entries are not the runs that it holds"
+        held = {node for node in runs if node.holders & recency.whole}
+        if {stretch.node for stretch in recency} != held or any(node not in recency for node in held):
+            yield f"slot {recency.slot}: its stretches are not those of the runs that it holds"
+            continue
         yield from _of_order(recency)
+        for node in held:
+            yield from _of_stretches(node, recency)
         for tier, cut in enumerate(recency.cuts):
-            admitted = [node for node in recency if not cut.bit & recency.gated or node.holders & cut.bit]
+            admitted = [stretch for stretch in recency if not cut.mark & recency.gated or stretch.tiers & cut.mark]
             yield from [f"slot {recency.slot}, tier {tier}: {fault}" for fault in _of_cut(cut, admitted)]
 
 
@@ -61,30 +64,47 @@ def _of_node(node: Node, root: Node, everybody: int) -> Iterator[str]:
 
 
 def _of_order(recency: Recency) -> Iterator[str]:
-    place = {node: position for position, node in enumerate(recency)}
+    place: dict[Node, int] = {}
+    for position, stretch in enumerate(recency):
+        place.setdefault(stretch.node, position)
     if len(place) != len(recency):
         yield f"slot {recency.slot}: the order has {len(place)} runs, the table {len(recency)}"
     for node, position in place.items():
-        if node.parent is not None and place.get(node.parent, -1) >= position:
-            yield f"slot {recency.slot}: a run is newer than what comes before it"
-    times = [recency.used_s(node) for node in place]
+        above = node.parent
+        if above is not None and above.parent is not None:
+            last = next(recency.stretches_of(above), None) if above in recency else None
+            if last is None or list(recency).index(last) >= position:
+                yield f"slot {recency.slot}: a run is newer than what comes before it"
+    times = [stretch.used_s for stretch in recency]
     if times != sorted(times, reverse=True):
         yield f"slot {recency.slot}: the order is not one of times"
 
 
-def _of_cut(cut: Cut, runs: list[Node]) -> Iterator[str]:
-    whole = [node for node in runs if node.full & cut.bit]
-    partial = [node for node in runs if node.partial & cut.bit]
-    if runs[: len(whole) + len(partial)] != whole + partial or len(partial) > 1:
+def _of_stretches(node: Node, recency: Recency) -> Iterator[str]:
+    stretches = [*recency.stretches_of(node)][::-1]
+    ordered = [stretch for stretch in recency if stretch.node is node]
+    if stretches != ordered:
+        yield f"slot {recency.slot}: the stretches of a run are not in the order of use"
+    end = 0
+    for stretch in stretches:
+        if stretch.start != end or stretch.blocks < 1 or not stretch.tiers:
+            yield f"slot {recency.slot}: the stretches of a run do not follow each other"
+        end = stretch.end
+    if end > node.blocks:
+        yield f"slot {recency.slot}: the stretches of a run are longer than the run"
+    for cut in recency.cuts:
+        held = sum([cut.kept_of(stretch) for stretch in stretches])
+        bits = (bool(node.full & cut.bit), bool(node.partial & cut.bit))
+        if bits != (held == node.blocks, 0 < held < node.blocks) or held != recency.kept_of(node, cut):
+            yield f"slot {recency.slot}: a run's bits are not what is held of it"
+
+
+def _of_cut(cut: Cut, stretches: list[Stretch]) -> Iterator[str]:
+    held = [cut.kept_of(stretch) for stretch in stretches]
+    some = [stretch for stretch, kept in zip(stretches, held, strict=True) if kept]
+    if stretches[: len(some)] != some:
         yield "what is held is not the newest"
-    used = sum([node.blocks for node in whole])
-    if partial:
-        used += cut.kept
-        if not 0 < cut.kept < partial[0].blocks:
-            yield f"{cut.kept} blocks are kept of a run with {partial[0].blocks} that is held in part"
-    elif whole and cut.kept != whole[-1].blocks:
-        yield f"{cut.kept} blocks are kept of a run with {whole[-1].blocks} that is held whole"
-    if (whole or partial) and cut.last.node is not (whole + partial)[-1]:
-        yield "the last run is not the oldest that is held"
-    if cut.used != used or used > cut.capacity:
-        yield f"{cut.used} blocks are counted, {used} are held, {cut.capacity} have room"
+    if some and (cut.last is not some[-1] or not 0 < cut.kept <= cut.last.blocks):
+        yield "the last stretch is not the oldest that is held"
+    if cut.used != sum(held) or cut.used > cut.capacity:
+        yield f"{cut.used} blocks are counted, {sum(held)} are held, {cut.capacity} have room"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
 from scorers.index.identity import DIGEST_BYTES
-from scorers.index.recency import Cut, Recency
+from scorers.index.recency import Recency
+from scorers.index.stretch import Cut
 from scorers.index.tree import Node
 
 
@@ -28,54 +29,45 @@ class Gate(Protocol):
 NO_GATES: Mapping[int, Gate] = MappingProxyType({})
 
 
-def depth_in(path: Sequence[Node], cut: Cut) -> int:
+def depth_in(path: Sequence[Node], recency: Recency, cut: Cut) -> int:
     """Return how many blocks of the path a tier holds."""
     depth = 0
     for node in path:
         if not node.full & cut.bit:
-            return depth + (cut.kept if node.partial & cut.bit else 0)
+            return depth + recency.kept_of(node, cut)
         depth += node.blocks
     return depth
 
 
-def admitted_to(path: Sequence[Node], cut: Cut, gate: Gate) -> int:
-    """Return how many blocks of the path a tier holds after its gate has decided."""
-    held, step = depth_in(path, cut), gate.chunk_blocks
-    every = b"".join([node.digests for node in path])
+def admitted_to(path: Sequence[Node], blocks: int, recency: Recency, cut: Cut, gate: Gate) -> int:
+    """Return how many of the first ``blocks`` of the path a tier holds after its gate has decided."""
+    held, step = min(blocks, depth_in(path, recency, cut)), gate.chunk_blocks
+    every = b"".join([node.digests for node in path])[: blocks * DIGEST_BYTES]
     whole = held // step * step
     ends = range((whole + step) * DIGEST_BYTES, len(every) + 1, step * DIGEST_BYTES)
     return max(held, whole + gate.admit([every[end - DIGEST_BYTES : end] for end in ends]) * step)
 
 
-def use(
-    path: list[Node],
-    recency: Recency,
-    now: float,
-    limits: Mapping[int, int],
-    split: Callable[[Node, int], Node],
-) -> None:
-    """Use each run of the path in all tiers, with at most ``limits[tier]`` blocks in the tiers that have a limit.
+def use_admitted(path: Sequence[Node], blocks: int, recency: Recency, now: float, gates: Mapping[int, Gate]) -> None:
+    """Use the first ``blocks`` of the path, in the gated tiers only as far as their ``gates`` admit them."""
+    limits = {tier: admitted_to(path, blocks, recency, recency.cuts[tier], gate) for tier, gate in gates.items()}
+    use(path, blocks, recency, now, limits)
 
-    A limit is never below what the tier already holds of the path.
+
+def use(path: Sequence[Node], blocks: int, recency: Recency, now: float, limits: Mapping[int, int]) -> None:
+    """Use the first ``blocks`` of the path, which end in its last run, in all tiers.
+
+    In the tiers that have a limit, at most ``limits[tier]`` blocks are used. A limit is never below what the tier
+    already holds of those blocks. New runs that no tier takes are removed from the tree.
     """
-    if not limits:
-        for node in reversed(path):
-            recency.use(node, now)
-        return
-    for blocks in limits.values():
-        depth = 0
-        for position, node in enumerate(path):
-            if depth < blocks < depth + node.blocks:
-                upper = split(node, blocks - depth)
-                upper.adopt(node)  # the split removed it if it had no holder; it is used now
-                path.insert(position, upper)
-                break
-            depth += node.blocks
-    depth = sum([node.blocks for node in path])
+    end = sum([node.blocks for node in path])
     for node in reversed(path):
-        but = sum([recency.cuts[tier].bit for tier, blocks in limits.items() if depth > blocks])
-        depth -= node.blocks
-        if but != recency.whole:
-            recency.use(node, now, but)
-        elif not node.holders:  # it is new, and no tier admits it
+        begin = end - node.blocks
+        reach = min(end, blocks)
+        for until in sorted({reach, *[limit for limit in limits.values() if begin < limit < reach]}, reverse=True):
+            but = sum([1 << tier for tier, limit in limits.items() if limit < until])
+            if but != recency.every_tier:
+                recency.use(node, now, but, until - begin)
+        if not node.holders:
             node.remove()
+        end = begin

@@ -1,148 +1,118 @@
-"""What one endpoint holds, in order of last use, with one cut for each tier.
+"""Which runs one endpoint holds, in order of last use (``scorers.index.order``).
 
-All tiers of an endpoint see the same requests, so they have one order, and LRU is a stack algorithm: a tier of any
-capacity holds exactly the most recent blocks of it. So there is one list of runs for each endpoint, and a tier is the
-place in it where its capacity ends:
-
-    newest ─ run ─ run ─ run ─ ru│n ─ run ─ run ─ ru│n ─ oldest
-                            GPU ends here     CPU ends here
-
-A use makes the path's first run the newest and the deepest the oldest of the path: what is evicted is always a leaf,
-its last block first, and what is held of a prompt is contiguous from its start.
-
-Every run has the time of its last use, and the order is also the order of these times: what was used no later than some
-moment is at the old end, and a tier whose engine reports how far its evictions have come loses exactly that.
-
-A tier may admit a run later than other tiers do, or lose what another tier still uses. Such a tier is *gated*: it does
-not hold everything on the newer side of its cut.
+The stretches of a run are linked from the deepest to the first, since the deepest is what is evicted and extended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from math import inf
-
-import msgspec
+from collections.abc import Iterator
 
 from scorers.base import Slot
-from scorers.index.holders import slots_of
-from scorers.index.tree import STEP, Node
+from scorers.index.order import Order
+from scorers.index.stretch import Cut, Stretch
+from scorers.index.tree import Node
 
 
-class Entry(msgspec.Struct, gc=False, eq=False):
-    """A run's place in an endpoint's order. Like its node, it is not tracked by the garbage collector."""
-
-    node: Node
-    used_s: float = 0.0
-    newer: Entry = None  # type: ignore[assignment]  # linked as soon as it is made
-    older: Entry = None  # type: ignore[assignment]
-
-
-class Cut:
-    """The place where a tier ends. Units: blocks.
-
-    Invariant: ``used <= capacity`` between calls. All entries newer than ``last`` are held whole (if the tier is gated,
-    whole or not at all); of ``last`` the first ``kept`` blocks are held (at least 1); nothing older is held. If the
-    tier holds nothing, ``last`` is the list's end.
-    """
-
-    __slots__ = ("bit", "capacity", "kept", "last", "used")
-
-    def __init__(self, bit: int, last: Entry) -> None:
-        self.bit = bit
-        self.last = last
-        self.capacity = self.used = self.kept = 0
-
-
-class Recency:
+class Recency(Order):
     """The runs that one endpoint holds, and how far into them each of its tiers reaches.
 
     Keeps the endpoint's bits in ``Node.full`` and ``Node.partial`` true, and removes nodes from the tree when they have
-    no holder left. O(1) for each run used or evicted. Owner: the index.
+    no holder left. O(1) for each stretch used or evicted. Owner: the index.
 
-    Invariant: a run has an entry exactly while a tier holds some of it; every run is newer than those below it, and
-    used no earlier than any older one. ``gated`` has the bits of the gated tiers.
+    Invariant: the stretches of a run follow each other from its first block on, each older than the one before it;
+    every run is newer than those below it.
     """
 
-    __slots__ = ("_end", "_entries", "cuts", "gated", "slot", "whole")
+    __slots__ = ("_deepest",)
 
     def __init__(self, slot: Slot, tiers: int) -> None:
-        self.slot = slot
-        self._end = Entry(Node(None, b""))  # closes the ring: its newer is the oldest run, its older the newest
-        self._end.newer = self._end.older = self._end
-        self._entries: dict[Node, Entry] = {}
-        self.cuts: tuple[Cut, ...] = tuple([Cut(1 << (slot * tiers + tier), self._end) for tier in range(tiers)])
-        self.whole = sum(cut.bit for cut in self.cuts)
-        self.gated = 0
+        super().__init__(slot, tiers)
+        self._deepest: dict[Node, Stretch] = {}  # the last stretch of each run; the others are above it
 
     def __len__(self) -> int:
-        return len(self._entries)
-
-    def __iter__(self) -> Iterator[Node]:
-        """Iterate over the runs, newest first."""
-        entry = self._end.older
-        while entry is not self._end:
-            yield entry.node
-            entry = entry.older
-
-    @property
-    def capacity(self) -> int:
-        """Capacity of the largest tier. Units: blocks."""
-        return max([cut.capacity for cut in self.cuts])
-
-    @property
-    def used(self) -> int:
-        """Blocks held by the fullest tier, and so by any tier. Units: blocks."""
-        return max([cut.used for cut in self.cuts])
+        """Return the number of runs."""
+        return len(self._deepest)
 
     def __contains__(self, node: object) -> bool:
-        return node in self._entries
+        return node in self._deepest
 
-    @property
-    def newest_s(self) -> float:
-        """When anything was last used; 0 if nothing is held."""
-        return self._end.older.used_s
+    def stretches_of(self, node: Node) -> Iterator[Stretch]:
+        """Yield the stretches of ``node``, which must be held, deepest first."""
+        stretch: Stretch | None = self._deepest[node]
+        while stretch is not None:
+            yield stretch
+            stretch = stretch.above
 
-    def used_s(self, node: Node) -> float:
-        """Return when ``node``, which must be held, was last used."""
-        return self._entries[node].used_s
+    def deepest_of(self, node: Node | None) -> Stretch | None:
+        """Return the deepest stretch of ``node``; None if it is not held."""
+        return None if node is None else self._deepest.get(node)
 
     def held_of(self, node: Node) -> int:
-        """Return how many blocks of ``node``, which must have an entry, at least one tier holds."""
-        if node.full & self.whole:
+        """Return how many blocks of ``node``, which must be held, at least one tier holds."""
+        deepest = self._deepest[node]
+        return deepest.start + self.held_of_stretch(deepest)
+
+    def kept_of(self, node: Node, cut: Cut) -> int:
+        """Return how many blocks of ``node`` the tier of ``cut`` holds."""
+        if node.full & cut.bit:
             return node.blocks
-        entry = self._entries[node]
-        return max([cut.kept for cut in self.cuts if cut.last is entry and node.partial & cut.bit], default=0)
+        if not node.partial & cut.bit:
+            return 0
+        stretch = self._deepest[node]
+        while not stretch.tiers & cut.mark and stretch.above is not None:
+            stretch = stretch.above
+        return stretch.start + cut.kept_of(stretch)
 
-    def use(self, node: Node, now: float = 0.0, but: int = 0) -> None:
-        """Make ``node`` the newest run, used at ``now``, and held whole in all tiers except those of the bits ``but``.
+    def use(self, node: Node, now: float = 0.0, but: int = 0, blocks: int = 0) -> None:
+        """Make the first ``blocks`` of ``node`` (0: all) the newest stretch, used at ``now``.
 
-        The excepted tiers do not hold the run. A path is used from its end to its start, then trimmed. ``now`` must not
-        be before any earlier use.
+        All tiers hold it then, except those with the marks ``but``, which hold none of it. A path is used from its end
+        to its start, then trimmed. ``now`` must not be before any earlier use.
         """
-        entry = self._entries.get(node)
-        if entry is None:
-            entry = self._entries[node] = Entry(node)
+        blocks = blocks or node.blocks
+        stretch = self._deepest.get(node)
+        if stretch is None:
+            stretch = self._deepest[node] = Stretch(node)
+        elif stretch.above is None and stretch.blocks <= blocks:
+            self._lift(stretch)
         else:
-            self._lift(entry)
-        newest = self._end.older
-        entry.newer, entry.older, entry.used_s = self._end, newest, now
-        newest.newer = self._end.older = entry
-        held = self.whole & ~but if but else self.whole
+            stretch = self._gather(node, blocks)
+        end = self._end
+        newest = end.older
+        stretch.newer, stretch.older, stretch.used_s, stretch.blocks = end, newest, now, blocks
+        newest.newer = end.older = stretch
+        held = self.whole
+        stretch.tiers = self.every_tier & ~but if but else self.every_tier
         for cut in self.cuts:
-            if cut.bit & held:
-                cut.used += node.blocks
-                if cut.last is self._end:
-                    cut.last, cut.kept = entry, node.blocks
-        node.full |= held
-        if node.partial:
-            node.partial &= ~self.whole
+            if but and cut.mark & but:
+                held ^= cut.bit
+                node.full &= ~cut.bit
+                continue
+            cut.used += blocks
+            if cut.last is end:
+                cut.last, cut.kept = stretch, blocks
+        if blocks == node.blocks:
+            node.full |= held
+            if node.partial:
+                node.partial &= ~self.whole
+        else:
+            node.partial = node.partial & ~self.whole | held & ~node.full
 
-    def forget(self, node: Node) -> None:
-        """Drop ``node`` from all tiers; it must be held, and stays in the tree."""
-        self._lift(self._entries.pop(node))
+    def forget(self, node: Node, start: int = 0) -> None:
+        """Drop ``node`` from its block ``start`` on from all tiers; it must be held, and stays in the tree."""
+        for stretch in self.stretches_of(node):
+            if stretch.start < start:
+                self._deepest[node] = stretch
+                if stretch.end > start and (rest := self._cut_off(stretch, start)) is not None:
+                    self._drop(rest)
+                    self._deepest[node] = stretch
+                node.partial |= node.full & self.whole
+                node.full &= ~self.whole
+                return
+            self._drop(stretch)
         node.full &= ~self.whole
         node.partial &= ~self.whole
+        del self._deepest[node]
 
     def trim(self) -> None:
         """Evict what does not fit, tier by tier, oldest blocks first."""
@@ -150,163 +120,179 @@ class Recency:
             if cut.used > cut.capacity:
                 self._trim(cut, cut.capacity)
 
-    def oldest(self, tier: int) -> tuple[float, int]:
-        """Return the oldest time of last use in ``tier``, and how many of its blocks have exactly that time.
-
-        Returns infinity and 0 if the tier holds nothing.
-        """
-        cut = self.cuts[tier]
-        entry = cut.last
-        if entry is self._end:
-            return inf, 0
-        used_s, blocks = entry.used_s, cut.kept
-        while (entry := entry.newer) is not self._end and entry.used_s == used_s:
-            blocks += entry.node.blocks if entry.node.full & cut.bit else 0
-        return used_s, blocks
-
     def evict(self, tier: int, blocks: int) -> None:
         """Evict the oldest ``blocks`` blocks of ``tier``."""
         cut = self.cuts[tier]
         self._trim(cut, max(0, cut.used - blocks))
 
-    def is_older(self, tier: int, until_s: float) -> bool:
-        """Return whether ``tier`` holds anything that was last used at ``until_s`` or before."""
-        last = self.cuts[tier].last
-        return last is not self._end and last.used_s <= until_s
-
     def evict_unused(self, tier: int, until_s: float) -> None:
         """Evict from ``tier`` everything that was last used at ``until_s`` or before."""
         cut = self.cuts[tier]
-        while (entry := cut.last) is not self._end and entry.used_s <= until_s:
-            node = entry.node
-            node.full &= ~cut.bit
-            node.partial &= ~cut.bit
-            self._retreat(cut)
-            self._discard_unheld(entry)
+        while cut.last is not self._end and cut.last.used_s <= until_s:
+            self._evict_last(cut)
 
     def split(self, upper: Node, lower: Node) -> None:
         """Follow a split in the tree, where ``upper`` was cut off from ``lower``."""
-        below = self._entries[lower]
-        above = self._entries[upper] = Entry(upper, below.used_s)
-        above.newer, above.older = below.newer, below
-        below.newer.older = above
-        below.newer = above
-        for cut in self.cuts:
-            if cut.last is not below:
-                upper.full |= lower.full & cut.bit
-            elif cut.kept > upper.blocks:
-                upper.full |= cut.bit
-                cut.kept -= upper.blocks
-            else:
-                lower.partial &= ~cut.bit
-                cut.last = above
-                if cut.kept == upper.blocks:
-                    upper.full |= cut.bit
-                else:
-                    upper.partial |= cut.bit
-        self._discard_unheld(below)
-
-    def are_one(self, upper: Node, lower: Node) -> bool:
-        """Return whether nothing can be evicted between ``upper`` and ``lower``, the run right below it.
-
-        That is so if they were last used at the same time and are next to each other in the order.
-        """
-        above, below = self._entries[upper], self._entries[lower]
-        return above.older is below and above.used_s == below.used_s
+        at = upper.blocks
+        kept = [(cut.bit, at + lower.blocks if lower.full & cut.bit else self.kept_of(lower, cut)) for cut in self.cuts]
+        below: Stretch | None = None
+        for stretch in self.stretches_of(lower):
+            if stretch.start < at:
+                break
+            stretch.start -= at
+            below = stretch
+        else:
+            raise RuntimeError(f"slot {self.slot} holds no beginning of a run")
+        if stretch.end > at and (rest := self._cut_off(stretch, at)) is not None:
+            rest.start, below = 0, rest
+        if below is None:
+            del self._deepest[lower]
+        else:
+            below.above = None
+        self._deepest[upper] = stretch
+        for each in self.stretches_of(upper):
+            each.node = upper
+        for bit, blocks in kept:
+            if blocks >= at:
+                upper.full |= bit
+            elif blocks:
+                upper.partial |= bit
+            if blocks <= at:
+                lower.partial &= ~bit
+        if not lower.holders:
+            lower.remove()
 
     def join(self, upper: Node, lower: Node) -> None:
-        """Follow a join in the tree, where ``upper`` takes in ``lower``.
+        """Follow a join in the tree, where ``upper`` takes in ``lower``."""
+        deepest = self._deepest.pop(lower, None)
+        if deepest is None:
+            return
+        above, below, deeper = self._deepest[upper], deepest, None
+        while True:
+            below.node = upper
+            below.start += upper.blocks
+            if below.above is None:
+                break
+            deeper, below = below, below.above
+        below.above = above
+        self._deepest[upper] = deepest
+        if self._are_one(above, below):
+            self._unite(above, below, deeper)
 
-        The same tiers hold both, and ``are_one`` is true for them.
-        """
-        above, below = self._entries[upper], self._entries.pop(lower)
+    def use_for(self, node: Node, flow: str | None, now: float, but: int, blocks: int) -> None:  # noqa: ARG002
+        """Use ``node`` as ``use`` does, and charge it to ``flow``; for None, charge it to no flow."""
+        self.use(node, now, but, blocks)
+
+    def dissolve(self) -> None:
+        """Extend ``Order.dissolve``: forget the runs first."""
+        self._deepest.clear()
+        super().dissolve()
+
+    def take_apart(self) -> Iterator[None]:
+        """Extend ``Order.take_apart``: forget the runs first."""
+        self._deepest.clear()
+        yield from super().take_apart()
+
+    def _unite(self, above: Stretch, below: Stretch, deeper: Stretch | None) -> None:
+        """Add ``below`` to ``above``; ``deeper`` is the next stretch of the run, if there is one."""
         for cut in self.cuts:
             if cut.last is below:
                 cut.last = above
-                cut.kept += upper.blocks
-        self._unlink(below)
+                cut.kept += above.blocks
+        above.blocks += below.blocks
+        below.unlink()
+        self._chain(above, deeper)
+        self._vanished(below)
+        below.tiers = 0
 
-    def dissolve(self) -> None:
-        """Drop everything; must be the last call. Links are cut, since rings would wait for the garbage collector."""
-        entry = self._end.older
-        while entry is not self._end:
-            node, older = entry.node, entry.older
-            node.full &= ~self.whole
-            node.partial &= ~self.whole
-            if not node.holders:
-                node.remove()
-            del entry.newer, entry.older
-            entry = older
-        del self._end.newer, self._end.older
-        self._entries.clear()
-        self.cuts = ()
-
-    def take_apart(self) -> Iterator[None]:
-        """Do what ``dissolve`` does in steps, for when the whole tree is discarded as well."""
-        entry = self._end.older
-        self._entries.clear()
-        self.cuts = ()
-        while entry is not self._end:
-            for _ in range(STEP):
-                if entry is self._end:
-                    break
-                older = entry.older
-                del entry.newer, entry.older
-                entry = older
-            yield
-        del self._end.newer, self._end.older
-
-    def _lift(self, entry: Entry) -> None:
-        """Remove an entry from the order and from the tiers' sums."""
-        node = entry.node
+    def _cut_off(self, stretch: Stretch, at: int) -> Stretch | None:
+        """Cut a stretch in two before the block ``at`` of its run; return the second part, None if no tier holds it."""
+        front = at - stretch.start
+        below = Stretch(stretch.node, stretch.blocks - front, at, stretch.tiers, stretch.used_s, stretch)
+        stretch.blocks = front
         for cut in self.cuts:
-            if cut.last is entry:
-                self._retreat(cut)
-            elif node.full & cut.bit:
-                cut.used -= node.blocks
-        self._unlink(entry)
+            if cut.last is stretch:
+                if cut.kept > front:
+                    cut.last = below
+                    cut.kept -= front
+                else:
+                    below.tiers &= ~cut.mark
+        if not below.tiers:
+            return None
+        below.newer, below.older = stretch, stretch.older
+        below.newer.older = below.older.newer = below
+        deeper = self._deepest[stretch.node]
+        if deeper is stretch:
+            self._deepest[stretch.node] = below
+        else:
+            while deeper.above is not stretch and deeper.above is not None:
+                deeper = deeper.above
+            deeper.above = below
+        self._divided(stretch, below)
+        return below
+
+    def _chain(self, stretch: Stretch, deeper: Stretch | None) -> None:
+        """Make ``deeper`` the next stretch of the run after ``stretch``; None if there is none."""
+        if deeper is None:
+            self._deepest[stretch.node] = stretch
+        else:
+            deeper.above = stretch
+
+    def _gather(self, node: Node, blocks: int) -> Stretch:
+        """Lift all that is held of the first ``blocks`` of ``node``, and return it as one stretch, to be linked."""
+        deeper: Stretch | None = None
+        stretch = self._deepest[node]
+        while stretch.start >= blocks and stretch.above is not None:
+            deeper, stretch = stretch, stretch.above
+        if stretch.end > blocks:
+            deeper = self._cut_off(stretch, blocks) or deeper
+        self._lift(stretch)
+        while stretch.above is not None:
+            self._vanished(stretch)
+            stretch.tiers, stretch = 0, stretch.above
+            self._lift(stretch)
+        self._chain(stretch, deeper)
+        return stretch
+
+    def _drop(self, stretch: Stretch) -> None:
+        self._lift(stretch)
+        self._vanished(stretch)
+        stretch.tiers = 0
 
     def _trim(self, cut: Cut, most: int) -> None:
         while cut.used > most:
-            entry, excess = cut.last, cut.used - most
-            node = entry.node
-            node.full &= ~cut.bit
+            excess = cut.used - most
             if excess < cut.kept:
+                node = cut.last.node
+                node.full &= ~cut.bit
                 node.partial |= cut.bit
                 cut.kept -= excess
                 cut.used -= excess
                 return
+            self._evict_last(cut)
+
+    def _evict_last(self, cut: Cut) -> None:
+        """Evict a tier's oldest stretch from it."""
+        stretch = cut.last
+        node = stretch.node
+        node.full &= ~cut.bit
+        if stretch.start:
+            node.partial |= cut.bit
+        else:
             node.partial &= ~cut.bit
-            self._retreat(cut)
-            self._discard_unheld(entry)
+        stretch.tiers ^= cut.mark
+        self._retreat(cut)
+        self._settle(stretch)
 
-    def _retreat(self, cut: Cut) -> None:
-        """Move the tier's end to before its last entry."""
-        cut.used -= cut.kept
-        entry = cut.last.newer
-        if self.gated & cut.bit:
-            while entry is not self._end and not entry.node.full & cut.bit:
-                entry = entry.newer
-        cut.last = entry
-        cut.kept = entry.node.blocks
-
-    def _discard_unheld(self, entry: Entry) -> None:
-        node = entry.node
-        if not node.holders & self.whole:
-            self._unlink(entry)
-            del self._entries[node]
-            if not node.holders:
-                node.remove()
-
-    @staticmethod
-    def _unlink(entry: Entry) -> None:
-        entry.newer.older = entry.older
-        entry.older.newer = entry.newer
-
-
-def kept_of(endpoints: Mapping[Slot, Recency], tiers: int, node: Node, holders: int) -> Iterator[tuple[int, int]]:  # noqa: ARG001
-    """Yield each holder's bit, and how many blocks of ``node`` it has; all of ``holders`` end within ``node``."""
-    for slot in slots_of(holders, tiers):
-        for cut in endpoints[slot].cuts:
-            if cut.bit & holders:
-                yield cut.bit, cut.kept
+    def _settle(self, stretch: Stretch) -> None:
+        """Remove a stretch from the order if no tier holds it; no deeper one of its run is held then either."""
+        if stretch.tiers:
+            return
+        stretch.unlink()
+        node = stretch.node
+        if stretch.above is not None:
+            self._deepest[node] = stretch.above
+            return
+        del self._deepest[node]
+        if not node.holders:
+            node.remove()

@@ -5,13 +5,9 @@ The run may have been split, extended, or evicted from its end since.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from scorers.index.path import depth_in, use
 from scorers.index.recency import Recency
 from scorers.index.tree import Node
-
-Split = Callable[[Node, int], Node]
 
 
 def held_path(recency: Recency, last: Node, blocks: int) -> tuple[list[Node], int]:
@@ -31,44 +27,57 @@ def held_path(recency: Recency, last: Node, blocks: int) -> tuple[list[Node], in
     return path, depth
 
 
-def use_again(recency: Recency, last: Node, blocks: int, now: float, split: Split) -> bool:
+def use_again(recency: Recency, last: Node, blocks: int, now: float) -> bool:
     """Use what is still held, in every tier; in a gated tier, only what that holds. False if nothing is held."""
     path, depth = held_path(recency, last, blocks)
     if not path:
         return False
-    left = min(blocks, depth - path[0].blocks + recency.held_of(path[0]))
-    if left < depth:
-        path[0] = split(path[0], path[0].blocks - (depth - left))
+    held = min(blocks, depth - path[0].blocks + recency.held_of(path[0]))
     path.reverse()
-    now = max(now, recency.newest_s)
-    lacking = recency.gated & ~path[-1].full  # a tier that holds the end holds all
-    limits = {tier: depth_in(path, cut) for tier, cut in enumerate(recency.cuts) if cut.bit & lacking}
-    use(path, recency, now, limits, split)
+    limits = {
+        tier: min(held, depth_in(path, recency, cut))
+        for tier, cut in enumerate(recency.cuts)
+        if cut.mark & recency.gated
+    }
+    use(path, held, recency, max(now, recency.newest_s), limits)
     recency.trim()
     return True
 
 
-def take_back(recency: Recency, last: Node, blocks: int, before: int, until_s: float, split: Split) -> bool:
+def take_back(recency: Recency, last: Node, blocks: int, before: int, until_s: float) -> bool:
     """Drop the prompt behind its first ``before`` blocks, and return whether anything has changed.
 
     What was used after ``until_s``, and what another prompt continues from, is kept.
     """
     path, depth = held_path(recency, last, blocks)
-    changed = False
-    if depth > blocks:
+    if not path or depth - path[0].blocks + recency.held_of(path[0]) > blocks:
         return False  # another prompt continues within its last run
+    changed = False
     for node in path:
         begin = depth - node.blocks
-        if depth <= before or recency.used_s(node) > until_s or _is_followed(recency, node):
+        least = max(0, before - begin)
+        if depth <= before or _is_followed(recency, node):
             break
-        if begin < before:
-            split(node, before - begin)  # ``node`` is the lower part from here on
-        if node in recency:
-            recency.forget(node)
+        kept = _unused_from(recency, node, least, until_s)
+        if kept < node.blocks:
+            recency.forget(node, kept)
+            changed = True
             if not node.holders:
                 node.remove()
-        changed, depth = True, begin
+        if kept > 0:
+            break
+        depth = begin
     return changed
+
+
+def _unused_from(recency: Recency, node: Node, least: int, until_s: float) -> int:
+    """Return the block of ``node``, at least ``least``, from which on nothing was used after ``until_s``."""
+    begin = node.blocks
+    for stretch in recency.stretches_of(node):
+        if stretch.used_s > until_s or stretch.end <= least:
+            break
+        begin = max(least, stretch.start)
+    return begin
 
 
 def _is_followed(recency: Recency, node: Node) -> bool:

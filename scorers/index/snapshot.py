@@ -14,7 +14,6 @@ from typing import NamedTuple
 import msgspec
 
 from scorers.base import Slot
-from scorers.index.flow_share import FlowRecency
 from scorers.index.identity import DIGEST_BYTES, SECRET_BYTES
 from scorers.index.index import PrefixIndex
 from scorers.index.recency import Recency
@@ -124,30 +123,36 @@ def restore(index: PrefixIndex, slot: Slot, snapshot: Snapshot, address: str, ta
     if recency is None:
         return 0
     index.generation += 1
-    base = slot * index.tiers
     uses = list(_uses(index, saved, snapshot, taken_s))
-    newer = [_Use([node], _flow_of(recency, node), recency.used_s(node), node.holders) for node in recency]
-    changed = saved.gated << base ^ recency.gated
-    limits = [cut.used + (0 if cut.bit & changed else used) for used, cut in zip(saved.used, recency.cuts, strict=True)]
+    newer = [
+        _Use([stretch.node], stretch.end, recency.flow_of(stretch), stretch.used_s, stretch.tiers)
+        for stretch in recency
+    ]
+    changed = saved.gated ^ recency.gated
+    limits = [
+        cut.used + (0 if cut.mark & changed else used) for used, cut in zip(saved.used, recency.cuts, strict=True)
+    ]
     at = -inf  # times must not decrease, whatever the snapshot contains
     for use in reversed(uses):
         at = max(at, use.used_s)
-        _use_run(recency, use, at, recency.gated & (~(use.holders << base) | changed))
+        _use_run(recency, use, at, recency.gated & (~use.tiers | changed))
     for use in reversed(newer):
         at = max(at, use.used_s)
-        _use_run(recency, use, at, recency.gated & ~use.holders)
+        _use_run(recency, use, at, recency.gated & ~use.tiers)
     _trim(recency, limits)
     return recency.used
 
 
 class _Use(NamedTuple):
-    """One use to repeat: a saved run, or a run that the endpoint already holds."""
+    """One use to repeat: a saved run, or a stretch that the endpoint already holds."""
 
     path: list[Node]
     """The run as it is in the tree now, perhaps split into several."""
+    end: int
+    """How many blocks of the path's last run are used."""
     flow: str | None
     used_s: float
-    holders: int
+    tiers: int
     """The gated tiers that hold the run."""
 
 
@@ -160,6 +165,7 @@ def _uses(index: PrefixIndex, saved: SavedRuns, snapshot: Snapshot, taken_s: flo
         flow = saved.flows[position] if saved.flows else NOBODY
         yield _Use(
             path,
+            path[-1].blocks,
             None if flow == NOBODY else snapshot.flows[flow],
             taken_s - (saved.ages_s[position] if saved.ages_s else 0.0),
             saved.held[position] if saved.gated else 0,
@@ -197,21 +203,15 @@ def _common_blocks(one: bytes, other: bytes) -> int:
     return low
 
 
-def _flow_of(recency: Recency, node: Node) -> str | None:
-    return recency.flow_of(node) if isinstance(recency, FlowRecency) else None
-
-
 def _use_run(recency: Recency, use: _Use, at: float, but: int) -> None:
     """Use a run in all tiers, except those of ``but`` that do not hold it already."""
-    for node in reversed(use.path):
-        missing = but & ~node.holders
-        if missing == recency.whole:
-            if not node.holders:  # it was created here, and no tier takes it
-                node.remove()
-        elif isinstance(recency, FlowRecency):
-            recency.use_for(node, use.flow, at, missing)
-        else:
-            recency.use(node, at, missing)
+    for position, node in enumerate(reversed(use.path)):
+        end = node.blocks if position else use.end
+        missing = sum([cut.mark for cut in recency.cuts if cut.mark & but and recency.kept_of(node, cut) < end])
+        if missing != recency.every_tier:
+            recency.use_for(node, use.flow, at, missing, end)
+        elif not node.holders:  # it was created here, and no tier takes it
+            node.remove()
 
 
 def _trim(recency: Recency, limits: list[int]) -> None:
@@ -222,5 +222,4 @@ def _trim(recency: Recency, limits: list[int]) -> None:
     recency.trim()
     for cut, capacity in zip(recency.cuts, capacities, strict=True):
         cut.capacity = capacity
-    if isinstance(recency, FlowRecency):
-        recency.set_bound(recency.bound)
+    recency.trim_flows()

@@ -8,13 +8,14 @@ consistent in itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from scorers.base import Slot
-from scorers.index.flow_share import FlowRecency
 from scorers.index.identity import DIGEST_BYTES
 from scorers.index.index import PrefixIndex
 from scorers.index.recency import Recency
 from scorers.index.snapshot import NOBODY, ROOT, SavedRuns, Snapshot
+from scorers.index.stretch import Stretch
 from scorers.index.tree import Node
 
 MAX_ENDPOINT_BLOCKS = 4_000_000
@@ -29,7 +30,7 @@ class Taking:
         self._index = index
         self._now = now
         self._most_blocks = most_blocks
-        self._places: dict[Node, int] = {}
+        self._places: dict[tuple[int, bytes], int] = {}  # of saved runs, by the run before and the last digest
         self._parents: list[int] = []
         self._digests: list[bytes] = []
         self._flows: dict[str, int] = {}
@@ -48,91 +49,161 @@ class Taking:
 
         If the endpoint is removed meanwhile, nothing of it is saved.
         """
-        index = self._index
-        recency = index.recency(slot)
+        recency = self._index.recency(slot)
         if recency is None or not recency.used:
             return
-        taken = _Runs(recency, index.tiers, self._now)
-        for node in list(recency):
+        saved = _Runs(recency, self._now)
+        for stretch in list(recency):
             yield
-            if index.recency(slot) is not recency:
+            if self._index.recency(slot) is not recency:
                 return
-            if node not in recency or node in taken.places:
-                continue
-            lineage = [node]
-            while (above := lineage[-1].parent) is not None and above is not index.root and above not in taken.places:
-                lineage.append(above)
-            if not all(each in recency for each in lineage) or not self._ends_as_told(above, taken):
-                continue
-            for each in reversed(lineage):  # the runs above were split off since
-                if taken.blocks + each.blocks > self._most_blocks:
-                    break
-                place = self._place(each, taken)
-                taken.add(each, place, self._parents[place], self._flows)
-            else:
-                continue
-            break
-        if taken.runs:
-            self._endpoints[address] = taken.saved()
+            if not self._save(stretch, saved):
+                break
+        if saved.runs:
+            self._endpoints[address] = saved.saved()
 
-    def _ends_as_told(self, above: Node | None, taken: _Runs) -> bool:
-        """Return whether the run ``above`` has not been joined to the next one since it was saved."""
-        place = None if above is None else taken.places.get(above)
-        return place is None or above is None or self._digests[place].endswith(above.digests[-DIGEST_BYTES:])
+    def _save(self, stretch: Stretch, saved: _Runs) -> bool:
+        """Save what is still held of ``stretch``, and all that comes before it; False if that would be too much."""
+        pieces = saved.missing(stretch)
+        for piece in pieces:
+            if saved.blocks + piece.blocks > self._most_blocks:
+                return False
+            place = self._place(saved.place_before(piece), piece.digests)
+            saved.add(piece, place, self._flows)
+        return True
 
-    def _place(self, node: Node, taken: _Runs) -> int:
-        parent = ROOT if node.parent is None else taken.places.get(node.parent, ROOT)
-        place = self._places.get(node)
-        if place is None or self._digests[place] != node.digests or self._parents[place] != parent:
-            place = self._places[node] = len(self._parents)
+    def _place(self, parent: int, digests: bytes) -> int:
+        name = parent, digests[-DIGEST_BYTES:]
+        place = self._places.get(name)
+        if place is None:
+            place = self._places[name] = len(self._parents)
             self._parents.append(parent)
-            self._digests.append(node.digests)
+            self._digests.append(digests)
         return place
 
 
-class _Runs:
-    """The runs of one endpoint saved so far."""
+class _Piece(NamedTuple):
+    """A stretch from the block ``start`` of its run on: what was not saved before."""
 
-    def __init__(self, recency: Recency, tiers: int, now: float) -> None:
-        self.places: dict[Node, int] = {}
+    stretch: Stretch
+    start: int
+
+    @property
+    def blocks(self) -> int:
+        return self.stretch.end - self.start
+
+    @property
+    def digests(self) -> bytes:
+        digests = self.stretch.node.digests
+        return digests[self.start * DIGEST_BYTES : self.stretch.end * DIGEST_BYTES]
+
+    @property
+    def first(self) -> bytes:
+        """The digest of the first block."""
+        return _digest(self.stretch.node, self.start + 1)
+
+    @property
+    def before(self) -> bytes:
+        """The digest of the block before the piece; empty at the beginning of a prompt."""
+        return _digest(self.stretch.node, self.start)
+
+
+def _digest(node: Node, blocks: int) -> bytes:
+    """Return the digest of what ends with the first ``blocks`` of ``node``; empty for nothing."""
+    if blocks:
+        return node.digests[(blocks - 1) * DIGEST_BYTES : blocks * DIGEST_BYTES]
+    return b"" if node.parent is None else node.parent.digests[-DIGEST_BYTES:]
+
+
+class _Runs:
+    """The runs of one endpoint saved so far.
+
+    A digest names everything up to its block, so a saved run is found by its last digest, however the tree was changed
+    since.
+    """
+
+    def __init__(self, recency: Recency, now: float) -> None:
         self.runs: list[int] = []
         self.blocks = 0
         self._recency = recency
         self._now = now
-        self._base = recency.slot * tiers
-        self._gated = recency.gated >> self._base
-        self._open = recency.whole >> self._base  # the tiers whose end was not reached yet
-        self._used = [0] * tiers
+        self._places = {b"": ROOT}  # by last digest
+        self._begun = set[tuple[int, bytes]]()  # of each run, the place before it and the first digest
+        self._gated = recency.gated
+        self._open = recency.every_tier  # the tiers whose end was not reached yet
+        self._used = [0] * len(recency.cuts)
         self._holders = {ROOT: self._gated}  # by position: the gated tiers that hold the run
         self._payers: list[int] = []
         self._ages: list[float] = []
         self._held_by: list[int] = []
 
-    def add(self, node: Node, place: int, parent: int, flows: dict[str, int]) -> None:
-        """Save the next run, which is held and older than those before it; what enters a tier meanwhile is left out."""
-        recency = self._recency
-        self.places[node] = place
+    def missing(self, stretch: Stretch) -> list[_Piece]:
+        """Return what is not saved yet of ``stretch`` and of everything before it, in the order of the prompt.
+
+        Usually that is the stretch. What comes before it is newer, so it is saved, unless it was used again since.
+        """
+        pieces: list[_Piece] = []
+        held: Stretch | None = stretch if stretch.tiers else None
+        while held is not None:
+            piece = _Piece(held, held.start)
+            if piece.before in self._places and not self._is_begun(piece):
+                pieces.append(piece)
+                break
+            saved = self._saved_of(held)
+            if saved < held.end:
+                pieces.append(_Piece(held, saved))
+            if saved > held.start or piece.before in self._places:
+                break
+            held = held.above or self._recency.deepest_of(held.node.parent)
+        if pieces and self._is_begun(pieces[-1]):
+            return []
+        return pieces[::-1]
+
+    def add(self, piece: _Piece, place: int, flows: dict[str, int]) -> None:
+        """Save the next piece, which is held and older than those before it.
+
+        What enters a tier meanwhile is left out.
+        """
+        recency, stretch = self._recency, piece.stretch
+        parent = self.place_before(piece)
+        self._begun.add((parent, piece.first))
+        self._places[_digest(stretch.node, stretch.end)] = place
         self.runs.append(place)
-        self.blocks += node.blocks
-        age = max(0.0, self._now - recency.used_s(node))
+        self.blocks += piece.blocks
+        age = max(0.0, self._now - stretch.used_s)
         self._ages.append(max(age, self._ages[-1]) if self._ages else age)
-        full = node.full >> self._base & self._open
-        some = full | node.partial >> self._base & self._open
+        before = piece.start - stretch.start
+        kept = [max(0, cut.kept_of(stretch) - before) if cut.mark & self._open else 0 for cut in recency.cuts]
+        some = sum([cut.mark for cut, blocks in zip(recency.cuts, kept, strict=True) if blocks])
+        full = sum([cut.mark for cut, blocks in zip(recency.cuts, kept, strict=True) if blocks == piece.blocks])
         if self._gated:
             some &= ~self._gated | self._holders[parent]
             holders = self._holders[place] = some & self._gated
             self._held_by.append(holders)
-        for tier, cut in enumerate(recency.cuts):
+        for tier, blocks in enumerate(kept):
             if some >> tier & 1:
-                self._used[tier] += node.blocks if full >> tier & 1 else cut.kept
+                self._used[tier] += blocks
         self._open &= full | (self._gated & ~some)  # behind its end a tier holds only what it got since
-        if isinstance(recency, FlowRecency):
-            flow = recency.flow_of(node)
+        if recency.bounds_flows:
+            flow = recency.flow_of(stretch)
             self._payers.append(NOBODY if flow is None else flows.setdefault(flow, len(flows)))
+
+    def place_before(self, piece: _Piece) -> int:
+        """Return the position of the saved run that the piece continues."""
+        return self._places[piece.before]
 
     def saved(self) -> SavedRuns:
         """Return everything saved of the endpoint."""
         return SavedRuns(tuple(self._used), self.runs, self._payers, self._ages, self._gated, self._held_by)
+
+    def _is_begun(self, piece: _Piece) -> bool:
+        """Return whether a saved run begins where the piece does."""
+        return (self._places.get(piece.before, ROOT - 1), piece.first) in self._begun
+
+    def _saved_of(self, stretch: Stretch) -> int:
+        """Return where in the stretch's run its last saved block ends; where the stretch begins if none is saved."""
+        ends = range(stretch.end, stretch.start, -1)
+        return next((end for end in ends if _digest(stretch.node, end) in self._places), stretch.start)
 
 
 def taken(

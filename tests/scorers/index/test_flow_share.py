@@ -210,9 +210,9 @@ flows = st.sampled_from(["x", "y", "z"])
 
 
 class AgainstTheModel(RuleBasedStateMachine):
-    @initialize()
-    def begin(self) -> None:
-        self.index = PrefixIndex(2, 1, bytes(32), SHARES, most_runs=1)
+    @initialize(most_runs=st.sampled_from([0, 1, 100]))
+    def begin(self, most_runs: int) -> None:
+        self.index = PrefixIndex(2, 1, bytes(32), SHARES, most_runs)
         self.naive: dict[Slot, NaiveEndpoint] = {}
         self.set_capacity(SLOTS[0], 0, 8)
         self.set_capacity(SLOTS[0], 1, 20)

@@ -29,7 +29,7 @@ class Pair:
 
     def __init__(self, random: Random) -> None:
         self.random = random
-        self.index = PrefixIndex(len(TIERS), 1, bytes(32), most_runs=random.choice([1, 3]))
+        self.index = PrefixIndex(len(TIERS), 1, bytes(32), most_runs=random.choice([0, 1, 3]))
         self.naive = NaiveIndex(1)
         self.now = 0.0
         self.flights: list[tuple[Slot, Node, list[Key]]] = []

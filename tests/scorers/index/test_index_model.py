@@ -43,9 +43,9 @@ class OneByOne:
 
 
 class AgainstTheModel(RuleBasedStateMachine):
-    @initialize(block_tokens=st.sampled_from([1, 2, 3]))
-    def begin(self, block_tokens: int) -> None:
-        self.index = PrefixIndex(tiers=len(TIERS), block_tokens=block_tokens, secret=bytes(32), most_runs=1)
+    @initialize(block_tokens=st.sampled_from([1, 2, 3]), most_runs=st.sampled_from([0, 1, 100]))
+    def begin(self, block_tokens: int, most_runs: int) -> None:
+        self.index = PrefixIndex(len(TIERS), block_tokens, bytes(32), most_runs=most_runs)
         self.naive = NaiveIndex(block_tokens)
         self.now = 0.0
         self.flights: list[tuple[Slot, Node, int, list[Key]]] = []

@@ -31,14 +31,14 @@ def restarted(
     """An index that knows what ``before`` knew, with a clock that is ``AHEAD_S`` ahead."""
     known = [slot for slot in slots if slot in before]
     snapshot = stored(taken(before, {str(slot): slot for slot in known}, now=now))
-    index = PrefixIndex(before.tiers, before.block_tokens, flow_shares=flow_shares)
+    index = PrefixIndex(before.tiers, before.block_tokens, flow_shares=flow_shares, most_runs=before.most_runs)
     index.use_secret(snapshot.secret)
     for slot in known:
         for tier, cut in enumerate(before._endpoints[slot].cuts):
             index.set_capacity(slot, tier, cut.capacity * before.block_tokens)
         index.gate(
             slot,
-            [tier for tier, cut in enumerate(before._endpoints[slot].cuts) if before._endpoints[slot].gated & cut.bit],
+            [tier for tier, cut in enumerate(before._endpoints[slot].cuts) if before._endpoints[slot].gated & cut.mark],
         )
     for slot in known:
         if str(slot) in snapshot.endpoints:
@@ -73,7 +73,7 @@ class Small:
     """An index of two tiers with blocks of one token; one letter is a block. Checked at every step."""
 
     def __init__(self, gpu: int = 10, cpu: int = 20, secret: bytes = bytes(32)) -> None:
-        self.index = PrefixIndex(2, 1, secret, most_runs=1)
+        self.index = PrefixIndex(2, 1, secret, most_runs=0)
         for slot in (A, B):
             self.index.set_capacity(slot, 0, gpu)
             self.index.set_capacity(slot, 1, cpu)

@@ -46,8 +46,8 @@ class Second:
         return admitted
 
 
-def made(flow_shares: tuple[float, ...], *, gated: bool) -> PrefixIndex:
-    index = PrefixIndex(2, BLOCK, bytes(32), flow_shares, most_runs=1)
+def made(flow_shares: tuple[float, ...], *, gated: bool, most_runs: int = 1) -> PrefixIndex:
+    index = PrefixIndex(2, BLOCK, bytes(32), flow_shares, most_runs)
     for slot in (A, B):
         index.set_capacity(slot, 0, BLOCK * 10)
         index.set_capacity(slot, 1, BLOCK * 16)
@@ -58,11 +58,11 @@ def made(flow_shares: tuple[float, ...], *, gated: bool) -> PrefixIndex:
 @pytest.mark.parametrize("flow_shares", [(), (0.5, 0.5)])
 @pytest.mark.parametrize("gated", [False, True])
 @settings(max_examples=150, deadline=None)
-@given(steps=STEPS)
+@given(steps=STEPS, most_runs=st.sampled_from([0, 1, 100]))
 def test_whatever_goes_on_meanwhile_a_snapshot_is_sound_and_says_only_what_was_held(
-    flow_shares: tuple[float, ...], gated: bool, steps: list[Step]
+    flow_shares: tuple[float, ...], gated: bool, steps: list[Step], most_runs: int
 ) -> None:
-    index = made(flow_shares, gated=gated)
+    index = made(flow_shares, gated=gated, most_runs=most_runs)
     gates = {slot: {1: Second()} if gated else {} for slot in (A, B)}
     taking = Taking(index, 100.0)
     under_way = chain.from_iterable(taking.steps(address, slot) for address, slot in SLOTS.items())
