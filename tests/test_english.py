@@ -84,6 +84,8 @@ DONE: tuple[str, ...] = (
     "tests/epp/tokens",
     "tests/epp/flowcontrol",
     "tests/epp/kvevents",
+    "epp/wire",
+    "epp/wire/http2",
 )
 """The rooms whose docstrings have been rewritten. The others follow, until this is the list of all rooms."""
 

@@ -1,4 +1,4 @@
-"""The second transport: the same methods hosted on ``grpc.aio``, the fallback and the oracle of the first."""
+"""The second transport: it hosts the same methods on ``grpc.aio``, as a fallback and as the reference in tests."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ logger = logging.getLogger(__name__)
 
 _CODES = {int(code.value[0]): code for code in grpc.StatusCode}
 _HALF_CLOSE_S = 0.002
-"""grpcio reports a cancelled call as the end of its requests first, and as cancelled a moment later: 97 of 100 within
-three turns of the loop, all within ten (grpcio 1.85, 2026-11). What comes later still looks like a half-close."""
+"""How long to wait after the end of a call's requests, since grpcio reports a cancelled call as ended first.
+
+The cancellation follows a moment later: in 97 of 100 calls within three runs of the loop, in all within ten (grpcio
+1.85, 2026-11). A later one would look like a half-close."""
 _Context = aio.ServicerContext[bytes, bytes]
 
 
 Certificates = Callable[[], tuple[bytes, bytes]]
-"""The chain and the private key as they are now; asked at each handshake, by a thread of grpcio's."""
+"""Returns the current chain and private key; a thread of grpcio calls it at each handshake."""
 
 
 class GrpcioServer:
-    """Serves ``methods`` with ``grpc.aio``. Owned by the event loop that starts it."""
+    """Serves ``methods`` with ``grpc.aio``. Owned by the event loop that calls ``start``."""
 
     def __init__(self, methods: Methods, *, limits: Limits | None = None, tls: Certificates | None = None) -> None:
         self._methods = methods
@@ -49,10 +51,10 @@ class GrpcioServer:
             ("grpc.max_concurrent_streams", self._limits.max_concurrent_streams),
             ("grpc.max_metadata_size", self._limits.max_header_list_bytes),
             ("grpc.absolute_max_metadata_size", self._limits.max_header_list_bytes),
-            ("grpc.keepalive_time_ms", 60_000),  # a PING where nothing comes, and the end without an answer
+            ("grpc.keepalive_time_ms", 60_000),  # an idle connection gets a PING, and ends if that has no answer
             ("grpc.keepalive_timeout_ms", 30_000),
             ("grpc.keepalive_permit_without_calls", 1),
-            ("grpc.http2.max_pings_without_data", 0),  # 0: as many as that takes
+            ("grpc.http2.max_pings_without_data", 0),  # 0: no limit
             ("grpc.server_handshake_timeout_ms", int(self._limits.handshake_s * 1000)),
             ("grpc.so_reuseport", 0),
         ]
@@ -64,28 +66,28 @@ class GrpcioServer:
                 bound = self._server.add_secure_port(address, _credentials(self._tls))
             else:
                 bound = self._server.add_insecure_port(address)
-        except RuntimeError as error:  # grpcio's word for a failed bind
+        except RuntimeError as error:  # the error by which grpcio reports a failed bind
             raise OSError(f"cannot listen on {address}: {error}") from error
         await self._server.start()
         return bound
 
     async def drain(self, timeout_s: float) -> None:
-        """Take no new calls, let the open ones end; what is open after ``timeout_s`` is cancelled."""
+        """Refuse new calls and wait for the open ones; cancel those that are open after ``timeout_s``."""
         if self._server:
             await self._server.stop(timeout_s)
 
     async def stop(self) -> None:
-        """End at once; open calls are cancelled."""
+        """End at once, and cancel the open calls."""
         if self._server:
             await self._server.stop(None)
 
     def statistics(self) -> Statistics:
-        """Return what this server has done; grpcio keeps connections, frames and bytes to itself."""
+        """Return the server's counts; grpcio does not expose connections, frames and bytes."""
         return self._counters.snapshot()
 
 
 def _credentials(certificates: Certificates) -> grpc.ServerCredentials:
-    """Credentials that follow ``certificates``."""
+    """Return credentials that follow ``certificates`` as they change."""
 
     def configuration() -> grpc.ServerCertificateConfiguration:
         chain, private_key = certificates()
@@ -95,7 +97,7 @@ def _credentials(certificates: Certificates) -> grpc.ServerCredentials:
 
 
 class _Methods(grpc.GenericRpcHandler):  # type: ignore[type-arg]
-    """Every method is bidirectional to grpcio: on the wire the kinds differ in nothing."""
+    """Offers every method to grpcio as bidirectional: the kinds of methods do not differ on the wire."""
 
     def __init__(self, methods: Methods, counters: Counters, limits: Limits) -> None:
         self._methods = methods
@@ -111,7 +113,7 @@ class _Methods(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     async def _serve(
         self, factory: Callable[[Call], Handler], requests: AsyncIterator[bytes], context: _Context
     ) -> None:
-        """Run one call: a task reads for the handler, this one writes what the handler sends."""
+        """Run one call: another task reads for the handler, and this task writes what the handler sends."""
         counters = self._counters
         counters.streams += 1
         counters.streams_total += 1
@@ -126,14 +128,14 @@ class _Methods(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         except asyncio.CancelledError:
             call.cancel()
             raise
-        except Exception:  # the handler's: its call fails, the others go on
+        except Exception:  # raised by the handler: its call fails, and the others go on
             logger.exception("handler failed; its call ends with INTERNAL")
             counters.handler_errors += 1
             call.cancel()
             context.set_code(grpc.StatusCode.INTERNAL)
             context.set_details("internal error")
         finally:
-            silence.cancel()  # or the loop would keep the call
+            silence.cancel()  # otherwise the loop would keep the call
             counters.streams -= 1
             call.drop()
             if reader:
@@ -141,7 +143,7 @@ class _Methods(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
 
 async def _read(requests: AsyncIterator[bytes], call: _AioCall, handler: Handler) -> None:
-    """Hand the requests to the handler; its exceptions are this task's."""
+    """Pass the requests to the handler, whose exceptions end this task."""
     try:
         async for message in requests:
             if call.over:
@@ -176,7 +178,7 @@ class _AioCall:
         self._end: tuple[Status, str] | None = None
 
     def send(self, message: bytes) -> None:
-        """Queue one message."""
+        """Queue one message; cancel the call if the client lets too many bytes queue up."""
         if not self.over:
             self.counters.messages_sent += 1
             self._queue.append(message)
@@ -194,18 +196,18 @@ class _AioCall:
             self.changed.set()
 
     def drop(self) -> None:
-        """Forget what is queued."""
+        """Drop all queued messages."""
         self._queue.clear()
         self._share.add(-self._share.bytes)
 
     def expire_silent(self) -> None:
-        """End the call if no message has come."""
+        """Cancel the call if no message has arrived."""
         if self.silent and not self.over:
             self.counters.silent_streams += 1
             self._task.cancel()
 
     def cancel(self) -> None:
-        """Tell the handler, once, that its call is over."""
+        """End the call, and notify the handler once."""
         if self.over:
             return
         self.over = True
@@ -242,5 +244,5 @@ def _current_task() -> asyncio.Task[object]:
 
 
 def _text(value: str | bytes) -> str:
-    """Return a metadata value as the wire carries it; grpcio has undone the base64 of binary ones."""
+    """Return a metadata value as it was sent; grpcio decodes the base64 of binary ones."""
     return value if isinstance(value, str) else base64.b64encode(value).rstrip(b"=").decode()

@@ -1,4 +1,4 @@
-"""One gRPC call between its stream and its handler."""
+"""One gRPC call, which connects a stream and a handler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from epp.wire.service import Handler, Status
 
 
 class Calls(Protocol):
-    """The connection's calls, as one of them sees them: where its answers go."""
+    """The part of a session to which its calls pass their answers."""
 
     peer: str
     """The client's address."""
@@ -25,7 +25,7 @@ class Calls(Protocol):
 
 
 class GrpcCall:
-    """The ``Call`` that a handler answers. Once ``over``, nothing reaches the handler, and nothing it says the wire.
+    """The ``Call`` that a handler answers. Once ``over``, no message reaches the handler, and no answer the client.
 
     Owned by the session of its connection.
     """
@@ -37,18 +37,18 @@ class GrpcCall:
         self.stream = stream
         self.over = False
         self.silent = True
-        """Whether no message has come."""
+        """Whether no message has arrived yet."""
         self.handler: Handler | None = None
         self.reader = MessageReader(max_message_bytes, head.compressed)
         self._session = session
 
     @property
     def peer(self) -> str:
-        """The client's address."""
+        """Return the client's address and port."""
         return self._session.peer
 
     def send(self, message: bytes) -> None:
-        """Queue one message."""
+        """Queue one message, unless the call is over."""
         if not self.over:
             self._session.send(self, message)
 

@@ -1,4 +1,4 @@
-"""gRPC over HTTP/2: what a request's head asks for, messages out of DATA, and our header and trailer blocks.
+"""gRPC over HTTP/2: the meaning of a request's head, messages from DATA, and our header and trailer blocks.
 
 Source: gRPC's PROTOCOL-HTTP2.md and compression.md.
 """
@@ -16,7 +16,7 @@ from epp.wire.service import Status
 
 PREFIX_BYTES = 5
 SMALL_BYTES = 256
-"""A piece of a message below this costs more than its bytes do."""
+"""Pieces of a message below this size cost more by their number than by their bytes."""
 _PREFIX = struct.Struct(">BI")
 pack_prefix = _PREFIX.pack
 """Returns the five bytes that go before a message; takes 0, for identity, and the message's length."""
@@ -31,7 +31,7 @@ _IDENTITY_ONLY = literal(b"grpc-accept-encoding", b"identity")
 
 
 class GrpcFault(WireError):
-    """The call ends with this status."""
+    """Ends the call with ``status`` and a message."""
 
     def __init__(self, status: Status, message: str) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class GrpcFault(WireError):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A request that is not a gRPC call gets a plain HTTP answer."""
+    """The plain HTTP answer to a request that is not a gRPC call."""
 
     http_status: int
     text: str
@@ -48,19 +48,19 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class GrpcHead(msgspec.Struct, frozen=True):
-    """What a request's head asks for."""
+    """The meaning of a request's head for gRPC."""
 
     path: str
     metadata: tuple[tuple[str, str], ...]
     timeout_s: float | None = None
     compressed: bool = False
-    """Whether ``grpc-encoding`` names a compression; we know none."""
+    """Whether ``grpc-encoding`` names a compression; none is supported."""
     refusal: Refusal | None = None
     fault: GrpcFault | None = None
 
 
 def interpret(head: HttpHead) -> GrpcHead:
-    """Return what ``head`` asks for; a pure function."""
+    """Return the meaning of ``head``; a pure function."""
     fields = dict(head.fields)
     content_type = fields.get("content-type", "")
     if not _CONTENT_TYPE.match(content_type.lower()):
@@ -123,9 +123,9 @@ def refusal_head(refusal: Refusal) -> bytes:
 
 
 class MessageReader:
-    """Messages out of pieces of any size; each byte of a message is copied once when it comes in many.
+    """Assembles messages from pieces of any size; it copies each byte of a message in several pieces once.
 
-    ``held_bytes`` of the message that is still arriving are kept, its prefix counted; 0 between messages.
+    ``held_bytes`` is the size of the incomplete message with its prefix, as far as it has arrived; 0 between messages.
     """
 
     __slots__ = ("_compressed", "_limit", "_missing", "_parts", "_prefix", "fault", "held_bytes")
@@ -133,7 +133,7 @@ class MessageReader:
     def __init__(self, max_message_bytes: int, compressed: bool) -> None:
         self.held_bytes = 0
         self.fault: GrpcFault | None = None
-        """Why nothing more can be read, once that is so; the messages before it are good."""
+        """Why no more messages can be read, if so; the messages before the fault are valid."""
         self._limit = max_message_bytes
         self._compressed = compressed
         self._prefix = b""  # of the next message, while incomplete
@@ -184,7 +184,7 @@ class MessageReader:
         return messages
 
     def _keep(self, piece: bytes) -> None:
-        """Keep a piece of a message, a small one in one object with its neighbours: each object takes 50 bytes more."""
+        """Keep a piece of a message; small neighbors share one object, since each object takes 50 bytes more."""
         parts = self._parts
         if len(piece) >= SMALL_BYTES:
             parts.append(piece)
@@ -194,7 +194,7 @@ class MessageReader:
             parts.append(bytearray(piece))
 
     def drop(self) -> None:
-        """Forget what is held; nothing will be fed any more."""
+        """Drop the incomplete message; ``feed`` is not called again."""
         self._parts.clear()
         self._prefix = b""
         self.held_bytes = 0

@@ -1,4 +1,4 @@
-"""One connection of the default transport: where a session meets its socket, the clock and the event loop."""
+"""One connection of the default transport: it connects a session with a socket, the clock and the event loop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SETTLE_S = 1.0
 
 
 class Host(Protocol):
-    """The server, as one of its connections sees it: what all of them share."""
+    """The part of the server that its connections use and share."""
 
     methods: Methods
     report: Report
@@ -54,7 +54,7 @@ class Link(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[None] = self._loop.create_future()
         self.origin: Origin
-        """The client's address, and what its connections share."""
+        """The client's address, and the resources that its connections share."""
         self._transport: asyncio.Transport
         self._session: Session
         self._connection: Connection[GrpcHead]
@@ -93,7 +93,7 @@ class Link(asyncio.Protocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        if self._resting:  # a transport may have had some more
+        if self._resting:  # the transport may deliver bytes that it had already read
             self._backlog.append(data)
             return
         now = self._loop.time()
@@ -146,13 +146,13 @@ class Link(asyncio.Protocol):
         self.flush()
 
     def stop(self) -> None:
-        """End the connection now, saying so."""
+        """End the connection now, with a GOAWAY."""
         self._session.end(ConnectionFault(ErrorCode.NO_ERROR, "the server stops"))
         self.flush()
         self._transport.close()
 
     def abort(self) -> None:
-        """End the connection without another word."""
+        """End the connection at once, without a GOAWAY."""
         self._transport.abort()
 
     def resume(self, turn: Turn) -> None:
@@ -166,7 +166,7 @@ class Link(asyncio.Protocol):
             self._transport.resume_reading()
 
     def swept(self, now: float) -> None:
-        """Look for what the log has to mention, and whether the connection could make room for another."""
+        """Do what is due every few seconds: log new counts, and note that the connection is idle."""
         self._server.notices.look(now)
         if not self.in_use:
             self._server.idle[self] = None
@@ -181,10 +181,10 @@ class Link(asyncio.Protocol):
         """Whether any stream is open."""
         return bool(self._connection.streams)
 
-    # Ours
+    # Internal
 
     def _refuse(self) -> None:
-        """Close a connection that is one too many, saying so."""
+        """Close a connection above the limit, with a GOAWAY that names the limit."""
         server, session = self._server, self._session
         most = server.limits.max_connections
         reason = f"{most} connections are open, which are the most, and no address has more than its own, all in use"
@@ -214,7 +214,7 @@ class Link(asyncio.Protocol):
         return False
 
     def _rest(self, wait_s: float) -> None:
-        """Read nothing until the next turn, which comes after ``wait_s`` at the earliest."""
+        """Stop reading until the next turn, which begins after ``wait_s`` at the earliest."""
         if self._transport.is_closing():
             return
         server = self._server
@@ -231,7 +231,7 @@ class Link(asyncio.Protocol):
         self._wait = self._loop.call_later(wait_s, server.queue.add, self)
 
     def _wake(self) -> None:
-        """A handler answered outside of a read: write once, after everything else that runs now."""
+        """Schedule one write, after all other work of this run: a handler has answered outside of a read."""
         if self._flushing is None:
             self._flushing = self._loop.call_soon(self.flush)
 
@@ -258,14 +258,14 @@ class Link(asyncio.Protocol):
             transport.close()
 
     def _check_unread(self) -> None:
-        """A client that reads nothing still makes us answer its control frames."""
+        """End the connection of a client that makes us answer control frames and does not read the answers."""
         if self._transport.get_write_buffer_size() > self._server.limits.max_unread_bytes + BATCH_BYTES:
             self._server.counters.floods[Flood.UNREAD] += 1
             self._server.counters.connection_faults += 1
             self._transport.abort()
 
     def _close_lingering(self) -> None:
-        """Close, but read on for a moment: closing with unread input makes the kernel throw our GOAWAY away."""
+        """Close, but read on for a moment: if input is unread at the close, the kernel drops our GOAWAY."""
         if self._linger is None:
             fault = self._connection.fault
             if fault is not None and fault.flood is not None:
@@ -277,7 +277,7 @@ class Link(asyncio.Protocol):
                     self._transport.write_eof()
                 else:
                     self._transport.close()
-            except OSError:  # the client is gone already, and the loop has not said so yet
+            except OSError:  # the client is gone already, and the loop has not reported it yet
                 self._transport.abort()
 
     def _on_settle_due(self) -> None:

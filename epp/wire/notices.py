@@ -1,4 +1,4 @@
-"""Log lines about bounds that clients reached: at most one a minute for each, whatever they do."""
+"""Log lines about bounds that clients reach: at most one a minute for each bound, whatever the clients do."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _COUNTED = {
     "crowded_out_streams": "ended: more than {limits.max_buffered_bytes} bytes are buffered (--max-held-bytes), and "
     "their connections do not read, or do not end their messages",
 }
-"""Counters of streams that are looked at once in a while, and what the log says of them."""
+"""Counters of streams that are checked every few seconds, and the log line for each."""
 
 
 class Notices:
-    """Owner: one server. Invariant: no two lines about one bound within ``EVERY_S``."""
+    """Writes log lines, and never two about one bound within ``EVERY_S``. Owner: one server."""
 
     def __init__(self, limits: Limits, counters: Counters) -> None:
         self._limits = limits
@@ -31,13 +31,13 @@ class Notices:
         self._said: dict[str, int] = {}
 
     def say(self, bound: str, text: str, now: float) -> None:
-        """Write ``text``, which is about ``bound``, unless something about it was written in the last minute."""
+        """Log ``text`` about ``bound``, unless a line about the same bound was written in the last minute."""
         if now - self._said_at.get(bound, float("-inf")) >= EVERY_S:
             self._said_at[bound] = now
             logger.warning("%s", text)
 
     def look(self, now: float) -> None:
-        """Write about the counters that grew."""
+        """Log a line for each counter that grew."""
         for name, text in _COUNTED.items():
             count = getattr(self._counters, name)
             new = count - self._said.get(name, 0)

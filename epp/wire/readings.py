@@ -1,4 +1,4 @@
-"""The counts of a transport, as metrics."""
+"""The counts of a transport as metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from epp.wire.http2.counters import Statistics
 
 
 def wire_readings(statistics: Callable[[], Statistics]) -> ReadingSource:
-    """Connections, streams, resets and floods of a transport."""
+    """Return a source of a transport's connections, streams, resets and floods."""
 
     def read() -> Iterator[Reading]:
         now = statistics()

@@ -1,10 +1,10 @@
 """The default transport: an ``asyncio.Protocol`` around each Session, all answers of one read in one write.
 
-Rejected: to gather small reads or writes for up to 1 ms while several calls are open (by holding writes, pausing reads,
-or sleeping before the next poll). Behind Envoy frames gather by themselves as the load grows: at 64 connections a read
-brings ten messages or more. With 8 and 16 connections gathering by a timer cost 7 to 38 % more CPU per request and a
-quarter to half of the throughput; in streamed answers half the reads or writes cost as much as all. Writes take long
-by the wall clock, since the reader that they wake gets the core, but are 2 to 7 % of the process's CPU.
+Rejected: to gather small reads or writes for up to 1 ms while several calls are open (by delaying writes, pausing
+reads, or sleeping before the next poll). Behind Envoy, frames gather without a timer as the load grows: at 64
+connections a read brings ten messages or more. With 8 and 16 connections, a timer cost 7 to 38 % more CPU per request
+and a quarter to half of the throughput; in streamed answers, half as many reads or writes cost as much as all. Writes
+take long by the wall clock, since the process that they wake gets the core, but they are 2 to 7 % of the CPU time.
 Source: an echo handler behind Envoy 1.40, 2 virtual cores, November 2026.
 """
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class WireServer:
-    """Serves ``methods`` over HTTP/2, with TLS or prior knowledge. Owned by the event loop that starts it."""
+    """Serves ``methods`` over HTTP/2, with TLS or prior knowledge. Owned by the event loop that calls ``start``."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class WireServer:
         report: Report = nobody,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        """``report`` hears of the connections that fail before they are any; ``clock`` measures turns."""
+        """``report`` is called for connections that fail in their handshake; ``clock`` measures turns."""
         self.methods = methods
         self.report = report
         self.limits = limits or Limits()
@@ -50,7 +50,7 @@ class WireServer:
         self.origins = Origins(self.limits, clock)
         self.queue = TurnQueue(Turn(clock), lambda work: asyncio.get_running_loop().call_soon(work))
         self.idle: dict[Link, None] = {}
-        """Those that had no stream when they were last looked at, the first of them for the longest time."""
+        """The connections without a stream at their last sweep, the one that has been idle for longest first."""
         self._tls = tls
         self._door: Door | None = None
         if tls:
@@ -70,7 +70,7 @@ class WireServer:
         return self._door.port
 
     async def drain(self, timeout_s: float) -> None:
-        """Take no new calls, let the open ones end, and close; what is open after ``timeout_s`` is cancelled."""
+        """Refuse new calls, wait for the open ones, and close; cancel those that are open after ``timeout_s``."""
         if self._door:
             self._door.close()
         links = list(self.links)
@@ -81,7 +81,7 @@ class WireServer:
         await self.stop()
 
     async def stop(self) -> None:
-        """Close every connection at once; open calls are cancelled."""
+        """Close every connection at once, and cancel the open calls."""
         if self._door:
             self._door.close()
             self._door.abandon()
@@ -90,11 +90,11 @@ class WireServer:
             link.stop()
         if links:
             await asyncio.wait([link.lost for link in links], timeout=self.limits.linger_s)
-        for link in self.links.copy():  # a client that does not read would hold us up for ever
+        for link in self.links.copy():  # a client that does not read would delay this forever
             link.abort()
 
     def has_room(self, link: Link) -> bool:
-        """Whether ``link``, which is new, may stay; another one makes room for it where that is necessary."""
+        """Return whether ``link``, which is new, may stay; if necessary, another connection is closed for it."""
         if self.counters.connections > self.limits.max_connections:
             least_missed = self._displaced_by(link)
             if least_missed is None:
@@ -107,8 +107,11 @@ class WireServer:
         return True
 
     def _displaced_by(self, link: Link) -> Link | None:
-        """Who makes room for ``link``: of the address with the most connections the longest one without streams, or
-        else any, unless the new one is of such an address itself. So nobody takes the places of others."""
+        """Return the connection to close in favor of ``link``, or None if ``link`` is to be refused.
+
+        It is one of the address with the most connections: the one that has been without streams for longest, or else
+        any, unless ``link`` comes from such an address itself. An address can thus never displace another one.
+        """
         most = self.origins.most_connections()
         for other in list(self.idle):
             if other.in_use or other.closing:
@@ -120,5 +123,5 @@ class WireServer:
         return next((other for other in self.links if other.origin.connections == most and not other.closing), None)
 
     def statistics(self) -> Statistics:
-        """Return what this server has done."""
+        """Return the server's counts as they are now."""
         return self.counters.snapshot()

@@ -1,6 +1,6 @@
-"""One connection's gRPC calls: from its events to the handlers, and from the handlers to its output. No I/O, no clock.
+"""The gRPC calls of one connection: events go to the handlers, and answers to the output. No I/O, no clock.
 
-Law: nothing raises out of here, whatever the client sends and whatever a handler does.
+Law: no method raises, whatever the client sends and whatever a handler does.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from epp.wire.service import Methods, Status
 logger = logging.getLogger(__name__)
 
 Pressed = Callable[[], bool]
-"""Whether there is no more time for this connection now."""
+"""Returns whether the connection's turn is over."""
 
 
 def never() -> bool:
-    """Return False: there is time for everything."""
+    """Return False: the turn is never over."""
     return False
 
 
 class Session:
-    """A connection and its calls. ``wake`` is called when a handler answers between reads. Owned by the event loop."""
+    """A connection and its calls. Owned by the event loop."""
 
     __slots__ = ("_assembling_bytes", "_busy", "_counters", "_incoming", "_limits",
                  "_methods", "_share", "_wake", "connection", "deadlines", "overflowed",
@@ -44,6 +44,7 @@ class Session:
         self, methods: Methods, limits: Limits, counters: Counters, peer: str, wake: Callable[[], None],
         places: Places | None = None,
     ) -> None:  # fmt: skip
+        """``wake`` is called when a handler answers between two reads."""
         self.peer = peer
         self._methods = methods
         self._limits = limits
@@ -58,9 +59,9 @@ class Session:
         self._assembling_bytes = 0
 
     def receive(self, data: bytes, now: float, pressed: Pressed = never) -> bool:
-        """Let the handlers have what ``data`` completes; returns whether that is done.
+        """Pass the messages that ``data`` completes to the handlers; returns whether all of ``data`` was read.
 
-        It stops when it is ``pressed``; the next call is then to ``proceed``.
+        Reading stops early when ``pressed`` returns True; the next call must then be ``proceed``.
         """
         incoming = self.connection.receive(data, now)
         done = self._deliver(incoming, now, pressed)
@@ -68,7 +69,7 @@ class Session:
         return done
 
     def proceed(self, now: float, pressed: Pressed = never) -> bool:
-        """Go on with what ``receive`` began."""
+        """Go on with the data of the last ``receive``; returns whether all of it was read."""
         if self._incoming is None:
             return True
         self.connection.tick(now)
@@ -79,7 +80,7 @@ class Session:
 
     @property
     def unfinished(self) -> bool:
-        """Whether ``proceed`` has something left to do."""
+        """Whether ``receive`` stopped early, so that ``proceed`` has to be called."""
         return self._incoming is not None
 
     def output(self, now: float) -> bytes:
@@ -87,23 +88,23 @@ class Session:
         return self.connection.output(now)
 
     def expire(self, now: float) -> None:
-        """End the calls whose deadline has come."""
+        """End the calls whose deadlines have passed."""
         self._busy = True
         for stream_id in self.deadlines.passed(now):
             stream = self.connection.streams.get(stream_id)
             if stream and isinstance(stream.call, GrpcCall):
                 self._counters.deadlines_exceeded += 1
                 self._fail(stream.call, GrpcFault(Status.DEADLINE_EXCEEDED, "the client's deadline has passed"))
-            if stream and not stream.closed:  # trailers behind bytes that the client does not let out
+            if stream and not stream.closed:  # its trailers wait behind bytes for which the client gives no window
                 self.connection.reset(stream, ErrorCode.CANCEL)
         self._busy = False
 
     def drop_stalled(self, now: float) -> None:
-        """End the calls whose answers the client does not let out."""
+        """End the calls whose answers have waited too long for the client's window."""
         self._deliver(self.connection.drop_stalled(now), now)
 
     def drop_silent(self, now: float) -> None:
-        """End the calls that were opened, and on which nothing was sent since."""
+        """End the calls on which the client has sent no message in time."""
         allowed_s = self._limits.first_message_s
         self._busy = True
         for stream in list(self.connection.streams.values()):  # in the order in which they were opened
@@ -115,25 +116,25 @@ class Session:
         self._busy = False
 
     def end(self, fault: ConnectionFault | None = None) -> None:
-        """Cancel every call: the transport was lost, or is to be closed."""
+        """Cancel every call, because the transport was lost or has to be closed."""
         self._incoming = None
         self._deliver(self.connection.end(fault), 0.0)
 
     def send(self, call: GrpcCall, message: bytes) -> None:
-        """Queue a call's message, its response's head before the first."""
+        """Queue a message of ``call``; before the first one goes the response's head."""
         stream = call.stream
         if not stream.answered:
             self.connection.headers(stream, grpc.RESPONSE_HEAD)
         self._counters.messages_sent += 1
         if not self.connection.send(stream, grpc.pack_prefix(0, len(message)), message):
             self._counters.crowded_out_streams += self._share.forbids(len(message))
-            call.over = True  # and cancelled soon, but not inside its own call to us
+            call.over = True  # it is cancelled soon, but not while its handler is calling us
             self.overflowed.append(call)
         if not self._busy:
             self._wake()
 
     def finish(self, call: GrpcCall, trailers: bytes) -> None:
-        """End a call's response; without any message before, head and trailers are one block."""
+        """End the response of ``call``; if it had no message, head and trailers are one block."""
         stream = call.stream
         self._close(call)
         if not stream.answered:
@@ -143,7 +144,7 @@ class Session:
             self._wake()
 
     def drop_overflowed(self) -> None:
-        """Reset the calls that have more to say than the client reads."""
+        """Reset the calls whose answers exceeded the bounds on unsent bytes."""
         while self.overflowed:
             call = self.overflowed.pop()
             self.connection.reset(call.stream, ErrorCode.ENHANCE_YOUR_CALM)
@@ -152,7 +153,7 @@ class Session:
     # From events to handlers
 
     def _deliver(self, events: Iterable[Event[GrpcHead] | None], now: float, pressed: Pressed = never) -> bool:
-        """Act on ``events`` until there are no more, and return True, or until ``pressed``."""
+        """Act on ``events``; returns True at their end, and False if ``pressed`` returned True before."""
         self._busy, done = True, True
         for event in events:
             if type(event) is Received:
@@ -196,9 +197,9 @@ class Session:
             self._half_closed(call)
 
     def _received(self, call: GrpcCall, payload: bytes, ended: bool) -> bool:
-        """Hand on what ``payload`` completes; returns whether that was work, after which a turn may have to end.
+        """Pass the messages that ``payload`` completes to the handler; returns whether the turn has to be checked.
 
-        A large piece in the middle of a message is no work: one read brings a few hundred of them at most.
+        It need not be checked after a large piece of an incomplete message: one read has a few hundred at most.
         """
         if call.over:
             return True
@@ -230,7 +231,7 @@ class Session:
         return bool(messages) or len(payload) < grpc.SMALL_BYTES
 
     def _judge(self, call: GrpcCall, crowded: bool, ended: bool) -> None:
-        """End a call that cannot go on, or whose client will send no more."""
+        """End a call that exceeds a bound or has a fault, or note that its client will send no more."""
         reader, limits = call.reader, self._limits
         if call.over:
             return
@@ -266,14 +267,14 @@ class Session:
     # Ends
 
     def _fail(self, call: GrpcCall, fault: GrpcFault) -> None:
-        """End a call from our side: its handler is cancelled, its client told."""
+        """End a call with an error: its handler is cancelled, and its client gets the status."""
         if call.over:
             return
         self._cancel(call)
         self.finish(call, grpc.trailers(fault.status, str(fault)))
 
     def _blame(self, call: GrpcCall, where: str) -> None:
-        """A handler raised: its call fails, with nothing of the error in the answer; the others go on."""
+        """Fail a call whose handler raised, without details of the error in the answer; other calls go on."""
         logger.exception("handler failed in %s; its call ends with INTERNAL", where)
         self._counters.handler_errors += 1
         self._fail(call, GrpcFault(Status.INTERNAL, "internal error"))
@@ -290,7 +291,7 @@ class Session:
             self._counters.handler_errors += 1
 
     def _close(self, call: GrpcCall) -> None:
-        """Part call, handler and stream, which know each other: no garbage is left for the collector to find."""
+        """Separate call, handler and stream, whose references form a cycle, so that they need no garbage collection."""
         call.over = True
         call.handler = call.stream.call = None
         if call.reader.held_bytes:

@@ -1,4 +1,4 @@
-"""How long clients may keep the event loop, and in which order the connections that have to wait go on.
+"""How long one client may use the event loop, and in which order waiting connections go on.
 
 uvloop passes one socket's bytes on up to 32 times, 256 KiB each, before it looks at any other socket or timer, so a
 client with costly bytes would delay all others for seconds. Therefore the connections of one address have one turn in

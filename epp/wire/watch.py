@@ -11,16 +11,16 @@ _SWEEP_S = 5.0
 
 
 class Watched(Protocol):
-    """The connection that is watched."""
+    """The link whose timers these are."""
 
     def abort(self) -> None:
-        """End the connection without another word."""
+        """End the connection at once, without a GOAWAY."""
 
     def flush(self) -> None:
-        """Write what the session has to send."""
+        """Write the session's output to the transport."""
 
     def swept(self, now: float) -> None:
-        """Do what else is to be done every few seconds."""
+        """Do the link's own work of every few seconds."""
 
 
 class Watch:
@@ -43,7 +43,7 @@ class Watch:
             self._set(deadline)
 
     def stop(self) -> None:
-        """Cancel all timers."""
+        """Cancel all timers of the connection."""
         self._sweep.cancel()
         if self._deadline:
             self._deadline.cancel()

@@ -1,4 +1,4 @@
-"""One connection's token buckets, by kind of flood."""
+"""The token buckets of one connection, one for each kind of flood."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from epp.wire.http2.floods import Flood, Rate
 
 
 class Buckets:
-    """Each holds between 0 and ``burst`` tokens. Owned by its Connection, which keeps ``now`` up to date."""
+    """Buckets that hold 0 to ``burst`` tokens each. Owned by a Connection, which keeps ``now`` up to date."""
 
     __slots__ = ("_levels", "_rates", "now")
 
@@ -29,6 +29,6 @@ class Buckets:
         self._levels[flood] = (tokens - count, self.now)
 
     def give(self, flood: Flood, tokens: int = 1) -> None:
-        """Put tokens back: useful work was done."""
+        """Put tokens back, because the client has made use of the work."""
         if level := self._levels.get(flood):
             self._levels[flood] = (min(self._rates[flood].burst, level[0] + tokens), level[1])

@@ -1,8 +1,8 @@
-"""Header blocks as they arrive: decoded once, and remembered while that stays true.
+"""The decoding of header blocks, with a cache of blocks whose meaning cannot have changed.
 
-A proxy sends the same few blocks all day, each a handful of table references, and decoding one costs more than all the
-frames of a small call. A block's meaning depends on the dynamic table, so what is remembered is dropped whenever the
-table changes, and only blocks that leave the table alone are remembered.
+A proxy repeats the same few blocks, each a handful of table references, and to decode one costs more than all frames
+of a small call. The meaning of a block depends on the dynamic table, so the cache is cleared whenever the table
+changes, and only blocks that do not change the table enter it.
 
 Source: RFC 7541; the ``hpack`` library decodes.
 """
@@ -20,18 +20,20 @@ from epp.wire.http2.floods import Flood
 
 Head = TypeVar("Head")
 WORK_S = 0.25e-6
-"""A unit of work: a byte of Huffman code, in ``hpack``, which is pure Python (2 shared cores, Python 3.11, 2026-11)."""
+"""The time of a unit of work, which is to decode one byte of Huffman code. ``hpack`` is pure Python. Source: measured
+on 2 shared cores with Python 3.11, 2026-11."""
 FIELD_WORK = 8
-"""What a field costs besides its bytes."""
+"""Units of work that each field costs besides its bytes."""
 _REMEMBERED = 128
 _REMEMBERED_BYTES = 64 << 10
-"""Of one connection's remembered heads, as SETTINGS_MAX_HEADER_LIST_SIZE counts them: few references unpack to much."""
+"""Most bytes of the cached heads of one connection, as SETTINGS_MAX_HEADER_LIST_SIZE counts them: a few references can
+unpack to many bytes."""
 
 
 class HeaderReader(Generic[Head]):
-    """Decodes one connection's header blocks, which must all come through here, in order.
+    """Decodes all header blocks of one connection, which must pass through it in order.
 
-    ``interpret`` is what the layer above makes of a head; a pure function, since its result is remembered.
+    ``interpret`` turns a head into what the layer above uses. It is a pure function, since its result is cached.
     """
 
     __slots__ = ("_decoder", "_interpret", "_known", "_known_bytes", "_max_bytes", "work")
@@ -42,11 +44,11 @@ class HeaderReader(Generic[Head]):
         self._known: dict[bytes, tuple[HttpHead, Head]] = {}
         self._known_bytes = 0
         self.work = 0
-        """What decoding has cost so far; a remembered block costs nothing. Units: WORK_S."""
+        """Work of all decoding so far; a cached block costs nothing. Units: WORK_S."""
         self._max_bytes = max_header_block_bytes
 
     def request(self, block: bytes) -> tuple[HttpHead, Head]:
-        """Return a request's head, and what it means. Raises: Malformed, ConnectionFault."""
+        """Return a request's head, and its interpretation. Raises: Malformed, ConnectionFault."""
         if known := self._known.get(block):
             return known
         before = self._table()
@@ -61,7 +63,7 @@ class HeaderReader(Generic[Head]):
         return result
 
     def fields(self, block: bytes) -> Sequence[Field]:
-        """Return a block's fields, unchecked. Raises: ConnectionFault; the connection's state is then lost."""
+        """Return a block's fields, unchecked. Raises: ConnectionFault; the dynamic table is then out of step."""
         before = self._table()
         try:
             section = cast("Sequence[Field]", self._decoder.decode(block, raw=True))  # a list, whatever its type says
@@ -80,7 +82,7 @@ class HeaderReader(Generic[Head]):
         self._known_bytes = 0
 
     def _table(self) -> tuple[object, int, int]:
-        """Return what differs after any change of the dynamic table: its newest entry, its length, its size."""
+        """Return values that differ after any change of the dynamic table: its newest entry, its length, its size."""
         table = self._decoder.header_table
         entries = table.dynamic_entries
         return (entries[0] if entries else None, len(entries), table.maxsize)

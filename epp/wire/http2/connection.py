@@ -1,7 +1,8 @@
-"""One HTTP/2 connection, the server's side: bytes in, events out; calls in, bytes out. No I/O, no clock, no tasks.
+"""The server's side of one HTTP/2 connection, without I/O, clock or tasks.
 
-Laws: ``receive`` never raises, whatever the bytes; the same bytes in any pieces give the same events; every ``Opened``
-has exactly one end: our ``finish`` or ``reset``, or ``Aborted``. A closed stream is in no table.
+Received bytes become events, and calls of its methods become bytes to send. Laws: ``receive`` never raises, whatever
+the bytes are; the same bytes in any pieces give the same events; every ``Opened`` has exactly one end, which is our
+``finish`` or ``reset``, or ``Aborted``; a closed stream is in no table.
 
 Source: RFC 9113.
 """
@@ -34,13 +35,14 @@ from epp.wire.http2.windows import ReceiveWindow
 
 Head = TypeVar("Head")
 _SILENT_BYTES, _FRAME_BYTES = 4096, 64
-"""After how many bytes without an event ``receive`` yields all the same; each frame counts so many besides its own."""
+"""After how many bytes without an event ``receive`` yields None, and how many bytes each frame counts for besides its
+payload."""
 
 
 class Connection(Generic[Head]):
     """The protocol's state, from our SETTINGS to the last GOAWAY. Owned by one Session.
 
-    ``interpret`` is what the layer above makes of a request's head, a pure function (HeaderReader says why).
+    ``interpret`` turns a request's head into what the layer above uses; it is a pure function, since it is cached.
     """
 
     __slots__ = ("_buckets", "_counters", "_deframer", "_events", "_handlers", "_limits", "_on_data", "_out",
@@ -51,9 +53,9 @@ class Connection(Generic[Head]):
     ) -> None:
         """``places`` counts the streams of all connections from the client's address."""
         self.closed = False
-        """Whether the last GOAWAY is out, or the transport lost: nothing is read any more."""
+        """Whether the last GOAWAY was sent or the transport was lost, after which nothing is read."""
         self.fault: ConnectionFault | None = None
-        """Why it was ended, where that was a fault."""
+        """The fault that ended the connection, if there was one."""
         self._limits = limits
         self._counters = counters
         self._events: deque[Event[Head]] = deque()
@@ -95,7 +97,7 @@ class Connection(Generic[Head]):
 
     @property
     def greeted(self) -> bool:
-        """Whether the client has shown that it speaks HTTP/2."""
+        """Whether the client has sent its preface and first SETTINGS."""
         return self._deframer.greeted
 
     @property
@@ -105,16 +107,16 @@ class Connection(Generic[Head]):
 
     @property
     def drained(self) -> bool:
-        """Whether a drain has come to its end: no stream is open and none can come."""
+        """Whether a drain is complete: no stream is open, and no new one is accepted."""
         return self._streams.accepts_to < MAX_STREAM_ID and not self._streams.open
 
     # Bytes in
 
     def receive(self, data: bytes, now: float) -> Iterator[Event[Head] | None]:
-        """Yield what ``data`` means, each event before the next frame is looked at; to be taken to its end.
+        """Yield the events of ``data``, each before the next frame is read. The caller must exhaust the iterator.
 
-        So what a frame means never depends on which frames were read together with it. A None means nothing: after
-        frames that were work and no event, the caller has an occasion to do something else first.
+        The meaning of a frame thus never depends on which frames were read together with it. After many frames
+        without an event, None is yielded, so that the caller can end the connection's turn.
         Units: ``now`` is any clock that does not go back, in seconds.
         """
         if self.closed:
@@ -149,13 +151,13 @@ class Connection(Generic[Head]):
                 yield events.popleft()
 
     def tick(self, now: float) -> None:
-        """Take note of the time; between two events that ``receive`` yields, too."""
+        """Set the time to ``now``, which is allowed while ``receive`` is in progress."""
         self._out.now = self._buckets.now = now
 
     # Calls in
 
     def headers(self, stream: Stream, header_block: bytes) -> None:
-        """Send a response's header block."""
+        """Send a response's header block, unless the stream is closed."""
         if not stream.closed:
             self._out.headers(stream, header_block)
 
@@ -164,25 +166,25 @@ class Connection(Generic[Head]):
         return stream.closed or stream.finishing or self._out.data(stream, prefix, body)
 
     def respond(self, stream: Stream, header_block: bytes, body: bytes) -> None:
-        """Answer with a whole plain response."""
+        """Send a whole response that is not gRPC."""
         self._out.headers(stream, header_block, end_stream=not body)
         if body:
             self._out.last_data(stream, body)
 
     def finish(self, stream: Stream, trailers: bytes) -> None:
-        """End a response with its trailers, after what is queued."""
+        """End a response with its trailers, after the queued bytes."""
         if not stream.closed and not stream.finishing:
             self._out.finish(stream, trailers)
 
     def reset(self, stream: Stream, code: ErrorCode) -> None:
-        """Give a stream up; no event follows."""
+        """Reset a stream; no event follows."""
         if not stream.closed:
             self._counters.resets_sent += 1
             self._out.control(frames.rst_stream(stream.id, code))
             self._close(stream, Closing.RESET_BY_US)
 
     def pause(self, paused: bool) -> None:
-        """Hold DATA back while the transport is full."""
+        """Stop or resume sending DATA, as the transport's buffer fills and empties."""
         self._out.paused = paused
 
     def output(self, now: float) -> bytes:
@@ -191,7 +193,7 @@ class Connection(Generic[Head]):
         out.now = now
         window = self._window
         if (
-            window.consumed * 2 >= window.size  # seldom, so it is asked first
+            window.consumed * 2 >= window.size  # rarely true, so it comes first
             and not self.closed
             and out.queued_bytes < self._limits.connection_high_water_bytes
             and not self.share.forbids()
@@ -205,7 +207,7 @@ class Connection(Generic[Head]):
     # Ends
 
     def drain(self) -> None:
-        """Tell the client to open no more streams; those that it opened meanwhile are still served."""
+        """Ask the client to open no more streams; those that it opens in the meantime are still served."""
         if not self.closed:
             self._out.control(frames.goaway(MAX_STREAM_ID, ErrorCode.NO_ERROR))
             self._out.control(frames.ping(DRAIN_PING))
@@ -217,7 +219,7 @@ class Connection(Generic[Head]):
             self._out.control(frames.goaway(self._streams.last_id, ErrorCode.NO_ERROR))
 
     def end(self, fault: ConnectionFault | None = None) -> list[Event[Head]]:
-        """Abort every stream: the transport was lost, or is to be closed, and then GOAWAY says why."""
+        """Abort every stream; with a ``fault`` the transport still works, and a GOAWAY carries the reason."""
         if not self.closed:
             if fault:
                 self._terminate(fault)
@@ -226,7 +228,7 @@ class Connection(Generic[Head]):
         return self._take_events()
 
     def drop_stalled(self, now: float) -> list[Event[Head]]:
-        """Reset the streams whose answers have waited too long for the client's windows."""
+        """Reset the streams whose answers have waited too long for the client's window."""
         self._buckets.now = now
         oldest = now - self._limits.stall_s
         try:
@@ -245,14 +247,14 @@ class Connection(Generic[Head]):
         return taken
 
     def accuse(self, flood: Flood) -> None:
-        """Charge for work that the layer above had; the connection may end by it."""
+        """Charge for work of the layer above, which may end the connection."""
         try:
             self._buckets.charge(flood)
         except ConnectionFault as fault:
             self._terminate(fault)
 
     def absolve(self, flood: Flood) -> None:
-        """Take a charge back: the work was good for something."""
+        """Take a charge back, because the work turned out to be useful."""
         self._buckets.give(flood)
 
     def _terminate(self, fault: ConnectionFault) -> None:
@@ -284,7 +286,7 @@ class Connection(Generic[Head]):
             self._streams.close(fault.stream_id, Closing.RESET_BY_US)
 
     def _ended(self, stream: Stream) -> None:
-        """Our last frame is out: forget the stream, and tell a client that is still sending to stop (section 8.1)."""
+        """Close a stream after our last frame, and ask a client that is still sending to stop (section 8.1)."""
         self._buckets.give(Flood.RESETS)
         if not stream.remote_ended:
             self._out.control(frames.rst_stream(stream.id, ErrorCode.NO_ERROR))

@@ -1,4 +1,4 @@
-"""Frames that carry no request: SETTINGS, PING, WINDOW_UPDATE, GOAWAY, PRIORITY; and PUSH_PROMISE, to refuse it.
+"""Frames that belong to no request: SETTINGS, PING, WINDOW_UPDATE, GOAWAY, PRIORITY, and the refused PUSH_PROMISE.
 
 Source: RFC 9113 sections 6.3, 6.5 to 6.9.
 """
@@ -19,11 +19,11 @@ from epp.wire.http2.windows import ReceiveWindow
 
 DRAIN_PING = b"draining"
 STREAMS_PER_CHARGE = 256
-"""Streams that a SETTINGS frame may make us look at for the price of another frame: 0.02 ms of a core."""
+"""How many streams a SETTINGS frame makes us visit for the charge of another frame, which takes 0.02 ms of a core."""
 
 
 class Control:
-    """Answers a connection's control frames. ``drained`` is called when the client has seen our first GOAWAY."""
+    """Answers a connection's control frames. ``drained`` is called when the client has received our first GOAWAY."""
 
     __slots__ = ("_acknowledged", "_buckets", "_drained", "_out", "_streams", "_window_bytes")
 
@@ -35,15 +35,15 @@ class Control:
         self._buckets = buckets
         self._window_bytes = window_bytes
         self._drained = drained
-        self._acknowledged = False  # whether the client heeds our SETTINGS
+        self._acknowledged = False  # whether the client has applied our SETTINGS
 
     def stream_window(self) -> ReceiveWindow:
-        """Return a new stream's receive window: until our SETTINGS are acknowledged the client may use the default."""
+        """Return a new stream's receive window; the client may use the default until it acknowledges our SETTINGS."""
         left = self._window_bytes if self._acknowledged else max(self._window_bytes, DEFAULT_WINDOW_BYTES)
         return ReceiveWindow(self._window_bytes, left)
 
     def on_settings(self, flags: int, _stream_id: int, payload: bytes) -> None:
-        """Heed the client's settings, all or none, and say so."""
+        """Apply the client's settings, all or none, and acknowledge them."""
         self._buckets.charge(Flood.SETTINGS)
         if flags & ACK:
             if payload:
@@ -67,7 +67,7 @@ class Control:
                 stream.receiving.left -= surplus
 
     def on_ping(self, flags: int, _stream_id: int, payload: bytes) -> None:
-        """Answer a PING; the answer to ours ends a drain."""
+        """Answer a PING; the client's answer to our own PING completes a drain."""
         self._buckets.charge(Flood.PINGS)
         if not flags & ACK:
             self._out.control(frames.ping_ack(payload))
@@ -75,8 +75,8 @@ class Control:
             self._drained()
 
     def on_window_update(self, _flags: int, stream_id: int, payload: bytes) -> None:
-        """Open one of the windows that hold our DATA back."""
-        self._buckets.give(Flood.WINDOW_UPDATES, 2 * self._out.useful_frames)  # each moves two windows
+        """Widen one of the windows that limit our DATA."""
+        self._buckets.give(Flood.WINDOW_UPDATES, 2 * self._out.useful_frames)  # each uses two windows
         self._out.useful_frames = 0
         self._buckets.charge(Flood.WINDOW_UPDATES)
         increment = unpack_u32(payload)[0] & MAX_STREAM_ID
@@ -89,10 +89,10 @@ class Control:
                 raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of 0 bytes")
             self._out.widen_stream(stream, increment)
         else:
-            self._streams.check_not_idle(stream_id)  # else it crossed the stream's end
+            self._streams.check_not_idle(stream_id)  # otherwise it crossed the stream's end on its way
 
     def on_priority(self, _flags: int, stream_id: int, payload: bytes) -> None:
-        """Check a signal that RFC 9113 deprecates; streams take turns whatever it says."""
+        """Check a priority, which RFC 9113 deprecates; it has no effect, since streams take turns."""
         self._buckets.charge(Flood.PRIORITIES)
         if len(payload) != 5:
             raise StreamFault(stream_id, ErrorCode.FRAME_SIZE_ERROR, f"PRIORITY of {len(payload)} bytes")
@@ -100,9 +100,9 @@ class Control:
             raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "a stream cannot depend on itself")
 
     def on_goaway(self, _flags: int, _stream_id: int, _payload: bytes) -> None:
-        """The client will not take streams from us, and we never open any."""
+        """Charge a GOAWAY, which has no effect, since a server opens no streams."""
         self._buckets.charge(Flood.UNKNOWN_FRAMES)
 
     def on_push_promise(self, _flags: int, _stream_id: int, _payload: bytes) -> None:
-        """Refuse. Raises: ConnectionFault."""
+        """Refuse the frame, which a client must not send. Raises: ConnectionFault."""
         raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client cannot push")

@@ -1,4 +1,4 @@
-"""What a transport has done: counted where it happens, read as a frozen snapshot."""
+"""Counts of a transport's work, which are read as frozen snapshots."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from epp.wire.http2.floods import Flood
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """A snapshot. Totals since the start, except where it says *now*."""
+    """A snapshot of the counts. They are totals since the start, except where the docstring says *now*."""
 
     connections: int = 0
-    """Now."""
+    """Open connections now."""
     streams: int = 0
-    """Calls that are open now."""
+    """Open calls now."""
     buffered_bytes: int = 0
-    """Now: answers that clients have not let out, and messages that are still arriving."""
+    """Bytes of unsent answers and of incomplete messages now."""
     connections_total: int = 0
     streams_total: int = 0
     messages_received: int = 0
@@ -28,27 +28,27 @@ class Statistics:
     bytes_sent: int = 0
     resets_received: int = 0
     resets_unanswered: int = 0
-    """Of these, resets of streams on which we had sent nothing yet: the only ones that count as a flood."""
+    """Those of them on streams that we had not answered; only these count as a flood."""
     resets_sent: int = 0
     refused_streams: int = 0
     silent_streams: int = 0
-    """Reset because no message came on them in time."""
+    """Streams reset because no message arrived on them in time."""
     crowded_out_streams: int = 0
-    """Reset because the process buffered too much, and their connection more than its share."""
+    """Streams reset because the process buffered too much, and their connection more than its share."""
     refused_connections: int = 0
-    """Closed at once because there were too many, all of them in use."""
+    """Connections closed at once because too many were open, all of them in use."""
     displaced_connections: int = 0
-    """Closed because there were too many, most of them from their address."""
+    """Connections closed because too many were open, most of them from their address."""
     turns_cut: int = 0
-    """Times that a connection stopped reading so that the others had their turn."""
+    """How often a connection stopped reading because its address had used up its turn."""
     header_waits: int = 0
-    """Times that a connection stopped reading because decoding its headers took more than its share of a core."""
+    """How often a connection stopped reading because its address's headers took more than their share of a core."""
     connection_faults: int = 0
     handler_errors: int = 0
-    """Calls whose handler raised; the log has the tracebacks."""
+    """Calls whose handlers raised; the log has the tracebacks."""
     deadlines_exceeded: int = 0
     floods: Mapping[Flood, int] = field(default_factory=dict)
-    """Connections that were ended, by the bound that they crossed."""
+    """Connections that were ended for a flood, by its kind."""
 
 
 class Counters:

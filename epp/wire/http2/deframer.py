@@ -1,4 +1,4 @@
-"""Bytes into whole frames: the preface, frame boundaries, and header blocks put together from their CONTINUATIONs.
+"""Cuts bytes into whole frames: it reads the preface and joins header blocks with their CONTINUATION frames.
 
 Source: RFC 9113 sections 3.4, 4.1, 4.2, 6.2 and 6.10.
 """
@@ -31,7 +31,7 @@ Frame = tuple[int, int, int, bytes]
 
 
 class Deframer:
-    """What arrived and is not a whole frame yet: never more than one frame and one header block."""
+    """Keeps the bytes of incomplete frames, which are one frame and one header block at most."""
 
     __slots__ = ("_block", "_block_flags", "_block_id", "_buffer", "_continuations", "_greeted", "_limits", "_settled",
                  "_wanted")  # fmt: skip
@@ -47,11 +47,11 @@ class Deframer:
 
     @property
     def greeted(self) -> bool:
-        """Whether the client has sent its preface and first SETTINGS."""
+        """Whether the client's preface and first SETTINGS were read."""
         return self._settled
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that ``data`` completes. Raises: ConnectionFault, after what came before the fault."""
+        """Yield the frames that ``data`` completes. Raises: ConnectionFault, after the frames before the fault."""
         buffer = self._buffer
         if buffer:
             buffer += data
@@ -84,14 +84,14 @@ class Deframer:
             buffer += data[position:]
 
     def _greet(self, data: bytes) -> int:
-        """Return where the frames begin; 0 while the preface is incomplete."""
+        """Return the position of the first frame in ``data``; 0 while the preface is incomplete."""
         if data[: len(PREFACE)] != PREFACE[: len(data)]:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "this port speaks HTTP/2 with prior knowledge only")
         self._greeted = len(data) >= len(PREFACE)
         return len(PREFACE) if self._greeted else 0
 
     def _admit(self, kind: int, flags: int, stream_id: int, payload: bytes) -> Frame | None:
-        """Return the frame if it may stand here and is whole; header blocks are gathered until they end."""
+        """Return the frame if it is allowed here and complete; header blocks are gathered until their end."""
         if self._block is not None and (kind != CONTINUATION or stream_id != self._block_id):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"a frame of type {kind} inside a header block")
         if not self._settled:

@@ -1,4 +1,4 @@
-"""What can go wrong on the wire, and how far it reaches: one stream, or the whole connection."""
+"""Faults of clients, which end one stream or the whole connection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from epp.wire.http2.floods import Flood
 
 
 class ErrorCode(IntEnum):
-    """Reasons in RST_STREAM and GOAWAY. Source: RFC 9113 section 7."""
+    """The reasons in RST_STREAM and GOAWAY. Source: RFC 9113 section 7."""
 
     NO_ERROR = 0x0
     PROTOCOL_ERROR = 0x1
@@ -27,13 +27,13 @@ class ErrorCode(IntEnum):
 
 
 class WireError(Exception):
-    """Base of what a client can do wrong; never leaves epp.wire."""
+    """Base of all faults of clients; never leaves epp.wire."""
 
 
 class ConnectionFault(WireError):
-    """The connection ends with GOAWAY; the text travels as its debug data.
+    """Ends the connection with a GOAWAY, whose debug data is the text.
 
-    ``flood`` names the bound that was crossed, where one was: such ends are counted by kind.
+    ``flood`` is the bound that was crossed, if there was one; such ends are counted by kind.
     """
 
     def __init__(self, code: ErrorCode, reason: str, flood: Flood | None = None) -> None:
@@ -43,7 +43,7 @@ class ConnectionFault(WireError):
 
 
 class StreamFault(WireError):
-    """One stream ends with RST_STREAM; the others go on."""
+    """Ends one stream with RST_STREAM; the other streams go on."""
 
     def __init__(self, stream_id: int, code: ErrorCode, reason: str) -> None:
         super().__init__(reason)
@@ -52,4 +52,4 @@ class StreamFault(WireError):
 
 
 class Malformed(WireError):
-    """A field section that RFC 9113 section 8 forbids; becomes a StreamFault(PROTOCOL_ERROR)."""
+    """Reports a field section that RFC 9113 section 8 forbids; it becomes a StreamFault(PROTOCOL_ERROR)."""

@@ -1,4 +1,4 @@
-"""What a connection reports of what it read."""
+"""The events that a connection makes of the bytes it reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Head = TypeVar("Head")
 
 
 class Opened(msgspec.Struct, Generic[Head], frozen=True, gc=False):
-    """A request began; ``ended`` when it has no body."""
+    """A request has begun; ``ended`` if it has no body."""
 
     stream: Stream
     head: Head
@@ -21,7 +21,7 @@ class Opened(msgspec.Struct, Generic[Head], frozen=True, gc=False):
 
 
 class Received(msgspec.Struct, frozen=True, gc=False):
-    """Some of a request's body, which may be empty; ``ended`` when it is the last."""
+    """A piece of a request's body, which may be empty; ``ended`` if it is the last one."""
 
     stream: Stream
     payload: bytes
@@ -29,7 +29,7 @@ class Received(msgspec.Struct, frozen=True, gc=False):
 
 
 class Aborted(msgspec.Struct, frozen=True, gc=False):
-    """A stream is gone before both sides ended it; nothing can be sent on it."""
+    """A stream was closed before both sides ended it; nothing can be sent on it."""
 
     stream: Stream
     code: ErrorCode | int

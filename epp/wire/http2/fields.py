@@ -1,4 +1,4 @@
-"""Field sections: what a request's header and trailer fields must look like, and how ours are written.
+"""Field sections: the rules for a request's header and trailer fields, and the encoding of our own.
 
 Source: RFC 9113 sections 8.1 to 8.3; RFC 7541 section 6.2.2.
 """
@@ -31,11 +31,11 @@ class HttpHead(msgspec.Struct, frozen=True):
     """In order, lower-case names, without pseudo-fields."""
     content_length: int | None
     size_bytes: int
-    """As SETTINGS_MAX_HEADER_LIST_SIZE counts it."""
+    """The size of the section, as SETTINGS_MAX_HEADER_LIST_SIZE counts it."""
 
 
 def request_head(section: Sequence[Field]) -> HttpHead:
-    """Check a request's header section. Raises: Malformed."""
+    """Return a request's head from its header section. Raises: Malformed."""
     pseudo: dict[bytes, bytes] = {}
     fields: list[tuple[str, str]] = []
     content_length: int | None = None
@@ -111,10 +111,10 @@ def _length(size: int) -> bytes:
 
 
 def literal(name: bytes, value: bytes) -> bytes:
-    """Return one field as an HPACK literal without indexing: it needs no encoder and no state."""
+    """Return one field as an HPACK literal without indexing, which needs no encoder and no state."""
     return b"\x00" + _length(len(name)) + name + _length(len(value)) + value
 
 
 def block(*section: Field) -> bytes:
-    """Return a header block that leaves the peer's dynamic table alone."""
+    """Return a header block that does not change the peer's dynamic table."""
     return b"".join(b"\x88" if field == (b":status", b"200") else literal(*field) for field in section)

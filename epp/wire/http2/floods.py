@@ -1,8 +1,8 @@
-"""What a client may make us do for nothing: each kind has a token bucket, and an empty bucket ends the connection.
+"""Bounds on useless work: each kind has a token bucket, and an empty bucket ends the connection.
 
-A proxy's ordinary life fits: Envoy resets every lean stream *after* we answered, which costs nothing here, and ten
-thousand clients that cancel at once before we answered are a third of the bucket. What an attacker gains is bounded by
-the bucket's size once, and by its refill rate for ever.
+The normal traffic of a proxy fits. Envoy resets every lean stream *after* our answer, which costs no token, and ten
+thousand clients that cancel at the same time before our answer use a third of the bucket. An attacker can cause as much
+work as the bucket holds once, and later as much as its refill rate allows.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from typing import NamedTuple
 
 
 class Flood(Enum):
-    """The kinds of useless work, as they are counted in the statistics."""
+    """The kinds of useless work, by which the statistics count ended connections."""
 
     RESETS = "resets"
-    """Streams opened and reset before we answered (rapid reset), or refused above the concurrency limit."""
+    """Streams that were opened and reset before our answer (rapid reset), or refused above the concurrency limit."""
     STREAM_ERRORS = "stream-errors"
-    """Faults that make *us* reset a stream: the same attack with the roles exchanged."""
+    """Faults that make *us* reset a stream, which is the same attack with exchanged roles."""
     CONTINUATIONS = "continuations"
-    """Frames of one header block that never ends."""
+    """CONTINUATION frames of a header block that does not end."""
     HEADER_BOMB = "header-bomb"
-    """A header block that is, or unpacks to, far more than the limit, or many that are just above it."""
+    """A header block that is far above the limit, packed or unpacked, or many blocks that are just above it."""
     SETTINGS = "settings"
     PINGS = "pings"
     PRIORITIES = "priorities"
     EMPTY_DATA = "empty-data"
-    """DATA frames that carry nothing and end nothing."""
+    """DATA frames that are empty and do not end a stream."""
     TINY_DATA = "tiny-data"
-    """DATA frames that carry next to nothing of a message and do not end it."""
+    """DATA frames with a few bytes of a message that they do not complete."""
     WINDOW_UPDATES = "window-updates"
-    """Windows opened in such small steps that every byte costs a frame."""
+    """Windows that are widened in such small steps that every byte costs a frame."""
     UNKNOWN_FRAMES = "unknown-frames"
-    """Frames that we only ignore: of unknown types, GOAWAY, header blocks on streams that we have reset. These must be
-    decoded all the same, so every 64 bytes of them count as another frame."""
+    """Ignored frames: unknown types, GOAWAY, and header blocks on streams that we have reset. Such blocks must still be
+    decoded, so every 64 bytes of them count as another frame."""
     STALLED = "stalled"
-    """Answers that the client asked for and then never let out."""
+    """Answers for which the client never gives enough window."""
     UNREAD = "unread"
-    """A client that makes us answer control frames and does not read the answers."""
+    """Answers to control frames that the client does not read."""
 
     __hash__ = object.__hash__
     """Enum's own hash is a Python function, and the buckets are looked up several times for each request."""
 
 
 class Rate(NamedTuple):
-    """A bucket's size, and how fast it fills again. Units: events, events per second."""
+    """The size of a bucket, and its refill rate. Units: events, events per second."""
 
     burst: float
     per_s: float
@@ -64,4 +64,4 @@ FLOOD_RATES: Mapping[Flood, Rate] = {
     Flood.UNKNOWN_FRAMES: Rate(10_000, 500),
     Flood.STALLED: Rate(200, 1),
 }
-"""Guesses, each far above what Envoy 1.40 and grpcio were seen to send, each under a second of our time."""
+"""Guesses: each is far above the observed traffic of Envoy 1.40 and grpcio, and costs less than a second of CPU."""

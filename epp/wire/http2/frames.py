@@ -1,4 +1,4 @@
-"""HTTP/2 frames as bytes: the nine-byte header, what each type demands of it, and the frames that a server writes.
+"""HTTP/2 frames as bytes: the nine-byte header, the rules for each type, and the frames that a server writes.
 
 Source: RFC 9113 sections 4 and 6.
 """
@@ -25,7 +25,7 @@ unpack_header = _HEADER.unpack_from
 unpack_u32 = struct.Struct(">I").unpack_from
 
 
-# Flags, by frame type. Bare numbers: to test a bit of an IntFlag costs as much as to read a whole frame.
+# Flags, by frame type. They are plain numbers, since testing a bit of an IntFlag costs as much as reading a frame.
 ACK = END_STREAM = 0x1
 END_HEADERS = 0x4
 PADDED = 0x8
@@ -33,7 +33,7 @@ PRIORITIZED = 0x20
 
 
 class Scope(Enum):
-    """Where a frame may be sent."""
+    """Where a frame of a type may be sent."""
 
     STREAM = "a stream"
     CONNECTION = "the connection"
@@ -41,7 +41,7 @@ class Scope(Enum):
 
 
 class Rule(NamedTuple):
-    """What a frame's header must satisfy before its payload is looked at. Units: bytes."""
+    """The requirements on a frame's header, which are checked before its payload is read. Units: bytes."""
 
     scope: Scope
     shortest: int = 0
@@ -52,7 +52,7 @@ class Rule(NamedTuple):
 RULES: Mapping[int, Rule] = {
     DATA: Rule(Scope.STREAM),
     HEADERS: Rule(Scope.STREAM),
-    PRIORITY: Rule(Scope.STREAM),  # of a wrong size, it costs its stream only: the connection looks at it
+    PRIORITY: Rule(Scope.STREAM),  # a wrong size only ends its stream, so Control checks it
     RST_STREAM: Rule(Scope.STREAM, 4, 4),
     SETTINGS: Rule(Scope.CONNECTION, step=6),
     PUSH_PROMISE: Rule(Scope.STREAM),
@@ -66,7 +66,7 @@ NAMES = ("DATA", "HEADERS", "PRIORITY", "RST_STREAM", "SETTINGS", "PUSH_PROMISE"
 
 
 def check(kind: int, stream_id: int, length: int) -> None:
-    """Hold a frame against its type's rule; unknown types have none. Raises: ConnectionFault."""
+    """Check a frame against the rule of its type; unknown types have none. Raises: ConnectionFault."""
     rule = RULES.get(kind)
     if rule is None:
         return
@@ -127,7 +127,7 @@ def goaway(last_stream_id: int, code: int, debug: bytes = b"") -> bytes:
 
 
 def header_block(stream_id: int, block: bytes, end_stream: bool, max_frame_bytes: int) -> bytes:
-    """Return a HEADERS frame, with CONTINUATION frames after it where the peer's frames are too small."""
+    """Return a HEADERS frame, followed by CONTINUATION frames if the block exceeds the peer's frame size."""
     flags = END_STREAM if end_stream else 0
     if len(block) <= max_frame_bytes:
         return _HEADER.pack(len(block) >> 8, len(block) & 0xFF, HEADERS, flags | END_HEADERS, stream_id) + block

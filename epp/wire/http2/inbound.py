@@ -1,4 +1,4 @@
-"""What comes in: requests and what becomes of them, and how much more the client may send.
+"""The receiving half of a connection: requests, their bodies and ends, and the client's right to send more.
 
 Source: RFC 9113 sections 5.2, 6.1, 6.2, 6.4, 6.9 and 8.1.
 """
@@ -31,10 +31,10 @@ _TOO_LARGE = block((b":status", b"431"), (b"content-length", b"0"))
 
 
 class Inbound(Generic[Head]):
-    """The receiving half of a connection: its methods take flags, stream id and payload of one frame.
+    """Reads the frames of requests; its methods take the flags, stream id and payload of one frame.
 
-    ``emit`` gets the events, ``abort`` ends a stream, ``stream_window`` makes a new stream's receive window.
-    Raises: every method, ConnectionFault or StreamFault; what was emitted before stands. Owned by the Connection.
+    ``emit`` receives the events, ``abort`` ends a stream, and ``stream_window`` makes a new stream's receive window.
+    Raises: every method, ConnectionFault or StreamFault; events emitted before remain valid. Owned by the Connection.
     """
 
     __slots__ = ("_abort", "_buckets", "_counters", "_emit", "_limits", "_out", "_reader", "_stream_window", "_streams",
@@ -66,10 +66,10 @@ class Inbound(Generic[Head]):
         self._abort = abort
 
     def on_data(self, flags: int, stream_id: int, payload: bytes) -> None:
-        """Take in some of a request's body, within both windows and its content-length."""
+        """Take in a piece of a request's body, within both windows and its content-length."""
         length = len(payload)
         window = self._window
-        window.consumed += length  # and so below: one call less for each frame
+        window.consumed += length  # inline, here and below, which saves a call for each frame
         window.left -= length
         if window.left < 0:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "DATA beyond the connection's window")
@@ -121,7 +121,7 @@ class Inbound(Generic[Head]):
         else:
             if stream is None:
                 self._buckets.charge(Flood.UNKNOWN_FRAMES, 1 + len(payload) // _BYTES_PER_CHARGE)
-            section = self._reader.fields(payload)  # wanted or not: the dynamic table must stay in step
+            section = self._reader.fields(payload)  # even if it is not needed: the dynamic table must stay in step
             if stream is None:
                 self._streams.check_late(stream_id)
             else:
@@ -145,7 +145,7 @@ class Inbound(Generic[Head]):
             return
         free = limits.max_streams - self._counters.streams
         if own >= free or self._streams.places.taken >= ADDRESS_FACTOR * free:
-            self._refuse(stream_id)  # and nothing is charged: other connections may be the cause
+            self._refuse(stream_id)  # this is not charged, since other connections may be the cause
             return
         stream = Stream(stream_id, self._stream_window(), head.content_length, self._out.now)
         self._streams.add(stream)
@@ -175,10 +175,10 @@ class Inbound(Generic[Head]):
         self._emit(Received(stream, b"", True))
 
     def on_rst_stream(self, _flags: int, stream_id: int, payload: bytes) -> None:
-        """Drop a stream; only if we had not answered yet was the work for nothing."""
+        """Drop a stream; the reset is charged if we had not answered yet, since the work was then useless."""
         stream = self._streams.open.get(stream_id)
         if stream is None:
-            self._streams.check_not_idle(stream_id)  # else it crossed the stream's end
+            self._streams.check_not_idle(stream_id)  # otherwise it crossed the stream's end on its way
             return
         self._counters.resets_received += 1
         if stream.answered:

@@ -1,6 +1,6 @@
-"""What goes out: control frames at once, DATA as far as both windows let it, the rest queued by stream.
+"""The sending half of a connection: control frames go out at once, and DATA as far as both windows allow.
 
-Streams that wait take turns, one frame each, so that no large answer starves a small one.
+The rest is queued by stream. Streams that wait take turns, one frame each, so that no large answer starves a small one.
 
 Source: RFC 9113 sections 5.2 and 6.9.
 """
@@ -20,16 +20,16 @@ from epp.wire.http2.share import Share
 from epp.wire.http2.stream import Stream
 
 BATCH_BYTES = 1 << 18
-"""DATA put out before the transport is asked again whether it can take more."""
+"""Bytes of DATA that are written before the state of the transport's buffer is checked again."""
 _TABLE_OFF = b"\x20"
-"""HPACK size update to zero, before our first header block: we never use the peer's dynamic table, so no later
-SETTINGS_HEADER_TABLE_SIZE can ask anything of us (RFC 7541 section 4.2)."""
+"""An HPACK size update to zero, which goes before our first header block. We never use the peer's dynamic table, so
+no later SETTINGS_HEADER_TABLE_SIZE requires an update (RFC 7541 section 4.2)."""
 _pack_header = struct.Struct(">HBBBI").pack
 _USEFUL_BYTES = 256
 
 
 class Outbound:
-    """The sending half of a connection.
+    """Queues and writes the frames of one connection.
 
     Invariant: ``queued_bytes`` is the sum over its streams; a stream with queued bytes and an open window is in the
     rotation. ``ended`` is called when a stream's last frame was written. Owned by the Connection.
@@ -59,28 +59,28 @@ class Outbound:
         self.max_frame_bytes = DEFAULT_FRAME_BYTES
         self.now = 0.0
         self.paused = False
-        """Whether the transport asked for DATA to wait."""
+        """Whether DATA has to wait because the transport's buffer is full."""
         self.queued_bytes = 0
         self.batched_bytes = 0
         self.useful_frames = 0
-        """DATA frames that were worth a WINDOW_UPDATE: not cut to almost nothing by the client's windows."""
+        """DATA frames that justify a WINDOW_UPDATE, because the client's windows did not cut them to a few bytes."""
         self._ended = ended
         self._limits = limits
         self._share = share
         self._chunks: list[bytes | memoryview] = []
         self._rotation: deque[Stream] = deque()
         self._first_block = True
-        self._highest_credit = 0  # of any stream so far, until it is looked for again
+        self._highest_credit = 0  # of any stream so far, until it is computed anew
 
     def __bool__(self) -> bool:
         return bool(self._chunks)
 
     def control(self, frame: bytes) -> None:
-        """Put out a frame that no window holds back."""
+        """Write a frame to which no window applies."""
         self._chunks.append(frame)
 
     def headers(self, stream: Stream, block: bytes, end_stream: bool = False) -> None:
-        """Put out a header block; with ``end_stream`` it is the stream's last frame."""
+        """Write a header block; with ``end_stream`` it is the stream's last frame."""
         if self._first_block:
             self._first_block = False
             block = _TABLE_OFF + block
@@ -90,8 +90,10 @@ class Outbound:
             self._ended(stream)
 
     def data(self, stream: Stream, prefix: bytes, body: bytes) -> bool:
-        """Put out ``prefix + body`` as one frame where that is possible now; else queue them, or return False when
-        that would exceed a queue's bound."""
+        """Write ``prefix + body`` as one frame if that is possible now, or else queue them.
+
+        Returns False, and does neither, if that would exceed a queue's bound.
+        """
         length = len(prefix) + len(body)
         if (
             not stream.queued_bytes
@@ -126,21 +128,21 @@ class Outbound:
         self._pump()
 
     def finish(self, stream: Stream, trailers: bytes) -> None:
-        """End the stream with a trailer block, after what is queued."""
+        """End the stream with a trailer block, after its queued bytes."""
         stream.finishing = True
         stream.trailers = trailers
         if not stream.queued_bytes:
             self.headers(stream, trailers, end_stream=True)
 
     def forget(self, stream: Stream) -> None:
-        """Drop what a closed stream had queued."""
+        """Drop the queued bytes of a closed stream."""
         self.queued_bytes -= stream.queued_bytes
         self._share.add(-stream.queued_bytes)
         stream.queued_bytes = 0
         stream.queue = None
 
     def grant(self, stream: Stream) -> None:
-        """Let the client send more on a stream when that is due, unless it does not read what we send on it."""
+        """Widen the client's window of a stream if that is due, unless the client does not read our answer on it."""
         if (
             stream.queued_bytes < self._limits.send_high_water_bytes
             and not stream.remote_ended
@@ -150,7 +152,7 @@ class Outbound:
             self._chunks.append(frames.window_update(stream.id, increment))
 
     def take(self) -> bytes:
-        """Return what to write now, at most about BATCH_BYTES of DATA; empty when there is nothing."""
+        """Return the bytes to write now, with at most about BATCH_BYTES of DATA."""
         if self._rotation:
             self._pump()
         self.batched_bytes = 0
@@ -159,7 +161,7 @@ class Outbound:
         return out
 
     def widen(self, increment: int) -> None:
-        """Open the connection's window. Raises: ConnectionFault when it overflows."""
+        """Widen the connection's send window. Raises: ConnectionFault if it overflows."""
         if self.window + increment > MAX_WINDOW_BYTES:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, f"connection window above {MAX_WINDOW_BYTES} bytes")
         self.window += increment
@@ -167,7 +169,7 @@ class Outbound:
             self._pump()
 
     def widen_stream(self, stream: Stream, increment: int) -> None:
-        """Open a stream's window. Raises: StreamFault when it overflows."""
+        """Widen a stream's send window. Raises: StreamFault if it overflows."""
         credit = stream.credit + increment
         if self.initial_window + credit > MAX_WINDOW_BYTES:
             raise StreamFault(stream.id, ErrorCode.FLOW_CONTROL_ERROR, f"window above {MAX_WINDOW_BYTES} bytes")
@@ -178,14 +180,15 @@ class Outbound:
             self._pump()
 
     def set_initial_window(self, size: int, streams: Collection[Stream]) -> int:
-        """Move every stream's window by the difference; it may become negative. Raises: ConnectionFault.
+        """Change every stream's window by the difference, also below zero. Raises: ConnectionFault if one overflows.
 
-        Returns how many streams had to be looked at: none, unless a wider window lets queued bytes out or may overflow.
+        Returns the number of streams that were visited, which is 0 unless a wider window may overflow or releases
+        queued bytes.
         """
         wider = size > self.initial_window
         self.initial_window = size
         looked_at = 0
-        if size + self._highest_credit > MAX_WINDOW_BYTES:  # the stream that had so much may be closed
+        if size + self._highest_credit > MAX_WINDOW_BYTES:  # the stream with the highest credit may be closed
             looked_at = len(streams)
             self._highest_credit = max((stream.credit for stream in streams), default=0)
             if size + self._highest_credit > MAX_WINDOW_BYTES:

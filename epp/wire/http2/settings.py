@@ -21,7 +21,7 @@ _PAIRS = struct.Struct(">HI")
 
 
 class Setting(IntEnum):
-    """Identifiers that we send or heed."""
+    """The identifiers of settings that we send or apply."""
 
     HEADER_TABLE_SIZE = 0x1
     ENABLE_PUSH = 0x2
@@ -49,7 +49,7 @@ def offered(limits: Limits) -> Mapping[int, int]:
 
 
 def parse(payload: bytes) -> dict[int, int]:
-    """Return the last value of each setting, unknown ones included. Raises: ConnectionFault on a forbidden value."""
+    """Return the last value of each setting, including unknown ones. Raises: ConnectionFault for a forbidden value."""
     values: dict[int, int] = {}
     for key, value in _PAIRS.iter_unpack(payload):
         low, high, code = _RANGES.get(key, (0, 2**32, ErrorCode.NO_ERROR))

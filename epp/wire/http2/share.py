@@ -1,4 +1,4 @@
-"""One connection's part of the bytes that all connections of the process buffer, and where that ends."""
+"""The bytes that one connection buffers, and their bound, which depends on all connections of the process."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from epp.wire.http2.counters import Counters
 from epp.wire.http2.limits import KIB, Limits
 
 SMALLEST_BYTES = 256 * KIB
-"""What a connection may always buffer: a guess, some small answers that wait for the client to read."""
+"""Bytes that a connection may always buffer. A guess: some small answers that wait for the client to read."""
 
 
 class Share:
-    """Answers that the client has not let out yet, and messages that are still arriving. Owned by its Connection.
+    """Bytes of unsent answers and incomplete messages of one connection. Owned by its Connection.
 
     Invariant: ``counters.buffered_bytes`` is the sum of ``bytes`` over all connections. While that sum is above
-    ``max_buffered_bytes``, only connections above an equal share of it are held back: a client that reads what it asks
-    for is not touched, whatever its neighbours do.
+    ``max_buffered_bytes``, only connections above an equal share of it are limited: a client that reads its answers is
+    not affected, whatever other clients do.
     """
 
     __slots__ = ("_counters", "_limits", "bytes")
@@ -25,7 +25,7 @@ class Share:
         self._counters = counters
 
     def add(self, length: int) -> None:
-        """Buffer ``length`` bytes more; fewer where it is negative."""
+        """Count ``length`` more buffered bytes, or fewer if it is negative."""
         self.bytes += length
         self._counters.buffered_bytes += length
 
@@ -37,7 +37,7 @@ class Share:
         return counters.buffered_bytes > self._limits.max_buffered_bytes and self.forbids()
 
     def forbids(self, length: int = 0) -> bool:
-        """Whether this connection must not buffer ``length`` bytes more."""
+        """Return whether this connection must not buffer ``length`` more bytes."""
         limit = self._limits.max_buffered_bytes
         if self._counters.buffered_bytes + length <= limit:
             return False

@@ -1,4 +1,4 @@
-"""One stream as the connection sees it, and the memory of those that are gone."""
+"""The state of one stream, and the record of how the last closed streams ended."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _REMEMBERED = 1024
 
 
 class Stream:
-    """An open or half-closed stream; a closed one is in no table and only ``closed`` of it counts.
+    """An open or half-closed stream; a closed one is in no table, and only its ``closed`` is valid.
 
-    Invariant: ``queued_bytes`` is the length of ``queue`` less ``offset``; ``ready`` says whether it waits in the
+    Invariant: ``queued_bytes`` is the length of ``queue`` less ``offset``; ``ready`` is whether it waits in the
     sender's rotation. Owned by its Connection; ``call`` belongs to the layer above.
     """
 
@@ -40,7 +40,7 @@ class Stream:
         self.id = stream_id
         self.opened_at = now
         self.credit = 0
-        """The stream's send window, less the initial window that the client's SETTINGS give to all streams."""
+        """The stream's send window, less the initial window of all streams, which the client's SETTINGS set."""
         self.receiving = receiving
         self.content_left = content_length
         self.queue: deque[bytes] | None = None
@@ -48,13 +48,13 @@ class Stream:
         self.queued_bytes = 0
         self.blocked_since = 0.0
         self.trailers: bytes | None = None
-        """What follows the queue once ``finishing``; None ends with the last DATA frame."""
+        """The trailers after the queue, once ``finishing``; with None the last DATA frame ends the stream."""
         self.answered = self.closed = self.finishing = self.ready = self.remote_ended = False
         self.call: object = None
 
 
 class Closing(Enum):
-    """How a stream came to be closed, which decides what a late frame on it means."""
+    """How a stream was closed, which decides the meaning of a late frame on it."""
 
     ENDED = "both sides ended it"
     RESET_BY_PEER = "the client reset it"
@@ -64,7 +64,7 @@ class Closing(Enum):
 
 
 class ClosedStreams:
-    """How the last streams ended: at least 1,024 of them, never more than twice that."""
+    """Records how the last 1,024 streams or more ended, and never more than 2,048."""
 
     __slots__ = ("_horizon", "_older", "_recent")
 
@@ -74,7 +74,7 @@ class ClosedStreams:
         self._horizon = 0  # of ids up to here some are forgotten
 
     def add(self, stream_id: int, how: Closing) -> None:
-        """Remember a stream's end, at the cost of the oldest."""
+        """Record a stream's end; the oldest records are dropped."""
         recent = self._recent
         recent[stream_id] = how
         if len(recent) >= _REMEMBERED:
@@ -82,7 +82,7 @@ class ClosedStreams:
             self._older, self._recent = recent, {}
 
     def how(self, stream_id: int) -> Closing:
-        """Return how ``stream_id``, not above the highest one seen, was closed."""
+        """Return how ``stream_id`` was closed; it must not be above the highest id so far."""
         how = self._recent.get(stream_id) or self._older.get(stream_id)
         if how:
             return how

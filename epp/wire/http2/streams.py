@@ -1,4 +1,4 @@
-"""The streams of one connection: which are open, how the others ended, and which ids may come next.
+"""The streams of one connection: the open ones, how others ended, and the ids that may follow.
 
 Source: RFC 9113 section 5.1.
 """
@@ -21,9 +21,9 @@ class Places:
 
 
 class StreamTable:
-    """``open`` holds the open and half-closed streams; all other odd ids up to ``last_id`` are closed.
+    """The streams by id: ``open`` has the open and half-closed ones; other odd ids up to ``last_id`` are closed.
 
-    Those above are idle; even ids are ours to open, which we never do, so they are idle for ever. Owned by its
+    Higher ids are idle. Even ids belong to the server, which opens no streams, so they are always idle. Owned by its
     Connection.
     """
 
@@ -33,27 +33,27 @@ class StreamTable:
         self.open: dict[int, Stream] = {}
         self.last_id = 0
         self.accepts_to = MAX_STREAM_ID
-        """The id that our last GOAWAY promised to serve."""
+        """The highest id that our last GOAWAY promised to serve."""
         self._closed = ClosedStreams()
         self._counters = counters
         self.places = places
 
     def admit(self, stream_id: int) -> bool:
-        """Take note of a new stream's id, and return whether it is to be served. Raises: ConnectionFault."""
+        """Record a new stream's id, and return whether it is to be served. Raises: ConnectionFault if it is even."""
         if not stream_id & 1:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"a client's stream {stream_id} is even")
         self.last_id = stream_id
         return stream_id <= self.accepts_to
 
     def add(self, stream: Stream) -> None:
-        """Open a stream."""
+        """Add a stream that was just opened."""
         self.open[stream.id] = stream
         self.places.taken += 1
         self._counters.streams += 1
         self._counters.streams_total += 1
 
     def close(self, stream_id: int, how: Closing) -> Stream | None:
-        """Move a stream to the closed ones; None when it was not open."""
+        """Move a stream to the closed ones, and return it; None if it was not open."""
         stream = self.open.pop(stream_id, None)
         if stream:
             stream.closed = True
@@ -63,16 +63,16 @@ class StreamTable:
         return stream
 
     def is_idle(self, stream_id: int) -> bool:
-        """Whether the id was neither used nor skipped."""
+        """Return whether the id was neither used nor skipped so far."""
         return stream_id > self.last_id or not stream_id & 1
 
     def check_not_idle(self, stream_id: int) -> None:
-        """Raises: ConnectionFault for a frame that only a stream which was once open may get."""
+        """Check that the stream was open once. Raises: ConnectionFault for a frame on an idle stream."""
         if self.is_idle(stream_id):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"stream {stream_id} is idle")
 
     def check_late(self, stream_id: int) -> None:
-        """Judge DATA or HEADERS on a stream that is not open: silence when it may have crossed our reset.
+        """Check DATA or HEADERS on a stream that is not open; they are ignored if they may have crossed our reset.
 
         Raises: ConnectionFault, StreamFault.
         """

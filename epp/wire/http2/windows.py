@@ -1,4 +1,4 @@
-"""How much a client may still send: one window per stream, and one for the connection.
+"""Receive windows: how much a client may still send, on each stream and on the connection.
 
 Source: RFC 9113 section 5.2.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 
 class ReceiveWindow:
-    """``left`` bytes may arrive; ``consumed`` bytes were taken out and not yet given back.
+    """A window in which ``left`` bytes may arrive; ``consumed`` bytes have arrived since the last grant.
 
-    Whoever takes bytes in moves both; ``left`` below zero means that the client had no right to send them.
-    Units: bytes. Grants are batched: nothing is given back before half of ``size`` was consumed.
+    ``Inbound`` changes both as bytes arrive; ``left`` below zero means that the client exceeded the window. Grants are
+    batched: nothing is granted before half of ``size`` was consumed. Units: bytes.
     """
 
     __slots__ = ("consumed", "left", "size")
@@ -21,7 +21,7 @@ class ReceiveWindow:
         self.consumed = 0
 
     def grant(self) -> int:
-        """Return the increment that is due now, counted as given; 0 when it can wait."""
+        """Return the increment that is due now, and count it as granted; 0 if it can wait."""
         increment = self.consumed
         if increment * 2 < self.size or not increment:
             return 0
