@@ -10,18 +10,18 @@ freeing or unpinning memory in use.
 from __future__ import annotations
 
 import ctypes
-import queue
 import threading
 from bisect import bisect_right, insort
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from kvengine.cuda.driver import DeviceError, Event, Stream
 from kvengine.layout import Addresses
+from tests.kvengine.memory_ranges import overlap, sorted_ranges
+from tests.kvengine.memory_streams import Clock, HostEvent, HostStream, merge, run_tasks, wait_for
 
-Clock = dict[Stream, int]
 NOTHING = (np.array([], dtype=np.int64), np.array([], dtype=np.int64))
 
 
@@ -34,19 +34,6 @@ class Access:
     reads: tuple[Addresses, Addresses]
     """The ranges' begins and ends, sorted by begin."""
     writes: tuple[Addresses, Addresses]
-
-
-@dataclass
-class _Stream:
-    urgent: bool
-    clock: Clock = field(default_factory=dict)
-    tasks: queue.SimpleQueue[Callable[[], None] | None] = field(default_factory=queue.SimpleQueue)
-
-
-@dataclass
-class _Event:
-    clock: Clock = field(default_factory=dict)
-    reached: threading.Event = field(default_factory=threading.Event)
 
 
 class MemoryDriver:
@@ -65,9 +52,9 @@ class MemoryDriver:
         self.garble: Callable[[str], bool] = lambda call: False
         """A fault: returns whether a copy or move writes wrong bytes."""
         self._lock = threading.RLock()
-        self._streams: dict[Stream, _Stream] = {}
+        self._streams: dict[Stream, HostStream] = {}
         self._threads: list[threading.Thread] = []
-        self._events: dict[Event, _Event] = {}
+        self._events: dict[Event, HostEvent] = {}
         self._host: Clock = {}
         """The operations that the host has seen end."""
         self._accesses: list[Access] = []
@@ -83,8 +70,8 @@ class MemoryDriver:
         with self._lock:
             self._check("stream")
             stream = Stream(self._number())
-            self._streams[stream] = opened = _Stream(urgent)
-            thread = threading.Thread(target=_run, args=(opened.tasks,), daemon=True)
+            self._streams[stream] = opened = HostStream(urgent)
+            thread = threading.Thread(target=run_tasks, args=(opened.tasks,), daemon=True)
             self._threads.append(thread)
             thread.start()
             return stream
@@ -93,7 +80,7 @@ class MemoryDriver:
         with self._lock:
             self._check("event")
             event = Event(self._number())
-            self._events[event] = _Event()
+            self._events[event] = HostEvent()
             self._events[event].reached.set()
             return event
 
@@ -111,15 +98,15 @@ class MemoryDriver:
             self._check("record")
             clock = self._tick(stream)
             # A stream that already waits for the event waits for its previous recording, not for this one.
-            self._events[event] = recorded = _Event(dict(clock))
+            self._events[event] = recorded = HostEvent(dict(clock))
             self._streams[stream].tasks.put(recorded.reached.set)
 
     def wait(self, stream: Stream, event: Event) -> None:
         with self._lock:
             self._check("wait")
             recorded = self._events[event]
-            _merge(self._streams[stream].clock, recorded.clock)
-            self._streams[stream].tasks.put(lambda: _wait(recorded.reached))
+            merge(self._streams[stream].clock, recorded.clock)
+            self._streams[stream].tasks.put(lambda: wait_for(recorded.reached))
 
     def reached(self, event: Event) -> bool:
         with self._lock:
@@ -162,7 +149,7 @@ class MemoryDriver:
         with self._lock:
             self._check("move")
             self._within(table, count * 24)
-            written = _sorted((np.array([table]), np.array([count * 24])))
+            written = sorted_ranges((np.array([table]), np.array([count * 24])))
             self._conflicts(self._host, NOTHING, written, "the table is written")
             to, source, sizes = _table(table, count)
             for address, size in (*zip(to, sizes, strict=True), *zip(source, sizes, strict=True)):
@@ -224,7 +211,7 @@ class MemoryDriver:
     def hold(self, stream: Stream) -> threading.Event:
         """Hold ``stream`` back until the returned event is set."""
         gate = threading.Event()
-        self._streams[stream].tasks.put(lambda: _wait(gate))
+        self._streams[stream].tasks.put(lambda: wait_for(gate))
         return gate
 
     def _block(self, reached: threading.Event) -> None:
@@ -243,12 +230,12 @@ class MemoryDriver:
 
     def _tick(self, stream: Stream) -> Clock:
         clock = self._streams[stream].clock
-        _merge(clock, self._host)
+        merge(clock, self._host)
         clock[stream] = clock.get(stream, 0) + 1
         return clock
 
     def _seen(self, clock: Clock) -> None:
-        _merge(self._host, clock)
+        merge(self._host, clock)
         self._accesses = [each for each in self._accesses if self._host.get(each.stream, 0) < each.at]
 
     def _own(self, size_bytes: int, *, device: bool) -> int:
@@ -272,12 +259,12 @@ class MemoryDriver:
     def _leave(self, address: int) -> None:
         size, _ = self._pieces.pop(address)
         self._begins.remove(address)
-        given = _sorted((np.array([address]), np.array([size])))
+        given = sorted_ranges((np.array([address]), np.array([size])))
         self._conflicts(self._host, NOTHING, given, "memory is given back")
 
     def _access(self, stream: Stream, reads: tuple[Addresses, Addresses], writes: tuple[Addresses, Addresses]) -> None:
         clock = self._tick(stream)
-        read, written = _sorted(reads), _sorted(writes)
+        read, written = sorted_ranges(reads), sorted_ranges(writes)
         self._conflicts(clock, read, written)
         self._accesses.append(Access(stream, clock[stream], read, written))
 
@@ -292,22 +279,8 @@ class MemoryDriver:
             if clock.get(other.stream, 0) >= other.at:
                 continue
             for mine, theirs in ((reads, other.writes), (writes, other.writes), (writes, other.reads)):
-                if _overlap(mine, theirs):
+                if overlap(mine, theirs):
                     self.mistakes.append(f"{what} while stream {other.stream} may still use it")
-
-
-def _run(tasks: queue.SimpleQueue[Callable[[], None] | None]) -> None:
-    while (task := tasks.get()) is not None:
-        task()
-
-
-def _wait(event: threading.Event) -> None:
-    assert event.wait(60), "an event is never reached"
-
-
-def _merge(clock: Clock, other: Clock) -> None:
-    for stream, at in other.items():
-        clock[stream] = max(clock.get(stream, 0), at)
 
 
 def _copy(to: list[int], source: list[int], sizes: list[int], *, wrong: bool) -> None:
@@ -320,24 +293,3 @@ def _copy(to: list[int], source: list[int], sizes: list[int], *, wrong: bool) ->
 def _table(address: int, count: int) -> tuple[Addresses, Addresses, Addresses]:
     rows = np.frombuffer(ctypes.string_at(address, count * 24), dtype=np.int64).reshape(3, count)
     return rows[0], rows[1], rows[2]
-
-
-def _sorted(ranges: tuple[Addresses, Addresses]) -> tuple[Addresses, Addresses]:
-    begins, sizes = ranges
-    order = np.argsort(begins)
-    return begins[order].astype(np.int64), (begins + sizes)[order].astype(np.int64)
-
-
-def _overlap(one: tuple[Addresses, Addresses], other: tuple[Addresses, Addresses]) -> bool:
-    """Return whether any range of ``one`` overlaps any range of ``other``.
-
-    The ranges of each list do not overlap each other where it matters.
-    """
-    begins, ends = one
-    theirs, their_ends = other
-    if not len(begins) or not len(theirs) or ends.max() <= theirs[0] or their_ends.max() <= begins[0]:
-        return False
-    # Of the other ranges that begin before this one ends, the last to end must end before this one begins.
-    before = np.searchsorted(theirs, ends, side="left")
-    latest = np.maximum.accumulate(their_ends)
-    return bool((before > 0).any() and (latest[np.maximum(before, 1) - 1] > begins)[before > 0].any())

@@ -1,80 +1,18 @@
-"""The precise producer: merged sources, the worth of all tiers together, speculation, adapters."""
+"""The precise producer: merged sources, the worth of all tiers together, adapters."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from epp.kvevents.follower.decoding import BlockStored
 from epp.parsers.identity import TOKENS, identity
 from scorers.base import CachedPrefix, Candidate, Mode, Prompt, Request, Slot, Tier
 from scorers.precise.parameters import IndexerConfig, KvCacheBackendConfig, PreciseParameters
-from scorers.precise.producer import PrecisePrefixProducer, merged
+from scorers.precise.producer import merged
 from scorers.precise.prompts import renamed
-from scorers.precise.speculation import Speculation
-from scorers.prefix.cache import PrefixCache
 from scorers.prefix.scorer import PrefixParameters, PrefixScorer
-from tests.epp.kvevents.fleet import Fleet
-
-TOKENS_A = list(range(256))
-ALL = 0b111
-
-
-def bare(tokens: Sequence[int], model: str = "m", salt: str = "") -> Prompt:
-    return Prompt(identity(TOKENS, model, salt), array("I", tokens).tobytes())
-
-
-def prompt(tokens: Sequence[int], model: str = "m", salt: str = "") -> Prompt:
-    """Return a prompt with one more token, since the last token is never a cache hit."""
-    return bare([*tokens, 999], model, salt)
-
-
-def request(*prompts: Prompt) -> Request:
-    return Request("r", "m", "m", prompts=prompts, tokens=prompts, prompt_tokens=256)
-
-
-class NoFeed:
-    def follow(self, source: int, candidate: Candidate) -> None:
-        pass
-
-    def unfollow(self, source: int) -> None:
-        pass
-
-
-class Followed:
-    """A producer with three endpoints whose events the test creates."""
-
-    def __init__(self, parameters: PreciseParameters | None = None) -> None:
-        self.now = 0.0
-        self.producer = PrecisePrefixProducer(parameters)
-        self.cache = self.producer.new_cache(lambda: self.now)
-        self.guess = PrefixCache(self.producer.fallbacks)
-        self.candidates = [Candidate(Slot(n), f"10.0.0.{n}:8000", block_tokens=16, gpu_blocks=1000) for n in range(3)]
-        self.fleet = Fleet(3)
-        self.cache.index = self.fleet.index
-        self.cache.feed = NoFeed()
-        for candidate in self.candidates:
-            self.cache.endpoint_added(candidate)
-            self.guess.endpoint_added(candidate)
-
-    def known(self, source: int, known: int = ALL, why: str = "") -> None:
-        self.cache.update_status(source, why, known, (0, 0, 0), 0, 0)
-
-    def store(self, source: int, tokens: Sequence[int], medium: str = "GPU", **more: object) -> None:
-        names = [hash((*tokens[: n + 16], more.get("lora_name"))) & (1 << 60) - 1 for n in range(0, len(tokens), 16)]
-        self.fleet.say(source, BlockStored(names, None, list(tokens), 16, medium=medium, **more))  # type: ignore[arg-type]
-
-    def ask(self, *prompts: Prompt) -> Request:
-        asked = request(*prompts)
-        self.producer.produce(asked, self.candidates)
-        return asked
-
-    def pick(self, asked: Request, slot: int) -> None:
-        self.producer.picked(asked, self.candidates[slot])
+from tests.scorers.precise.followed import TOKENS_A, Followed, bare, prompt
 
 
 def test_events_count_for_endpoints_that_are_known_and_our_picks_for_the_others() -> None:
@@ -243,84 +181,3 @@ def test_a_guess_is_taken_as_the_share_of_the_prompt_that_it_is() -> None:
     best = merged(Tier.GPU, 300, {Slot(0): 16}, {Slot(0): Mode.PRECISE}, guess)
     assert best.tokens == {0: 16, 1: 150}
     assert best.modes == {0: Mode.PRECISE, 1: Mode.HORIZON}
-
-
-def speculating() -> Followed:
-    followed = Followed(PreciseParameters(speculative_indexing=True))
-    followed.known(0)
-    followed.known(1)
-    return followed
-
-
-def test_a_pick_counts_at_once_and_for_its_lifetime() -> None:
-    followed = speculating()
-    followed.pick(followed.ask(prompt(TOKENS_A)), 0)
-    longer = prompt([*TOKENS_A[:100], *TOKENS_A])
-    assert followed.ask(longer).cached["precise-prefix-cache-producer"].tokens == {0: 96}
-    assert followed.ask(longer).cached["precise-prefix-cache-producer"].modes == {0: Mode.PRECISE, 1: Mode.PRECISE}
-    followed.now = 2.0
-    assert followed.ask(longer).cached["precise-prefix-cache-producer"].tokens == {}
-
-
-def test_the_end_of_one_pick_takes_nothing_from_a_later_one_of_the_same_prompt() -> None:
-    followed = speculating()
-    followed.pick(followed.ask(prompt(TOKENS_A)), 0)
-    followed.now = 1.5
-    followed.pick(followed.ask(prompt(TOKENS_A)), 0)
-    followed.now = 2.5
-    assert followed.ask(prompt(TOKENS_A)).cached["precise-prefix-cache-producer"].tokens == {0: 256}
-    followed.now = 3.5
-    assert followed.ask(prompt(TOKENS_A)).cached["precise-prefix-cache-producer"].tokens == {}
-
-
-def test_what_is_speculated_are_whole_blocks_of_the_endpoint() -> None:
-    followed = speculating()
-    for slot, block_tokens in enumerate((64, 24)):
-        followed.candidates[slot] = Candidate(
-            Slot(slot), f"10.0.0.{slot}:8000", block_tokens=block_tokens, gpu_blocks=1000
-        )
-        followed.cache.engine_reported(followed.candidates[slot])
-        followed.pick(followed.ask(prompt(TOKENS_A)), slot)
-    held = followed.ask(prompt(TOKENS_A[:100])).cached["precise-prefix-cache-producer"].tokens
-    assert held == {0: 64, 1: 96}
-    assert followed.ask(bare(TOKENS_A[:96])).cached["precise-prefix-cache-producer"].tokens == {0: 64, 1: 72}
-
-
-def test_an_endpoint_that_gets_the_slot_of_another_is_not_taken_for_it() -> None:
-    followed = speculating()
-    followed.pick(followed.ask(prompt(TOKENS_A)), 0)
-    followed.cache.endpoint_added(followed.candidates[0])
-    followed.known(3)
-    assert followed.ask(prompt(TOKENS_A)).cached["precise-prefix-cache-producer"].tokens == {}
-
-
-STEP = st.tuples(
-    st.sampled_from(["add", "add", "look", "wait", "forget"]),
-    st.lists(st.integers(0, 1), min_size=1, max_size=8),
-    st.integers(0, 2),
-)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(STEP, max_size=40))
-def test_speculation_is_the_longest_beginning_of_any_recent_pick(steps: list[tuple[str, list[int], int]]) -> None:
-    speculation, now = Speculation(10.0, 1), 0.0
-    model: list[tuple[float, int, list[int]]] = []
-    for what, tokens, slot in steps:
-        if what == "add":
-            speculation.add(bare(tokens), Slot(slot), now)
-            model.append((now + 10.0, slot, tokens))
-        elif what == "wait":
-            now += 1.0 + slot
-        elif what == "forget":
-            speculation.forget(Slot(slot))
-            model = [each for each in model if each[1] != slot]
-        model = [each for each in model if each[0] > now]
-        expected: dict[int, int] = {}
-        for _, whose, sent in model:
-            common = next((n for n, (a, b) in enumerate(zip(sent, tokens, strict=False)) if a != b), None)
-            shared = min(len(sent), len(tokens)) if common is None else common
-            if shared:
-                expected[whose] = max(expected.get(whose, 0), shared)
-        assert speculation.held(bare(tokens), now) == expected
-        assert len(speculation) == len(model)
