@@ -168,7 +168,7 @@ def measured(model: Path, pairs: int, until_s: float) -> Pairs:
     hits = sum(m.value for m in engine.llm.get_metrics() if m.name == "vllm:external_prefix_cache_hits")
     stored = series("kvengine:stored_tokens_total") - before
     engine.core.shutdown()
-    expected = (len(done) - 1) * REQUESTS * CHUNK_TOKENS  # the last batch's may not have been told yet
+    expected = (len(done) - 1) * REQUESTS * CHUNK_TOKENS  # those of the last batch may not be counted yet
     if hits or stored < expected:
         raise RuntimeError(
             f"{hits:.0f} tokens found again, and {stored:.0f} stored; nothing was to be reused, and {expected} stored"

@@ -2,7 +2,7 @@
 
 Round robin is the proxy's own, without a picker: the standalone proxy has the address of a picker that does not run,
 which is what its ``--fail-open`` does when the picker is down. The next two are the picker's, and differ only in the
-prefix scorers: 2:2:2 with one that knows the GPU tier, 2:2:1:1 with one for each tier, so that the prefix has the same
+prefix scorers: 2:2:2 with one for the GPU tier, 2:2:1:1 with one for each tier, so that the prefix has the same
 total weight in both. The last one uses the estimated time to first token, like ``manifests/config/cost.yaml``, and
 learns its cost constants from a sample of the responses.
 """

@@ -40,7 +40,7 @@ class Messages(Counted, kw_only=True):
 
 
 def ask_messages(request: Messages) -> Ask:
-    """Return what a request asks of the engine. Raises: ApiError 400."""
+    """Return what a request requires of the engine. Raises: ApiError 400."""
     return Ask(
         model=request.model,
         prompts=[request.prompt],

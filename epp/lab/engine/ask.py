@@ -22,7 +22,7 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a request asks of the engine. ``prompts`` are bytes, four to a token."""
+    """What a request requires of the engine. ``prompts`` are bytes, four to a token."""
 
     model: str
     prompts: list[bytes]

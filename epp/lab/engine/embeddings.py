@@ -37,7 +37,7 @@ class Embeddings(msgspec.Struct, kw_only=True):
 
 
 def ask_embeddings(request: Embeddings) -> Ask:
-    """Return what a request asks of the engine. Raises: ApiError 400."""
+    """Return what a request requires of the engine. Raises: ApiError 400."""
     if not 1 <= request.dimensions <= MOST_DIMENSIONS:
         raise bad_request(f"dimensions must be 1 to {MOST_DIMENSIONS}, got {request.dimensions}", "dimensions")
     prompts = read_prompts(request.input, "input")

@@ -1,6 +1,6 @@
 """KV events of a simulated engine, in vLLM's format: what its GPU cache and its CPU tier store and remove.
 
-The engine knows blocks only by name; the server registers the tokens of each prompt as it arrives (``learn``). As in
+The engine has only the names of blocks; the server registers the tokens of each prompt as it arrives (``learn``). As in
 vLLM, all events of one moment form one batch, and consecutive blocks share one event; each removal is an event of its
 own.
 """

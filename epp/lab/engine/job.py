@@ -1,4 +1,4 @@
-"""What an engine is asked to compute, and the events it returns."""
+"""The jobs that an engine computes, and the events that it returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from epp.lab.engine.tokens import BlockKey
 class Job:
     """One sequence to serve.
 
-    ``keys`` name its full blocks from the first on: those of the prompt and, where the caller knows them, those of the
+    ``keys`` name its full blocks from the first on: those of the prompt and, where the caller has them, those of the
     answer too, so that a follow-up can hit them.
     """
 

@@ -64,7 +64,7 @@ class Chat(Common, kw_only=True):
 
 
 def ask_completion(request: Completion) -> Ask:
-    """Return what a completion request asks of the engine. Raises: ApiError 400."""
+    """Return what a completion request requires of the engine. Raises: ApiError 400."""
     wanted = COMPLETION_MAX_TOKENS if request.max_tokens is None else request.max_tokens
     times = range(positive(request.n, "n"))
     return Ask(
@@ -77,7 +77,7 @@ def ask_completion(request: Completion) -> Ask:
 
 
 def ask_chat(request: Chat) -> Ask:
-    """Return what a chat request asks of the engine. Raises: ApiError 400."""
+    """Return what a chat request requires of the engine. Raises: ApiError 400."""
     wanted = request.max_completion_tokens if request.max_completion_tokens is not None else request.max_tokens
     return Ask(
         model=request.model,

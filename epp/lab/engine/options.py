@@ -22,7 +22,7 @@ class SimOptions:
     adapters: tuple[tuple[str, str], ...] = ()
     """The name and the path of each LoRA adapter."""
     kv_events_port: int | None = None
-    """The first one's for its KV events; None publishes none."""
+    """The first endpoint's port for KV events, the others take the next ones; None publishes none."""
     kv_replay_port: int | None = None
-    """The first one's for events asked for again."""
+    """The first endpoint's port for the replay of events, likewise."""
     log: LogOptions = LogOptions()

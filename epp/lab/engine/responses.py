@@ -32,7 +32,7 @@ class Responses(msgspec.Struct, kw_only=True):
 
 
 def ask_responses(request: Responses) -> Ask:
-    """Return what a request asks of the engine. Raises: ApiError 400."""
+    """Return what a request requires of the engine. Raises: ApiError 400."""
     if request.previous_response_id is not None:
         raise bad_request("no response is stored here: send the whole conversation as input", "previous_response_id")
     messages = [Message("user", request.input)] if isinstance(request.input, str) else request.input

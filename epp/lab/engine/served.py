@@ -25,7 +25,7 @@ class Adapter(NamedTuple):
 
 
 class Model(NamedTuple):
-    """What a request asked for: the model's name in the answer, and the adapter, empty for none."""
+    """The model of one request: its name in the response, and the adapter, empty for none."""
 
     name: str
     adapter: str

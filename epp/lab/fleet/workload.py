@@ -164,8 +164,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def choose(name: str) -> Config:
     """Return the preset called ``name``, or the file of that name; a ``.jsonl`` file is a trace.
 
-    A key whose value is null counts as absent, known or not: the file that inference-perf writes beside its results has
-    every key that it knows.
+    A key whose value is null counts as absent, whatever its name: the file that inference-perf writes beside its
+    results has every key of its format.
     Raises: ConfigError that names the file and the key.
     """
     path = PRESETS.get(name) or Path(name)

@@ -289,7 +289,7 @@ def test_the_help_names_every_policy_workload_and_engine() -> None:
 
 INTERRUPTIBLE = """
 import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background may have it ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background may have set it to be ignored
 from epp.commandline.cli import main
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -36,7 +36,7 @@ def test_hash_ids_are_blocks_of_512_tokens_and_the_last_may_be_shorter(tmp_path:
     asks = [arriving.ask for arriving in trace.read(written(tmp_path, *LINES)).begin()]
     assert asks[0].parts == (PromptPart(0, 512), PromptPart(1, 512), PromptPart(2, 76))
     assert asks[2].parts == (PromptPart(0, 512), PromptPart(1, 512), PromptPart(3, 376))
-    assert asks[1].parts[0].content > 2**32  # nobody shares what no hash id names
+    assert asks[1].parts[0].content > 2**32  # no other prompt has the tokens without a hash id
 
 
 def test_a_trace_runs_and_its_shared_blocks_are_hits(tmp_path: Path) -> None:

@@ -343,7 +343,7 @@ def test_a_model_that_fits_nowhere_says_so() -> None:
     assert remark(report(SizeOptions(model="llama-3.1-405b", ranks=2)), "with --tensor-parallel-size=2")
 
 
-# What an endpoint says.
+# What an endpoint reports.
 
 
 def test_what_an_endpoint_says_is_taken_and_what_is_typed_wins() -> None:
