@@ -1,1 +1,1 @@
-"""The command line: which commands there are, what they need installed, and how each one is run."""
+"""The command line: the commands, the extras that they need, and how each one is run."""

@@ -1,11 +1,11 @@
 """The command ``tierwise``: parses flags, prints help, turns refusals into one sentence and an exit code.
 
-Each command imports its program only when it runs, so that help answers at once and a missing extra is a sentence.
+Each command imports its program only when it runs, so that help starts fast and a missing extra is one sentence.
 
-Exit codes: 0 done, 1 output that cannot be written, 2 wrong usage or configuration, or a package that is missing,
-130 interrupted; otherwise the program's own.
+Exit codes: 0 done, 1 output that cannot be written, 2 wrong usage or configuration, or a package that is missing, 130
+interrupted; otherwise the program's own.
 
-``epp.commandline.entry`` begins here where the library for it is installed.
+``epp.commandline.entry`` calls this module if the library for it is installed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from epp.flags import arguments
 from epp.flags.flag import Flag
 
 UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""Its reader has left, or its disk is full or broken."""
+"""Errors of an output whose reader has left, or whose disk is full or broken."""
 HELP = "help"
 
 
@@ -65,13 +65,13 @@ def _run_words(words: Sequence[str]) -> int:
 
 
 def _flush() -> None:
-    """Let everything that was printed leave. Raises: OSError when it cannot."""
+    """Flush standard output. Raises: OSError if it cannot be written."""
     if sys.stdout is not None:  # as it is where the caller has closed it
         sys.stdout.flush()
 
 
 def _give_up(error: OSError) -> int:
-    """The exit code where output is written in vain; a reader that has left needs no sentence."""
+    """Return the exit code for output that cannot be written; only a reader that has left gets no sentence."""
     if error.errno != errno.EPIPE:
         click.echo(f"tierwise: output cannot be written: {error.strerror}", err=True)
     with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - what is still held is tried once more at exit
@@ -96,7 +96,7 @@ def _run(program: Program, given: Mapping[str, Any]) -> int:
 
 
 class _Value(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1
-    """Reads a flag's text with its reader; the error names flag, value and what is allowed."""
+    """Reads a flag's text with its reader; the error names the flag, the value and the values that are allowed."""
 
     def __init__(self, flag: Flag) -> None:
         self.flag = flag
@@ -110,7 +110,7 @@ class _Value(click.ParamType):  # type: ignore[type-arg]  # not generic in click
 
 
 class _Option(click.Option):
-    """A flag of ours as click sees it."""
+    """Presents a flag of ours to click."""
 
     def __init__(self, flag: Flag) -> None:
         super().__init__(
@@ -125,7 +125,7 @@ class _Option(click.Option):
 
 
 class _Subcommand(click.Command):
-    """A program's command: Go's spellings are understood, help is grouped and ends with examples."""
+    """The command of a program: it accepts Go's spellings, and its help is grouped and ends with examples."""
 
     def __init__(self, program: Program) -> None:
         super().__init__(
@@ -191,7 +191,7 @@ class _Subcommand(click.Command):
 
 
 class _Group(click.Group):
-    """The top level: an unknown command is answered with the nearest."""
+    """The top level, which answers an unknown command with the nearest known one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args == ["--"]:

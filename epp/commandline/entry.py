@@ -1,7 +1,7 @@
-"""Where every command begins: ``tierwise``, and ``python -m epp``.
+"""The entry point of every command: ``tierwise``, and ``python -m epp``.
 
-Nothing but the standard library is imported at first, so that a package that is missing is a sentence whatever is
-installed. Without the extra ``epp`` there are still ``--version`` and the list of commands.
+It imports only the standard library at first, so that a missing package is one sentence whatever is installed. Without
+the extra ``epp``, ``--version`` and the list of commands still work.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def serve() -> int:
 
 
 def _extra(words: Sequence[str]) -> str:
-    """Return the extra that the command in ``words`` needs; that of all commands where it names none."""
+    """Return the extra that the command in ``words`` needs; ``epp`` if they name no command."""
     try:
         from epp.commandline.programs import PROGRAMS
     except ModuleNotFoundError:

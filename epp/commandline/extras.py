@@ -1,6 +1,6 @@
-"""Packages that the base distribution does not bring: which extra does, in one sentence.
+"""Names the extra that installs a missing package, in one sentence.
 
-Nothing but the standard library is imported here.
+This module imports only the standard library.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ EXTRAS = {
     "tokenizers": "precise",
     "zmq": "precise",
 }
-"""By package; any other is in the extra of the command that wants it."""
+"""Extras by package; any other package is in the extra of the command that needs it."""
 
 
 def remedy(error: ModuleNotFoundError, extra: str) -> str | None:
-    """What to install, for a command that needs ``extra``; None where a module of ours is missing, which is a fault."""
+    """Return what to install, for a command that needs ``extra``; None if a module of ours is missing, a defect."""
     package = (error.name or "").partition(".")[0]
     if not package or package in OURS:
         return None

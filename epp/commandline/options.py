@@ -1,4 +1,4 @@
-"""The options of ``tierwise print``."""
+"""The typed options of ``tierwise print``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from epp.flags.arguments import Given
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrintOptions:
-    """``tierwise print``: writes a file that comes with the distribution to standard output."""
+    """The options of ``tierwise print``, which prints a file of the distribution."""
 
     name: str | None = None
-    """None for the list of names."""
+    """None prints the list of names."""
 
 
 def print_options(given: Given) -> PrintOptions:
-    """The options of ``tierwise print``."""
+    """Return the options of ``tierwise print``."""
     return PrintOptions(name=given.get("name"))

@@ -1,4 +1,4 @@
-"""``tierwise print``: the configurations, dashboards and manifests that come with the distribution.
+"""The command ``tierwise print``: the configurations, dashboards and manifests of the distribution.
 
 They are the files of ``manifests/``, to which ``epp/manifests`` links, so that a wheel has them too; and ``default``,
 which is made from the code.
@@ -33,11 +33,11 @@ class Shipped:
 
     @property
     def name(self) -> str:
-        """What to ask for it by; its last part will do where that is the only one."""
+        """The name of the file for the command; its last part suffices if only one file has it."""
         return f"{self.folder}/{self.stem}"
 
     def about(self) -> str:
-        """Its first comment's first sentence, or its title."""
+        """Return the first sentence of its first comment, or its title."""
         text = self.file.read_text(encoding="utf-8")
         if self.file.name.endswith(".json"):
             return msgspec.json.decode(text, type=_Titled).title
@@ -55,7 +55,7 @@ class _Titled(msgspec.Struct):
 
 
 def run_print(options: PrintOptions) -> int:
-    """Run the command; the process's exit status. Raises: ConfigError for a name that there is not."""
+    """Run the command and return its exit status. Raises: ConfigError for an unknown name."""
     if options.name is None:
         list_names()
         return 0
@@ -67,7 +67,7 @@ def run_print(options: PrintOptions) -> int:
 
 
 def shipped() -> Iterator[Shipped]:
-    """Every file, by folder and name."""
+    """Yield every file, by folder and name."""
     folders = [folder for folder in (files("epp") / "manifests").iterdir() if folder.is_dir()]
     for folder in sorted(folders, key=lambda each: each.name):
         for file in sorted(folder.iterdir(), key=lambda each: each.name):
@@ -75,9 +75,9 @@ def shipped() -> Iterator[Shipped]:
 
 
 def find(name: str, among: Sequence[Shipped]) -> Shipped:
-    """The one that ``name`` means: its whole name, its last part, or its folder where it is alone there.
+    """Return the file with this name: the whole name, its last part, or its folder if it is alone there.
 
-    Raises: ConfigError naming what there is.
+    Raises: ConfigError listing the names.
     """
     for meant in (
         [each for each in among if each.name == name],
@@ -95,7 +95,7 @@ def find(name: str, among: Sequence[Shipped]) -> Shipped:
 
 
 def list_names() -> None:
-    """Print every name with what it is."""
+    """Print every name with its description."""
     for name, about in [(DEFAULT, ABOUT_DEFAULT), *((each.name, each.about()) for each in shipped())]:
         first, *more = wrap(about, 54) or [""]
         print(f"{name:<24}{first}")

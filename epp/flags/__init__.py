@@ -1,1 +1,1 @@
-"""What a command-line flag is and how its value is written; the flags themselves stand beside their commands."""
+"""What a command-line flag is and how its value is read; the flags themselves are beside their commands."""

@@ -1,4 +1,4 @@
-"""What was given on the command line: Go's spellings made plain, and values put into options."""
+"""Rewrites Go's spellings of arguments, and puts the values of flags into options."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 
 Given = Mapping[str, Any]
-"""What was set explicitly: a flag's name and its value; repeated flags hold the tuple of all their values."""
+"""The flags that were set explicitly: values by name; a repeated flag has the tuple of all its values."""
 
 
 def normalise(arguments: Sequence[str], flags: Sequence[Flag]) -> list[str]:
-    """``arguments`` with Go's spellings made plain: one dash for two, ``--flag`` of a boolean for ``--flag=true``.
+    """Return ``arguments`` without Go's spellings: two dashes for one, ``--flag=true`` for a boolean's ``--flag``.
 
-    Raises: ConfigError for a boolean's value that stands apart from it.
+    Raises: ConfigError for a boolean's value that is a word of its own.
     """
     by_name = {flag.name: flag for flag in flags}
     plain: list[str] = []
@@ -50,7 +50,7 @@ def normalise(arguments: Sequence[str], flags: Sequence[Flag]) -> list[str]:
 
 
 def with_fields(options: T, given: Given, flags: Sequence[Flag]) -> T:
-    """``options`` with the fields of the flags in ``given``."""
+    """Return ``options`` with the values of the flags in ``given``."""
     for flag in flags:
         if flag.field and flag.name in given and not flag.repeated:
             options = _with(options, flag.field, given[flag.name])

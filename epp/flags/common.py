@@ -1,4 +1,4 @@
-"""The flags that several commands have."""
+"""The flags that several commands share."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""What a flag is. Each command has its flags in ``flags.py`` beside its code: the table, and the function that makes
-its options of what was given. Nothing there parses ``argv``: ``epp.commandline.cli`` does.
+"""The type of a flag. Each command has its flags in ``flags.py`` beside its code.
+
+That file has the table of flags, and the function that makes the options of their values. It does not parse ``argv``:
+``epp.commandline.cli`` does.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from epp.flags import values
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag: how its text is read and which option it sets."""
+    """One flag: the reader of its text, and the option that it sets."""
 
     name: str
     read: Callable[[str], object]
-    """Raises ValueError that says what is allowed."""
+    """Raises ValueError with the values that are allowed."""
     field: str
     """The path of the option that the flag sets, such as ``log.verbosity``; empty if it sets none by itself."""
     help: str
@@ -24,11 +26,11 @@ class Flag:
     group: str = ""
     repeated: bool = False
     refusal: str = ""
-    """Why it cannot be honoured and what to do instead; empty for a flag that is."""
+    """Why the flag cannot be honored, and what to do instead; empty for a flag that is."""
     harmless: object = None
-    """The value of a refused or idle flag that asks for nothing; None if there is none."""
+    """The value of a refused or idle flag that requests nothing; None if there is no such value."""
     idle: str = ""
-    """Why another value changes nothing: accepted with a warning, since it affects no request."""
+    """Why another value changes nothing; it is accepted with a warning, since it affects no request."""
 
     @property
     def is_boolean(self) -> bool:
@@ -37,5 +39,5 @@ class Flag:
 
 
 def grouped(name: str, *flags: Flag) -> tuple[Flag, ...]:
-    """``flags`` under one title of the help text."""
+    """Return ``flags`` with the title of their group in the help text."""
     return tuple(replace(flag, group=name) for flag in flags)

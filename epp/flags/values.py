@@ -1,4 +1,4 @@
-"""The text of a flag's value as a typed value. Each reader raises ValueError that says what is allowed."""
+"""Readers of a flag's text. Each returns a typed value, or raises ValueError with the values that are allowed."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ _BOOLEANS = {
 _ENDPOINT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?):(?P<port>\d{1,5})")
 
 MOST_NAME_BYTES, MOST_PATH_BYTES = 255, 4095
-"""Source: Linux, ``NAME_MAX`` and ``PATH_MAX`` without its end."""
+"""The longest file name and path. Source: Linux, ``NAME_MAX`` and ``PATH_MAX`` without its final zero."""
 LEAST_BARE_BYTES = 1 << 20
-"""What is written without a unit is bytes from here on: nobody means so many GiB."""
+"""From this number on, a size without a unit is accepted as bytes: it cannot be meant in GiB."""
 DEBUG_VERBOSITY, INFO_VERBOSITY, ERROR_VERBOSITY = 4, 2, 0
 
 
 def boolean(text: str) -> bool:
-    """What Go's flag package takes for a boolean."""
+    """Read a boolean as Go's flag package does."""
     if text not in _BOOLEANS:
         raise ValueError("must be true or false")
     return _BOOLEANS[text]
 
 
 def is_boolean(text: str) -> bool:
-    """Whether ``boolean`` reads it."""
+    """Return whether ``boolean`` accepts ``text``."""
     return text in _BOOLEANS
 
 
 def text(value: str) -> str:
-    """Any text."""
+    """Return the text as it is."""
     return value
 
 
 def path(value: str) -> Path | None:
-    """A path; None for the empty text. Raises: ValueError for one that no file system has."""
+    """Read a path; the empty text is None. Raises: ValueError for a path that no file system can have."""
     longest = max((len(os.fsencode(part)) for part in Path(value).parts), default=0)
     if longest > MOST_NAME_BYTES or len(os.fsencode(value)) > MOST_PATH_BYTES:
         raise ValueError(f"a path has at most {MOST_PATH_BYTES:,} bytes, and each name in it {MOST_NAME_BYTES}")
@@ -53,7 +53,7 @@ def path(value: str) -> Path | None:
 
 
 def integer(low: int, high: int) -> Callable[[str], int]:
-    """A reader of whole numbers from ``low`` to ``high``."""
+    """Return a reader of whole numbers from ``low`` to ``high``."""
 
     def read(value: str) -> int:
         if not re.fullmatch(r"[+-]?\d{1,18}", value) or not low <= int(value) <= high:
@@ -64,21 +64,21 @@ def integer(low: int, high: int) -> Callable[[str], int]:
 
 
 def port(value: str) -> int:
-    """A TCP port; 0 asks for a free one."""
+    """Read a TCP port; 0 requests a free one."""
     if not re.fullmatch(r"\d{1,5}", value) or int(value) > 65535:
         raise ValueError("must be a port from 0 to 65535; 0 takes a free one")
     return int(value)
 
 
 def share(value: str) -> float:
-    """A number from 0 to 1."""
+    """Read a number from 0 to 1."""
     if not re.fullmatch(r"\d*\.?\d+(e-?\d+)?|\d+\.", value) or not 0 <= float(value) <= 1:
         raise ValueError("must be a number from 0 to 1, such as 0.01")
     return float(value)
 
 
 def number(low: float, high: float, of: str = "") -> Callable[[str], float]:
-    """A reader of numbers from ``low`` to ``high``; ``of`` what, where that needs saying."""
+    """Return a reader of numbers from ``low`` to ``high``; the refusal says what they are a number ``of``."""
 
     def read(value: str) -> float:
         if not re.fullmatch(r"\d{0,12}\.?\d{1,12}|\d{1,12}\.", value) or not low <= float(value) <= high:
@@ -89,7 +89,7 @@ def number(low: float, high: float, of: str = "") -> Callable[[str], float]:
 
 
 def duration(low_s: float, high_s: float, *, or_zero: bool = False) -> Callable[[str], float]:
-    """A reader of durations from ``low_s`` to ``high_s``; ``or_zero``: and of 0, where that switches something off."""
+    """Return a reader of durations from ``low_s`` to ``high_s``; with ``or_zero`` also of 0, which means off."""
 
     def read(value: str) -> float:
         seconds = parse_duration(value)
@@ -101,7 +101,7 @@ def duration(low_s: float, high_s: float, *, or_zero: bool = False) -> Callable[
 
 
 def size(low_bytes: int, high_bytes: int) -> Callable[[str], int]:
-    """A reader of byte quantities from ``low_bytes`` to ``high_bytes``."""
+    """Return a reader of sizes from ``low_bytes`` to ``high_bytes``."""
 
     def read(value: str) -> int:
         amount = parse_bytes(value)
@@ -113,7 +113,7 @@ def size(low_bytes: int, high_bytes: int) -> Callable[[str], int]:
 
 
 def memory(low_bytes: int, high_bytes: int) -> Callable[[str], int]:
-    """As ``size``, for amounts that nobody counts in bytes: a small number without a unit has most likely lost it."""
+    """Return a reader as ``size`` does that refuses small numbers without a unit, which was most likely forgotten."""
     read_size = size(low_bytes, high_bytes)
 
     def read(value: str) -> int:
@@ -126,12 +126,12 @@ def memory(low_bytes: int, high_bytes: int) -> Callable[[str], int]:
 
 
 def unless_empty(read: Callable[[str], T]) -> Callable[[str], T | None]:
-    """A reader as ``read`` that takes the empty text for a flag that was not given, as the Go picker does."""
+    """Return a reader as ``read`` that returns None for the empty text, which the Go picker takes for no value."""
     return lambda value: read(value) if value else None
 
 
 def one_of(choices: type[E]) -> Callable[[str], E]:
-    """A reader of the values of ``choices``."""
+    """Return a reader of the values of ``choices``."""
 
     def read(value: str) -> E:
         try:
@@ -143,7 +143,7 @@ def one_of(choices: type[E]) -> Callable[[str], E]:
 
 
 def word(*choices: str) -> Callable[[str], str]:
-    """A reader of one of ``choices``."""
+    """Return a reader of one of ``choices``."""
 
     def read(value: str) -> str:
         if value not in choices:
@@ -154,12 +154,12 @@ def word(*choices: str) -> Callable[[str], str]:
 
 
 def words(value: str) -> tuple[str, ...]:
-    """A comma-separated list."""
+    """Read a comma-separated list."""
     return tuple(word.strip() for word in value.split(",") if word.strip())
 
 
 def integers(low: int, high: int) -> Callable[[str], tuple[int, ...]]:
-    """A reader of whole numbers from ``low`` to ``high``, one or several with commas."""
+    """Return a reader of one or several whole numbers from ``low`` to ``high``, with commas."""
     one = integer(low, high)
 
     def read(value: str) -> tuple[int, ...]:
@@ -172,7 +172,7 @@ def integers(low: int, high: int) -> Callable[[str], tuple[int, ...]]:
 
 
 def header(value: str) -> tuple[str, str]:
-    """``name: value``."""
+    """Read a header, written as ``name: value``."""
     name, colon, content = value.partition(":")
     if not colon or not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name.strip()) or "\n" in content:
         raise ValueError("must be NAME:VALUE, such as x-session-id:7")
@@ -180,7 +180,7 @@ def header(value: str) -> tuple[str, str]:
 
 
 def endpoints(value: str) -> tuple[str, ...]:
-    """One ``host:port``, or several with commas; IPv6 in brackets."""
+    """Read one ``host:port``, or several with commas; IPv6 in brackets."""
     found = words(value)
     for endpoint in found:
         match = _ENDPOINT.fullmatch(endpoint)
@@ -193,14 +193,14 @@ def endpoints(value: str) -> tuple[str, ...]:
 
 
 def url_path(value: str) -> str:
-    """The path of a URL as an engine compares it, without what a pattern or an address would have; or ``all``."""
+    """Read the path of a URL as an engine compares it, or ``all``; patterns and queries are refused."""
     if value != "all" and (not value.startswith("/") or "//" in value or set(value) & set("%?#*;\\ ")):
         raise ValueError("must be a path such as /metrics, without a pattern, a query or percent signs; or all")
     return value if value in ("/", "all") else value.rstrip("/")
 
 
 def log_level(value: str) -> int:
-    """zap's levels as verbosity: ``debug``, ``info``, ``error``, or the number itself."""
+    """Read one of zap's levels, ``debug``, ``info``, ``error`` or a number, as a verbosity."""
     levels = {"debug": DEBUG_VERBOSITY, "info": INFO_VERBOSITY, "error": ERROR_VERBOSITY}
     if value in levels:
         return levels[value]

@@ -1,1 +1,1 @@
-"""Listening ports: who takes one, TLS on it, its certificates, and what fails there."""
+"""Listening ports: binding them, TLS, certificates, and the connections that fail there."""

@@ -1,7 +1,7 @@
 """The certificate that a port shows, and its renewal while the port is open.
 
-What is read is checked before it is used: a file that is half-written, or a key that belongs to another certificate, is
-refused, counted and logged once, and the certificate in use stays. New connections get the new one; those that are open
+Files are checked before they are used: a file that is half-written, or a key that belongs to another certificate, is
+refused, counted and logged once, and the certificate in use stays. New connections get the new certificate; open ones
 keep theirs.
 """
 
@@ -41,34 +41,36 @@ class Certificate:
     """
 
     def __init__(self, pair: Pair, folder: Path | None = None, flag: str = "--cert-path") -> None:
-        """``folder`` is where ``flag`` said that the pair is; without one it never changes."""
+        """``folder`` is the value of ``flag``; without one the pair never changes."""
         self.pair = pair
         self.folder = folder
         self.flag = flag
         self.reloads = 0
         self.failures = 0
-        """Contents of the files that could not be used."""
+        """How many contents of the files could not be used."""
         self.listeners: list[Callable[[Pair], None]] = []
-        """Told of each new pair before any connection sees it."""
+        """Called with each new pair before a connection sees it."""
         self._refused: Pair | str | None = None
 
     @classmethod
     def from_folder(cls, folder: Path, flag: str = "--cert-path") -> Certificate:
-        """The pair in ``tls.crt`` and ``tls.key``. Raises: ConfigError naming ``flag`` and what is wrong."""
+        """Return the certificate in ``tls.crt`` and ``tls.key``. Raises: ConfigError naming ``flag`` and the fault."""
         pair = read_pair(folder, flag)
         check_pair(pair, f"{flag}={folder}")
         return cls(pair, folder, flag)
 
     def look(self) -> bool:
-        """Read the files again, and take what they hold if it is new and can be used. Returns whether it was taken.
+        """Read the files again, use their pair if it is new and valid, and return whether it was used.
 
-        Never raises; what cannot be used is counted and logged when it is first seen.
+        Never raises; an invalid pair is counted and logged when it is first seen.
         """
         return self.folder is not None and self._take(self._found(self.folder))
 
     async def follow(self) -> None:
-        """Take what the files hold now, and whenever they change; for ever, if there is a folder. They are read in a
-        thread: they may lie on a slow disk."""
+        """Use the pair in the files now, and again whenever they change. Does not return if there is a folder.
+
+        The files are read in a thread, since they may lie on a slow disk.
+        """
         if self.folder is None:
             return
         files = FollowedFiles(self.folder / "tls.crt", self.folder / "tls.key")
@@ -80,7 +82,7 @@ class Certificate:
             files.stop()
 
     def _found(self, folder: Path) -> Pair | str:
-        """What the files hold, or what is wrong with them."""
+        """Return the pair in the files, or a sentence about their fault."""
         try:
             return read_pair(folder, self.flag)
         except ConfigError as error:
@@ -105,7 +107,7 @@ class Certificate:
         return True
 
     def _checked(self, found: Pair | str) -> Pair:
-        """``found``, known to every listener. Raises: ConfigError."""
+        """Return ``found`` once it is checked and every listener was called with it. Raises: ConfigError."""
         if isinstance(found, str):
             raise ConfigError(found)
         check_pair(found, f"{self.flag}={self.folder}")
@@ -115,7 +117,7 @@ class Certificate:
 
 
 def read_pair(folder: Path, flag: str) -> Pair:
-    """What ``tls.crt`` and ``tls.key`` in ``folder`` hold. Raises: ConfigError naming ``flag`` and the file."""
+    """Return the pair of files ``tls.crt`` and ``tls.key`` in ``folder``. Raises: ConfigError naming flag and file."""
     if not folder.is_dir():
         what = "is no folder" if folder.exists() else "there is no such folder"
         raise ConfigError(f"{flag}={folder}: {what}; it must be a folder with tls.crt and tls.key")
@@ -134,7 +136,7 @@ def read_pair(folder: Path, flag: str) -> Pair:
 
 
 def check_pair(pair: Pair, where: str) -> None:
-    """Raises: ConfigError beginning with ``where`` unless the key belongs to the certificate."""
+    """Check that the key belongs to the certificate. Raises: ConfigError that begins with ``where`` if not."""
     for name, content, what in (
         ("tls.crt", pair.chain, b"CERTIFICATE"),
         ("tls.key", pair.private_key, b"PRIVATE KEY"),
@@ -148,7 +150,7 @@ def check_pair(pair: Pair, where: str) -> None:
 
 
 def _blamed(pair: Pair, error: OSError) -> str:
-    """Which of the two files ``error`` is about, in a sentence."""
+    """Return a sentence that names the file that ``error`` is about."""
     if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
         return "the key in tls.key does not belong to the certificate in tls.crt"
     try:
@@ -160,15 +162,17 @@ def _blamed(pair: Pair, error: OSError) -> str:
 
 
 def load(context: ssl.SSLContext, pair: Pair) -> None:
-    """Let ``context`` show ``pair``. Raises: ssl.SSLError; ``context`` is of no use then."""
+    """Make ``context`` show ``pair``. Raises: ssl.SSLError; ``context`` cannot be used then."""
     with _as_file(pair.chain) as chain, _as_file(pair.private_key) as key:
         context.load_cert_chain(chain, key, password=_no_password)
 
 
 @contextlib.contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """A path to ``content``, which the library needs: in memory, for a key should not lie on a disk, and a container's
-    file system may be read-only."""
+    """Yield a path to ``content`` in memory, since the library takes only paths.
+
+    A key should not lie on a disk, and the file system of a container may be read-only.
+    """
     if not hasattr(os, "memfd_create"):  # not Linux
         with tempfile.NamedTemporaryFile() as file:  # readable by its owner only
             file.write(content)
@@ -184,12 +188,12 @@ def _as_file(content: bytes) -> Iterator[str]:
 
 
 def _no_password() -> str:
-    """Else OpenSSL asks at the terminal."""
+    """Return no password; without this callback OpenSSL asks at the terminal."""
     return ""
 
 
 def certificate_readings(certificates: Sequence[Certificate]) -> ReadingSource:
-    """Renewals of the certificates that ports show."""
+    """Return the readings of the renewals of ``certificates``."""
 
     def read() -> Iterator[Reading]:
         reloads = [((c.flag,), c.reloads) for c in certificates]

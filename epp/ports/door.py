@@ -1,8 +1,9 @@
-"""Where connections come in, and what can be told of those that fail before they are any: TLS where none is spoken,
-none where it is, handshakes without agreement.
+"""Accepts connections, and reports those that fail before their first request.
 
-A server of the event loop's own would do the handshakes, and keep their failures and whose they were to itself. So it
-accepts only, and each connection's socket is duplicated and encrypted here.
+These are clients that speak TLS to a plaintext port, or plaintext to a TLS port, and handshakes without agreement.
+
+The event loop's own server would do the handshakes, but it does not expose their failures or the clients' addresses. So
+that server only accepts, and each connection's socket is duplicated and encrypted here.
 """
 
 from __future__ import annotations
@@ -18,18 +19,19 @@ from typing import NamedTuple, cast
 
 BACKLOG = 1024
 MAX_HANDSHAKES, HANDSHAKE_S = 1024, 10.0
-"""How many TLS handshakes may be under way, and how long one may take: a client that is silent has one for nothing."""
+"""How many TLS handshakes may be in progress, and how long one may take: a silent client costs nothing to start one."""
 
 KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 90_000}
-"""A peer that vanished without a word, with its node or behind a firewall, is noticed in 90 s: by probes when nothing
-is under way, else by what it does not acknowledge. Units: seconds, and milliseconds for the last. Accepted sockets
-inherit them from the listening one (Linux)."""
+"""A peer that vanished without a FIN, with its node or behind a firewall, is detected in 90 s: by probes while the
+connection is idle, otherwise by data that is not acknowledged. Units: seconds, and milliseconds for the last.
+Accepted sockets inherit the options from the listening one (Linux).
+"""
 
 _HTTP1 = re.compile(rb"(?!PRI )[A-Z]{3,7} ")
 
 
 class Failure(Enum):
-    """Why a connection came to nothing; the value is its label on the metrics page."""
+    """Why a connection failed; the value is its label on the metrics page."""
 
     TLS_TO_PLAINTEXT = "tls-to-plaintext"
     HTTP1 = "http1"
@@ -50,9 +52,9 @@ class Failed(NamedTuple):
     host: str
     """The client's address."""
     port: int
-    """Ours."""
+    """The port that it connected to."""
     reason: str = ""
-    """What OpenSSL calls it."""
+    """OpenSSL's name of the failure."""
 
 
 Report = Callable[[Failed], None]
@@ -75,14 +77,14 @@ _REASONS = {
 _FAILURES = {reason: failure for failure, reasons in _REASONS.items() for reason in reasons}
 
 
-def nobody(_: Failed) -> None:
-    """Hears of failed connections and does nothing."""
+def unreported(_: Failed) -> None:
+    """Ignore the report of a failed connection."""
 
 
 class Door:
     """A listening port. Owner: the event loop that opens it.
 
-    Invariant: every connection that it accepted is the factory's protocol's, in a handshake, or closed.
+    Invariant: every accepted connection belongs to a protocol of the factory, is in a handshake, or is closed.
     """
 
     def __init__(self, server: asyncio.Server, handshakes: set[asyncio.Task[None]]) -> None:
@@ -91,11 +93,11 @@ class Door:
         self.port = int(server.sockets[0].getsockname()[1])
 
     def close(self) -> None:
-        """Let nobody in any more; who is in stays, and may end a handshake."""
+        """Accept no more connections; open ones stay, and handshakes in progress may end."""
         self._server.close()
 
     def abandon(self) -> None:
-        """Break off the handshakes that are under way."""
+        """Cancel the handshakes that are in progress."""
         for handshake in self._handshakes:
             handshake.cancel()
 
@@ -110,7 +112,7 @@ async def open_door(
     http1: bool,
     max_handshakes: int = MAX_HANDSHAKES,
 ) -> Door:
-    """Listen; ``http1`` says whether this port speaks it. Raises: OSError."""
+    """Listen and return the open port; ``http1`` is whether it serves HTTP/1. Raises: OSError."""
     loop = asyncio.get_running_loop()
     handshakes: set[asyncio.Task[None]] = set()
 
@@ -126,7 +128,7 @@ async def open_door(
 
 
 def _keep_alive(listening: socket.socket) -> None:
-    """Probe whether peers are still there, as far as this system can."""
+    """Turn on the probes for vanished peers that this system has."""
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEPALIVE.items():
         if (option := getattr(socket, name, None)) is not None:
@@ -134,7 +136,7 @@ def _keep_alive(listening: socket.socket) -> None:
 
 
 class _Plain(asyncio.Protocol):
-    """Looks at a connection's first bytes, and is out of the way from then on."""
+    """Looks at a connection's first bytes, and then hands the connection to the inner protocol."""
 
     def __init__(self, inner: asyncio.Protocol, report: Report, *, http1: bool) -> None:
         self._inner = inner
@@ -157,7 +159,7 @@ class _Plain(asyncio.Protocol):
 
 
 class _Encrypted(asyncio.Protocol):
-    """Hands a connection's socket to a handshake whose end is seen."""
+    """Duplicates a connection's socket for a handshake whose failure can be reported."""
 
     def __init__(
         self, factory: Factory, tls: ssl.SSLContext, report: Report, handshakes: set[asyncio.Task[None]], most: int
@@ -195,12 +197,12 @@ class _Encrypted(asyncio.Protocol):
             reason = str(error.reason or error)
             failure = _FAILURES.get(reason, Failure.HANDSHAKE)
             self._report(unknown._replace(failure=failure, reason=reason.replace("_", " ").lower()))
-        except OSError:  # it left, or was silent for too long: whoever looks whether the port is open does that
+        except OSError:  # the client left or was silent for too long, as port scanners and probes are
             own.close()
 
 
 def failed_alpn(transport: asyncio.BaseTransport) -> Failed:
-    """What to report of a client that did not choose HTTP/2."""
+    """Return the report about a client that did not choose HTTP/2."""
     return _failed(Failure.ALPN, transport)
 
 

@@ -1,4 +1,4 @@
-"""Connections that come to nothing, counted by kind, and said in the log with what to do."""
+"""Counts failed connections by kind, and logs them with a remedy."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from epp.ports.door import MAX_HANDSHAKES, Failed, Failure, Report
 log = logging.getLogger(__name__)
 
 ANOTHER_EVERY_S = 60.0
-"""Between two lines about one kind of failure at one port. A guess: somebody who mends a proxy's configuration looks
-about once a minute."""
+"""The least time between two lines about one kind of failure at one port. A guess: an operator who repairs a proxy's
+configuration looks about once a minute.
+"""
 
 _PLAINTEXT = (Failure.TLS_TO_PLAINTEXT, Failure.HTTP1)
 
@@ -43,7 +44,7 @@ _ENCRYPTED = {
 
 
 class FailedConnections:
-    """What failed since the start. Owner: the event loop.
+    """The connections that failed since the start. Owner: the event loop.
 
     Invariant: at most one line per kind and port every ``ANOTHER_EVERY_S``, whatever clients do.
     """
@@ -51,10 +52,10 @@ class FailedConnections:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._counts: dict[tuple[Port, Failure], int] = {}
-        self._said: dict[tuple[Port, Failure], tuple[float, int]] = {}
+        self._logged: dict[tuple[Port, Failure], tuple[float, int]] = {}
 
     def at(self, port: Port, *, encrypted: bool) -> Report:
-        """Who hears of the failures at ``port``."""
+        """Return the function that reports the failures at ``port``."""
         for failure in Failure:
             if (failure in _PLAINTEXT) != encrypted and (port is not Port.METRICS or failure not in _GRPC_ONLY):
                 self._counts[port, failure] = 0
@@ -65,7 +66,7 @@ class FailedConnections:
         return report
 
     def readings(self) -> Iterator[Reading]:
-        """For the metrics page."""
+        """Return the readings for the metrics page."""
         counts = [((port.value, failure.value), count) for (port, failure), count in self._counts.items()]
         text = "Connections that failed before they were any, by port and kind."
         yield Reading("tierwise_failed_connections", text, ("port", "kind"), counts, counter=True)
@@ -74,11 +75,13 @@ class FailedConnections:
         key = port, failed.failure
         count = self._counts[key] = self._counts.get(key, 0) + 1
         now = self._clock()
-        said_at, said = self._said.get(key, (now - ANOTHER_EVERY_S, 0))
-        if now - said_at < ANOTHER_EVERY_S:
+        logged_at, earlier = self._logged.get(key, (now - ANOTHER_EVERY_S, 0))
+        if now - logged_at < ANOTHER_EVERY_S:
             return
-        self._said[key] = now, count
-        more = f" ({left_out} more like this since the last line)" if said and (left_out := count - said - 1) else ""
+        self._logged[key] = now, count
+        more = (
+            f" ({left_out} more like this since the last line)" if earlier and (left_out := count - earlier - 1) else ""
+        )
         log.warning("%s%s", sentence(port, failed), more)
 
 
@@ -86,7 +89,7 @@ _GRPC_ONLY = (Failure.HTTP1, Failure.ALPN)
 
 
 def sentence(port: Port, failed: Failed) -> str:
-    """What was seen and what to do."""
+    """Return a sentence with the failure and its remedy."""
     who, to = failed.host, f"port {failed.port}"
     openssl = f" (OpenSSL: {failed.reason})" if failed.reason else ""
     match failed.failure:

@@ -1,4 +1,4 @@
-"""A port that speaks HTTP: opened as a whole, closed as a whole."""
+"""Opens and closes a port that serves HTTP."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import cast
 
 from aiohttp import web
 
-from epp.ports.door import Door, Factory, Report, nobody, open_door
+from epp.ports.door import Door, Factory, Report, open_door, unreported
 
 
 class HttpPort:
-    """Owner: the event loop that opened it."""
+    """A port that serves HTTP. Owner: the event loop that opened it."""
 
-    def __init__(self, report: Report = nobody) -> None:
-        """``report`` hears of the connections that fail before they are any."""
+    def __init__(self, report: Report = unreported) -> None:
+        """``report`` is called for each connection that fails before its first request."""
         self._report = report
         self._runner: web.AppRunner | None = None
         self._door: Door | None = None
 
     async def open(self, app: web.Application, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Serve ``app``; returns the port, which is a free one for 0. Raises: OSError when the port cannot be had."""
+        """Serve ``app`` and return the port, which is a free one for 0. Raises: OSError if the port cannot be bound."""
         runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await runner.setup()
         try:

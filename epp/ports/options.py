@@ -27,6 +27,6 @@ class MetricsTlsOptions:
     cert_dir: Path
     """Folder with ``tls.crt`` and ``tls.key``."""
     client_ca_file: Path | None = None
-    """Authorities of which a client must have a certificate; None lets everybody in."""
+    """The authorities one of which must have signed a client's certificate; None accepts every client."""
     tls: TlsOptions = TlsOptions()
-    """Of the ext-proc port; the lowest version, the suites and the reloading hold for both."""
+    """The options of the ext-proc port, whose lowest version, suites and reloading hold for both."""

@@ -1,4 +1,4 @@
-"""Ports of one command that are alike: refused by the names of their flags, before anything is opened."""
+"""Refuses equal ports of one command, by the names of their flags, before a port is opened."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from epp.errors import ConfigError
 
 EVERYWHERE = ("0.0.0.0", "::")
-"""Hosts that take a port at all of a machine's addresses."""
+"""Hosts that bind a port at every address of the machine."""
 LOOPBACK = "127.0.0.1"
-"""Where the ports between the proxy and the picker are."""
+"""The host of the ports between the proxy and the picker."""
 
 Wanted = Mapping[str, tuple[str, int]]
-"""By flag: an address and a port there; 0 is any."""
+"""Addresses and ports by flag; port 0 is any."""
 
 
 def refuse_shared(wanted: Wanted) -> None:
-    """Raises: ConfigError when two flags want one port at addresses that meet."""
+    """Check the ports. Raises: ConfigError if two flags want one port at addresses that overlap."""
     taken: dict[int, list[tuple[str, str]]] = {}
     for flag, (named, port) in wanted.items():
         host = LOOPBACK if named == "localhost" else named

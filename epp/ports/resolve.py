@@ -11,10 +11,9 @@ from epp.errors import ConfigError
 
 
 async def resolve(endpoints: Sequence[str]) -> list[str]:
-    """Each ``host:port`` with its host as an IP address (IPv6 in brackets), in order; IPv4 is preferred.
+    """Return each ``host:port`` with its host as an IP address (IPv6 in brackets), in order; IPv4 is preferred.
 
-    A name that stands for several addresses is taken for one of them. Asked once: an endpoint that moves needs
-    discovery.
+    Of a name with several addresses one is used. Names are resolved only once: an endpoint that moves needs discovery.
 
     Raises: ConfigError naming the first endpoint whose host is unknown.
     """

@@ -1,6 +1,6 @@
 """Encryption of a port: the operator's certificate, or a self-signed one made at start.
 
-A proxy that talks to a picker in the same pod does not verify it, so a certificate made at start will do there; it
+A proxy that connects to a picker in the same pod does not verify it, so a certificate made at start suffices there; it
 lives as long as the process.
 """
 
@@ -39,19 +39,19 @@ _VALID = timedelta(days=3650)
 
 
 def ext_proc_certificate(options: TlsOptions) -> Certificate:
-    """What the ext-proc port shows. Raises: ConfigError naming the file that cannot be used."""
+    """Return the certificate of the ext-proc port. Raises: ConfigError naming the file that cannot be used."""
     if options.cert_path is None:
         return Certificate(self_signed())
     return Certificate.from_folder(options.cert_path)
 
 
 def metrics_certificate(options: MetricsTlsOptions) -> Certificate:
-    """What the metrics port shows. Raises: ConfigError naming the file that cannot be used."""
+    """Return the certificate of the metrics port. Raises: ConfigError naming the file that cannot be used."""
     return Certificate.from_folder(options.cert_dir, "--metrics-cert-dir")
 
 
 def server_context(options: TlsOptions, certificate: Certificate) -> ssl.SSLContext:
-    """A context for our own HTTP/2 server: ALPN ``h2``, TLS 1.2 or later.
+    """Return a context for our own HTTP/2 server: ALPN ``h2``, TLS 1.2 or later.
 
     Raises: ConfigError naming the flag, or the file that cannot be used.
     """
@@ -59,7 +59,7 @@ def server_context(options: TlsOptions, certificate: Certificate) -> ssl.SSLCont
 
 
 def metrics_context(options: MetricsTlsOptions, certificate: Certificate) -> ssl.SSLContext:
-    """The same for HTTP/1.1, and for clients that may have to show a certificate.
+    """Return a context for HTTP/1.1, whose clients may have to show a certificate.
 
     Raises: ConfigError naming the flag, or the file that cannot be used.
     """
@@ -78,7 +78,7 @@ def metrics_context(options: MetricsTlsOptions, certificate: Certificate) -> ssl
 
 
 def _following(certificate: Certificate, make: Callable[[Pair], ssl.SSLContext]) -> ssl.SSLContext:
-    """A context that shows ``certificate`` as it is when a connection comes."""
+    """Return a context that shows ``certificate`` as it is when a connection starts."""
     current = context = make(certificate.pair)
 
     def renew(pair: Pair) -> None:
@@ -96,9 +96,9 @@ def _following(certificate: Certificate, make: Callable[[Pair], ssl.SSLContext])
 
 
 def refuse_for_grpcio(options: TlsOptions) -> None:
-    """grpcio takes the PEM texts and speaks TLS 1.2 or later with its own choice of suites.
+    """Check the options for grpcio, which serves TLS 1.2 or later with its own choice of suites.
 
-    Raises: ConfigError naming the flag that it cannot honour.
+    Raises: ConfigError naming the flag that it cannot honor.
     """
     for flag, asked in (
         ("--tls-min-version=VersionTLS13", options.min_version == "VersionTLS13"),
@@ -109,7 +109,7 @@ def refuse_for_grpcio(options: TlsOptions) -> None:
 
 
 def self_signed() -> Pair:
-    """A new pair for localhost. The key is on no disk."""
+    """Return a new pair for localhost, whose key is on no disk."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tierwise")])
     now = datetime.now(UTC)
@@ -161,7 +161,7 @@ def _context(options: TlsOptions, pair: Pair, protocol: str) -> ssl.SSLContext:
 
 
 def _authorities(file: Path) -> str:
-    """The certificates in ``file``, of which a client must have one. Raises: ConfigError when there are none."""
+    """Return the authorities' certificates in ``file``. Raises: ConfigError if there are none."""
     try:
         text = file.read_bytes().decode("ascii", "ignore")  # comments may have any bytes, certificates have not
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=text)

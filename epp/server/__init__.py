@@ -1,2 +1,3 @@
-"""`tierwise serve`: every part is made, started and drained here, and main loops are in no other room but
-`standalone`."""
+"""The command ``tierwise serve``: makes, starts and drains every part of a picker. Only this room and ``standalone``
+have main loops.
+"""

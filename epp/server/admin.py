@@ -1,5 +1,7 @@
-"""The metrics port: what the picker counts, and whether it is well. It is within everybody's reach, so internals are on
-another port (``epp.explain``)."""
+"""The metrics port: the picker's counters, its liveness and its readiness.
+
+Every client that reaches the picker can read this port, so internals are on another one (``epp.explain``).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.exposition import choose_encoder
 
 from epp.metrics.exposition import Exposition, Frozen
-from epp.ports.door import Report, nobody
+from epp.ports.door import Report, unreported
 from epp.ports.http_port import HttpPort
 from epp.server.readiness import Readiness
 
@@ -22,11 +24,16 @@ COMPRESS_FROM_BYTES = 4096
 
 
 class Admin:
-    """An HTTP server. Owner: the event loop that started it. Numbers are copied there and written in a thread: a page
-    with many model names takes longer than a request may wait."""
+    """An HTTP server for Prometheus and probes. Owner: the event loop that started it.
 
-    def __init__(self, exposition: Exposition, readiness: Callable[[], Readiness], *, report: Report = nobody) -> None:
-        """``report`` hears of the connections that fail before they are any."""
+    The numbers are copied on the event loop and encoded in a thread, since a page with many model names takes longer
+    than a request may wait.
+    """
+
+    def __init__(
+        self, exposition: Exposition, readiness: Callable[[], Readiness], *, report: Report = unreported
+    ) -> None:
+        """``report`` is called for each connection that fails before its first request."""
         self._exposition = exposition
         of_process = CollectorRegistry()
         self._of_process = [make(registry=of_process) for make in (ProcessCollector, PlatformCollector, GCCollector)]
@@ -35,11 +42,11 @@ class Admin:
         self._tls: ssl.SSLContext | None = None
 
     def encrypt(self, context: ssl.SSLContext) -> None:
-        """Speak TLS; before ``start``."""
+        """Serve TLS with ``context``; called before ``start``."""
         self._tls = context
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port, which is a free one for 0. Raises: OSError when the port cannot be had."""
+        """Listen and return the port, which is a free one for 0. Raises: OSError if the port cannot be bound."""
         app = web.Application()
         app.add_routes(
             [

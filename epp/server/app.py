@@ -1,5 +1,6 @@
-"""A whole picker: what decides (``epp.server.core``), and the ports, files and tasks around it, started and stopped in
-order.
+"""A whole picker: the parts that decide (``epp.server.core``) and the ports, files and tasks around them.
+
+They are started and stopped in order.
 
 discovery ─► pool ─► ledger, prefix cache, scraper (listeners)
 transport ─► ext-proc, access log, health ─► director ─► pool, ledger, telemetry
@@ -41,7 +42,7 @@ from epp.served.lister import Lister
 from epp.server.admin import Admin
 from epp.server.core import Core
 from epp.server.health import Health
-from epp.server.quiet import until_nobody_comes
+from epp.server.quiet import wait_until_quiet
 from epp.server.readiness import readiness
 from epp.server.reload import ConfigReload, PlanSource
 from epp.server.settings import Settings, Transport
@@ -88,11 +89,14 @@ class App:
         self._tokens = OpenedSource(core.tokens, core.pool.candidates)
         self._keeping: IndexKeeper | None = None
         self.feed: Feed | None = None
-        """Who follows the engines' KV events, where a plugin asks for that."""
+        """Follows the engines' KV events; None if no plugin uses them."""
         self._closing = AsyncExitStack()
 
     async def start(self) -> None:
-        """Serve. Raises: ConfigError, which names the port that cannot be had; nothing is left open then."""
+        """Start everything and serve.
+
+        Raises: ConfigError that names the port that cannot be bound; nothing is left open then.
+        """
         async with AsyncExitStack() as stack:
             await self._start(stack)
             self._closing = stack.pop_all()
@@ -101,27 +105,31 @@ class App:
 
     @property
     def changes_responses(self) -> bool:
-        """Whether it may have something to change in any response."""
+        """Whether the plan may change responses."""
         return self.core.plan.changes_responses
 
     def expose(self, source: ReadingSource) -> None:
-        """Show what ``source`` reads among the metrics."""
+        """Add the readings of ``source`` to the metrics."""
         self.telemetry.gauge_source(source)
 
     def drain(self) -> None:
-        """Be not ready from now on; requests are served as before."""
+        """Report not ready from now on; requests are served as before."""
         self.health.drain()
 
     async def retire(self, timeout_s: float) -> None:
-        """Be not ready at once, and serve on until nobody has come for a while, for at most ``timeout_s``: a proxy that
-        checks the picker's health needs a moment to hear of it."""
+        """Report not ready at once, and serve until no stream has begun for a while, or for ``timeout_s`` at most.
+
+        A proxy needs a moment until its next health check shows that the picker is not ready.
+        """
         self.drain()
         counts_connections = self._settings.transport is not Transport.GRPCIO
-        await until_nobody_comes(self._server.statistics, timeout_s, counts_connections=counts_connections)
+        await wait_until_quiet(self._server.statistics, timeout_s, counts_connections=counts_connections)
 
     async def stop(self, drain_timeout_s: float) -> None:
-        """Be not ready at once, send away who waits, let the streams under way end, for at most that long, and close
-        everything."""
+        """Report not ready, refuse the requests that wait, let streams in progress end, and close everything.
+
+        Streams that are open after ``drain_timeout_s`` are cancelled.
+        """
         self.drain()
         self.core.gate.close()
         cut: list[int] = []  # asked for before the server's own timer, which is set after this one
@@ -159,7 +167,7 @@ class App:
             await self._debug(stack, self._settings.debug)
 
     async def _serve_requests(self, stack: AsyncExitStack) -> None:
-        """The ports that proxies use: ext-proc with the access log and health, and health alone."""
+        """Open the ports that proxies use: ext-proc with the access log and health, and health alone."""
         settings = self._settings
         of_requests = service.methods(self.director, settings.exchange, self.core.clock, self.core.bodies)
         if settings.stream_metrics:
@@ -184,7 +192,7 @@ class App:
             self.health_port = await listening(beside.start, settings.host, settings.health_port, "--grpc-health-port")
 
     async def _serve_metrics(self, stack: AsyncExitStack) -> None:
-        """The port that Prometheus and probes use."""
+        """Open the port that Prometheus and probes use."""
         settings, core = self._settings, self.core
         exposition = Exposition(
             self.telemetry,
@@ -218,7 +226,7 @@ class App:
         self.debug_port = await server.open(debug)
 
     def _show(self, stack: AsyncExitStack, certificate: Certificate, *, reload: bool) -> None:
-        """Have ``certificate`` among the metrics, and followed if asked to."""
+        """Add ``certificate`` to the metrics, and follow its files if ``reload``."""
         self._certificates.append(certificate)
         if reload and certificate.folder is not None:
             stack.push_async_callback(Chore(f"follow {certificate.flag}", certificate.follow).stop)
@@ -261,14 +269,14 @@ class App:
         self.expose(discovery.readings)
 
     def _listed(self) -> bool:
-        """Whether anybody has said yet where the endpoints are."""
+        """Whether the endpoints are known: they are fixed, or discovery has read them."""
         return self._discovery is None or self._discovery.loaded
 
     async def _follow_config(self, stack: AsyncExitStack) -> None:
         if (source := self._source) is None or source.file is None:
             return
         reload = ConfigReload(
-            source.file, lambda: source.read(before=self.core.plan), self._use, told=self.core.plan.lines
+            source.file, lambda: source.read(before=self.core.plan), self._use, logged=self.core.plan.lines
         )
         reload.start()
         stack.push_async_callback(reload.stop)

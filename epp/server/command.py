@@ -1,4 +1,4 @@
-"""``tierwise serve``: the picker beside a proxy that somebody else runs."""
+"""The command ``tierwise serve``: the picker beside a proxy that the operator runs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ USAGE_ERROR = 2
 
 
 def run_serve(options: ServeOptions) -> int:
-    """Run the command; the process's exit status."""
+    """Run the command and return its exit status."""
     repeats = logs.set_up(options.log)
     return run("tierwise serve", lambda: serve(options, repeats.readings))
 
 
 def run(command: str, work: Callable[[], Awaitable[None]]) -> int:
-    """Run ``work`` on an event loop; what cannot be had is one sentence and an exit status."""
+    """Run ``work`` on an event loop and return the exit status; a refusal is printed as one sentence."""
     keep_freed_memory()
     try:
         uvloop.run(_beside_chores(work))
@@ -57,7 +57,7 @@ async def _beside_chores(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def serve(options: ServeOptions, *sources: ReadingSource) -> None:
-    """Serve until a signal, then drain; ``sources`` are shown among the metrics. Raises: ConfigError."""
+    """Serve until a signal, then drain; the readings of ``sources`` are added to the metrics. Raises: ConfigError."""
     config, picker = options.config, options.picker
     read = partial(plan_from, config.file, config.inline, metrics_source=options.metrics_source)
     source = PlanSource(followed(config), read)
@@ -90,7 +90,7 @@ async def serve(options: ServeOptions, *sources: ReadingSource) -> None:
 
 
 def encryption(picker: Settings) -> str:
-    """What each port speaks, in words for the log."""
+    """Return a sentence for the log about the encryption of each port."""
     ext_proc = metrics = "plaintext"
     if picker.tls is not None:
         folder = picker.tls.cert_path
@@ -101,7 +101,7 @@ def encryption(picker: Settings) -> str:
 
 
 def nowhere(pool_name: str) -> str:
-    """What to say to somebody who gave no endpoints, and perhaps a pool of Kubernetes."""
+    """Return the refusal for a command line without endpoints, which may name a pool of Kubernetes."""
     pool = ""
     if pool_name != ServeOptions().picker.pool_name:
         pool = f" (--pool-name={pool_name} is a name in metrics only: InferencePools are not read)"
@@ -121,7 +121,7 @@ def followed(config: ConfigOptions) -> FollowedFiles | None:
 
 
 def announce(plan: Plan, notices: tuple[str, ...], endpoints: tuple[str, ...], remarks: tuple[str, ...] = ()) -> None:
-    """Say in the log what was understood."""
+    """Log the configuration as it was understood, and its warnings."""
     for remark in remarks:
         log.info("%s", remark)
     if endpoints and plan.discovery is not None:

@@ -1,6 +1,6 @@
-"""Everything that decides: what is known of the endpoints, who is admitted, who is picked, what is counted.
+"""The parts that decide: the pool, the prefix cache, admission, the director and the counters.
 
-No socket, no task, no file: ``epp.server.app`` brings those, and tells this of what they say.
+They have no socket, no task and no file: ``epp.server.app`` adds those and passes on what they read.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Core:
     """The parts that decide, wired by a plan, which may be replaced. Owner: the event loop."""
 
     def __init__(self, plan: Plan, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
-        """``clock`` is what picks, their leases and scrapes are timed by; it need not go on evenly."""
+        """Wire the parts by ``plan``. ``clock`` times picks, their leases and scrapes; it may jump."""
         self.plan = plan
         self.clock = clock
         self.pool = Pool(settings.pool_name)
-        # A random start: reports of picks that an earlier picker made may still arrive, and must be nobody's.
+        # A random start, so that late reports of an earlier picker's picks match none of ours.
         self.ledger = Ledger(self.pool, first_id=random.getrandbits(62))
         self.balance = Balance(clock)
         self.pool.listeners.append(self.balance)
@@ -63,9 +63,9 @@ class Core:
         self.gate = Gate(self.pool, self.telemetry.requests, clock)
         self.accuracy = Accuracy(clock)
         self.tokens = TokenStep(clock)
-        """Its source is opened and closed by whoever runs this."""
+        """The app opens and closes its source."""
         self.catalog = Catalog(self.pool, self._forget)
-        """To be told what the endpoints list (``epp.served.lister``)."""
+        """Filled by ``epp.served.lister`` with the models that the endpoints list."""
         self.pool.listeners.append(self.catalog)
         self.director = Director(
             self._steps(plan),
@@ -88,17 +88,18 @@ class Core:
         self.restarts = Restarts(self.pool, self._forget)
         self.pool.listeners.append(self.restarts)
         self.precise: PreciseCache | None = None
-        """To be fed (``epp.kvevents``) with what the engines tell; None when nobody asks."""
+        """Filled by ``epp.kvevents`` with the engines' KV events; None if no plugin uses them."""
         if plan.precise is not None:
             self.precise = plan.precise.new_cache(clock)
             self.pool.listeners.append(self.precise)
         self._expose()
 
     def use(self, plan: Plan) -> Iterator[None]:
-        """Serve by ``plan`` from the next request on; what is known of the endpoints' caches stays where its tiers do.
+        """Serve by ``plan`` from the next request on; the prefix index stays if its tiers do.
 
-        Returns what is left to do, in small steps: a large index that is not used any more is taken apart.
-        Raises: ConfigError for what takes a restart; nothing has changed then.
+        Returns the work that is left, in small steps: a large index that is no longer used is taken apart.
+
+        Raises: ConfigError for a change that takes a restart; nothing has changed then.
         """
         before = self.plan
         for path, old, new in (
@@ -152,7 +153,7 @@ class Core:
         return self.tokens
 
     def _listen(self, known: PrefixCache | None, now: PrefixCache | None) -> Iterator[None]:
-        """Tell ``now`` of the endpoints, and ``known`` no more; what that knew is to be taken apart."""
+        """Make ``now`` the pool's listener in place of ``known``; return the steps that take ``known`` apart."""
         if known is not None:
             self.pool.listeners.remove(known)
         if now is not None:
@@ -162,12 +163,12 @@ class Core:
         return iter(()) if known is None else known.clear()
 
     def _forget(self, candidate: Candidate) -> None:
-        """The endpoint's engine holds nothing any more."""
+        """Forget all blocks of the endpoint, whose engine has lost its cache."""
         if self.plan.prefix_cache is not None:
             self.plan.prefix_cache.endpoint_added(candidate)
 
     def ended(self, pick_id: int, cause: Cause) -> None:
-        """A pick is over, and nobody saw more of it."""
+        """End a pick of which no outcome is known except ``cause``."""
         self.director.picks.ended(pick_id, Outcome(cause))
 
     def _closed(self, pick_id: int) -> None:
@@ -179,7 +180,7 @@ class Core:
             self.plan.prefix_cache.unused(pick_id)
 
     def expire(self) -> None:
-        """Take back the picks whose end nobody reported."""
+        """End the picks whose lease has expired."""
         for pick_id, cause in self.ledger.expire(self.clock()):
             self.ended(pick_id, cause)
 
@@ -211,7 +212,7 @@ class Core:
 
 
 def producer_types(plan: Plan) -> dict[str, str]:
-    """By the names under which producers write."""
+    """Return the type of each producer, by the name under which it writes."""
     types = {producer.name: producer.type_name for producer in plan.profile.producers}
     if plan.precise is not None:
         types.update(dict.fromkeys(plan.precise.names, plan.precise.type_name))

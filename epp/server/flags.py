@@ -1,7 +1,7 @@
-"""The flags of ``tierwise serve``, and its options made of them.
+"""The flags of ``tierwise serve``, and the function that makes its options of them.
 
-``tierwise serve`` knows all flags of the Go picker, of v0.9 and of later versions, so that its arguments work
-unchanged. What cannot be honoured yet is refused when it is set to anything but the value that asks for nothing.
+The command accepts all flags of the Go picker, of v0.9 and of later versions, so that its arguments work unchanged. A
+flag that cannot be honoured yet is refused unless its value requests nothing.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _METRICS = {
     "lora-info-metric": str(VLLM.lora),
     "cache-info-metric": str(VLLM.cache_info),
 }
-"""What vLLM's metrics are called."""
+"""The names of vLLM's metrics, by flag."""
 
 
 def metric_spec(value: str) -> str:
-    """``name`` or ``name{label=value,...}``; empty for no metric."""
+    """Read the name of a metric, ``name`` or ``name{label=value,...}``; an empty text means no metric."""
     if value:
         parse_spec(value)
     return value
@@ -156,7 +156,7 @@ SERVE: tuple[Flag, ...] = (
 
 
 def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
-    """The options of ``tierwise serve``. Raises: ConfigError naming the flag."""
+    """Return the options of ``tierwise serve``. Raises: ConfigError naming the flag."""
     _refuse(given)
     tracing = trace_settings(given.get("tracing"), environment)
     remarks = _off(given if tracing is None else {**given, "tracing": True})
@@ -184,13 +184,13 @@ def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
 
 
 def _off(given: Given) -> tuple[str, ...]:
-    """One line for all that the Go picker does unless told otherwise, and that is not done here."""
+    """Return one line about the defaults of the Go picker that are off here."""
     off = [f"--{name} ({why})" for name, why in _OFF if name not in given]
     return (f"on by default in the Go picker and off here: {', '.join(off)}",) if off else ()
 
 
 def _without_effect(given: Given) -> list[str]:
-    """One line for all that was asked for and changes nothing."""
+    """Return one line about the given flags that change nothing."""
     idle = [
         f"--{flag.name}={_written(given[flag.name])} ({flag.idle})"
         for flag in SERVE
@@ -200,7 +200,10 @@ def _without_effect(given: Given) -> list[str]:
 
 
 def _encryption(given: dict[str, Any], notices: list[str]) -> tuple[TlsOptions | None, MetricsTlsOptions | None]:
-    """Both ports' encryption; takes its flags out of ``given``. Raises: ConfigError for one without a meaning."""
+    """Return the encryption of both ports, and remove its flags from ``given``.
+
+    Raises: ConfigError for a flag that has no meaning beside the others.
+    """
     secure = given.pop("secure-serving", True)
     cert_path, cert_dir = given.pop("cert-path", None), given.pop("metrics-cert-dir", None)
     client_ca_file = given.pop("metrics-client-ca-file", None)
@@ -237,7 +240,7 @@ def _written(value: object) -> str:
 
 
 def _log_flags(given: dict[str, Any]) -> None:
-    """zap's own flags win over ``--v``, as they do in the Go picker."""
+    """Let zap's own flags win over ``--v``, as they do in the Go picker."""
     if "zap-log-level" in given:
         given["v"] = given.pop("zap-log-level")
     if "zap-devel" in given:
@@ -246,7 +249,7 @@ def _log_flags(given: dict[str, Any]) -> None:
 
 
 def _metric_names(given: dict[str, Any], notices: list[str]) -> None:
-    """Say that the flags are deprecated where they ask for something; vLLM's own names do not."""
+    """Add a notice about the deprecated flags that name metrics other than vLLM's own."""
     for name, usual in _METRICS.items():
         if given.get(name) == usual:
             del given[name]
@@ -256,7 +259,7 @@ def _metric_names(given: dict[str, Any], notices: list[str]) -> None:
 
 
 def _refuse_shared_ports(picker: Settings) -> None:
-    """Check the ports. Raises: ConfigError for two alike."""
+    """Check that no two ports are alike. Raises: ConfigError naming two that are."""
     refuse_shared(
         {
             "--grpc-port": (picker.host, picker.grpc_port),

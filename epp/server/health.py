@@ -18,11 +18,11 @@ SERVICE = "/grpc.health.v1.Health/"
 LISTED = ("", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor", "inference-extension")
 """Names that ``List`` shows; ``Check`` takes any."""
 MAX_NAME_BYTES = 1024
-"""Of a request that is read. A guess."""
+"""The largest request that is read. A guess."""
 
 
 class Health:
-    """Serving as long as ``ready`` says so and nobody drains. Owner: the event loop."""
+    """The health service: serving while ``ready`` returns True and ``drain`` was not called. Owner: the event loop."""
 
     def __init__(self, ready: Callable[[], bool]) -> None:
         self._ready = ready
@@ -34,23 +34,23 @@ class Health:
         return not self._draining and self._ready()
 
     def drain(self) -> None:
-        """Say no from now on; requests are still answered."""
+        """Answer that the picker is not serving, from now on."""
         self._draining = True
 
     def methods(self) -> Methods:
-        """What a transport hosts."""
+        """Return the methods that a transport hosts."""
         return {
             f"{SERVICE}Check": lambda call: _Unary(call, self.check),
             f"{SERVICE}List": lambda call: _Unary(call, self.list),
         }
 
     def check(self, request: bytes) -> bytes:
-        """The answer to ``Check``. Raises: DecodeError."""
+        """Return the answer to ``Check``. Raises: DecodeError."""
         HealthCheckRequest.FromString(request)
         return self._status().SerializeToString()
 
     def list(self, _: bytes) -> bytes:
-        """The answer to ``List``."""
+        """Return the answer to ``List``."""
         response = HealthListResponse()
         for name in LISTED:
             response.statuses[name].CopyFrom(self._status())
@@ -62,7 +62,7 @@ class Health:
 
 
 class _Unary(Handler):
-    """One call: a message, its answer."""
+    """One call: takes one message and sends its answer."""
 
     def __init__(self, call: Call, answer: Callable[[bytes], bytes]) -> None:
         self._call = call

@@ -1,4 +1,4 @@
-"""How long a picker that is not ready any more goes on serving before it closes its port."""
+"""How long a picker that is no longer ready serves before it closes its port."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections.abc import Callable
 from epp.wire.http2.counters import Statistics
 
 QUIET_S, LOOK_EVERY_S = 5.0, 0.1
-"""How long no stream must have begun: a guess, two rounds of a proxy's health check, which is every 2 s in the
-charts."""
+"""The time without a new stream that counts as quiet. A guess: two rounds of a proxy's health check, which the charts
+run every 2 s.
+"""
 
 
-async def until_nobody_comes(
-    statistics: Callable[[], Statistics], timeout_s: float, *, counts_connections: bool
-) -> None:
-    """Return once no stream has begun for ``QUIET_S``, after ``timeout_s`` at the latest, and at once where nobody is
-    connected: a transport that ``counts_connections`` knows; of another, whoever has had a stream may still be there.
+async def wait_until_quiet(statistics: Callable[[], Statistics], timeout_s: float, *, counts_connections: bool) -> None:
+    """Return once no stream has begun for ``QUIET_S``, after ``timeout_s`` at the latest.
+
+    Returns at once if no proxy is connected. A transport that does not count connections is taken as connected once it
+    has had a stream.
     """
     before = statistics()
     if not (before.connections if counts_connections else before.streams_total):

@@ -1,8 +1,8 @@
-"""Whether new requests should be sent here, and what an operator should know about that.
+"""Whether new requests should be sent to this picker, and a sentence for the operator about it.
 
 Ready means that the picker can decide: it knows the endpoints and is not stopping. Endpoints that do not answer leave
-it ready, since proxies would otherwise have nobody to ask, and one picker cannot tell dead engines from a network of
-its own; the sentence and the metrics tell.
+it ready, since proxies would otherwise have no picker at all, and one picker cannot distinguish dead engines from a
+fault of its own network. The sentence and the metrics show such endpoints.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from scorers.base import Silence
 
 
 class Readiness(NamedTuple):
-    """The answer, and a sentence that begins with it."""
+    """The readiness, and a sentence that begins with it."""
 
     ready: bool
     sentence: str
 
 
 def readiness(health: Health, discovery: FileDiscovery | None, pool: Pool, *, scraped: bool) -> Readiness:
-    """As of now; ``scraped`` says whether the endpoints' metrics are read."""
+    """Return the readiness now; ``scraped`` is whether the endpoints' metrics are read."""
     if discovery is not None and not discovery.loaded:
         return Readiness(False, f"not ready: no list of endpoints yet: {discovery.trouble or 'it is being read'}")
     if not health.serving:

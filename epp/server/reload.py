@@ -1,4 +1,4 @@
-"""The configuration file, followed: a good new one replaces the old as a whole, a bad one changes nothing."""
+"""Follows the configuration file: a valid new one replaces the old as a whole, an invalid one changes nothing."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ class PlanSource:
 class ConfigReload:
     """Follows ``file``, which was ``seen`` before the configuration in use was read. Owner: the event loop.
 
-    ``plan`` reads the file as it is now, and raises ConfigError; ``use`` serves by what that returned, from the next
-    request on, and raises ConfigError, having changed nothing, for what takes a restart; it returns what is left to do,
-    in small steps. ``told`` are the lines of the
-    log about the configuration in use.
+    ``plan`` reads the file as it is now, and raises ConfigError. ``use`` serves by that plan from the next request on
+    and returns the work that is left, in small steps; it raises ConfigError, and has changed nothing then, for a change
+    that takes a restart. ``logged`` are the lines of the log about the configuration in use.
     """
 
     def __init__(
@@ -43,35 +42,35 @@ class ConfigReload:
         plan: Callable[[], Plan],
         use: Callable[[Plan], Iterator[None]],
         *,
-        told: Sequence[str] = (),
+        logged: Sequence[str] = (),
         now: Callable[[], float] = time.time,
     ) -> None:
         self.reloads = 0
         self.errors = 0
         self.current = True
-        """Whether what is served by is what the file says."""
+        """Whether the plan in use is that of the file."""
         self._path = file.paths[0]
         self._plan = plan
         self._use = use
-        self._told = told
+        self._logged = logged
         self._now = now
         self._since = now()
         self._file = file
         self._follower: Chore | None = None
 
     def start(self) -> None:
-        """Follow the file."""
+        """Start to follow the file."""
         self._follower = Chore("config-reload", self._follow)
 
     async def stop(self) -> None:
-        """Follow no more."""
+        """Stop following the file."""
         self._file.stop()
         if self._follower is not None:
             await self._follower.stop()
             self._follower = None
 
     def readings(self) -> Iterator[Reading]:
-        """For ``Telemetry.gauge_source``."""
+        """Return the readings for ``Telemetry.gauge_source``."""
         for name, text, value, counter in (
             ("reloads", "Changed configurations that were taken.", self.reloads, True),
             ("reload_errors", "Changed configurations that were refused.", self.errors, True),
@@ -91,19 +90,19 @@ class ConfigReload:
             else:
                 self.reloads += 1
                 self.current, self._since = True, self._now()
-                self._tell(plan.lines)
+                self._log_changes(plan.lines)
                 log.info("%s has changed, and is in use from now on", self._path)
                 await sliced(rubble)
 
-    def _tell(self, lines: Sequence[str]) -> None:
-        """Say what is not as it was."""
-        for line in self._told:
+    def _log_changes(self, lines: Sequence[str]) -> None:
+        """Log the lines that are not as they were."""
+        for line in self._logged:
             if line not in lines:
                 log.info("%s: no longer: %s", self._path, line)
         for line in lines:
-            if line not in self._told:
+            if line not in self._logged:
                 log.info("%s: %s", self._path, line)
-        self._told = lines
+        self._logged = lines
 
     def _refused(self, error: Exception) -> None:
         self.errors += 1

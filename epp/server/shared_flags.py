@@ -1,4 +1,4 @@
-"""The flags that ``tierwise serve`` and ``tierwise standalone`` share, and what both check of them."""
+"""The flags that ``tierwise serve`` and ``tierwise standalone`` share, and the checks of them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Streams of the ext-proc service in numbers: how many are open, how long they lasted and how they ended.
+"""Counts the streams of the ext-proc service: how many are open, how long they lasted and how they ended.
 
-A shell around the service's handlers: it counts on every transport, and costs nothing where it is not asked for.
+It wraps the service's handlers, so it counts on every transport, and costs nothing if it is off.
 """
 
 from __future__ import annotations
@@ -14,42 +14,42 @@ from epp.metrics.tables import STREAM_DURATION, STREAMS, STREAMS_OPEN
 from epp.wire.service import Call, Handler, Methods, Status
 
 _GO = {Status.OK: "OK", Status.CANCELLED: "Canceled"}
-"""gRPC's Go library, whose words the label has, writes these two in its own way."""
+"""The two codes that gRPC's Go library, whose names the label uses, writes in its own way."""
 
 
 def code_name(status: Status) -> str:
-    """As Go's gRPC writes it: ``InvalidArgument``."""
+    """Return the name of ``code`` as Go's gRPC writes it, such as ``InvalidArgument``."""
     return _GO.get(status) or "".join(word.capitalize() for word in status.name.split("_"))
 
 
 class StreamCounts:
-    """Owner: the event loop."""
+    """The counters of all streams. Owner: the event loop."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.open = 0
         self.ended: Counter[str] = Counter()
-        """By gRPC status."""
+        """The streams that have ended, by gRPC status."""
         self.durations = Histogram(STREAM_DURATION.bounds)
         self._clock = clock
 
     def watching(self, methods: Methods) -> Methods:
-        """``methods``, whose calls are counted."""
+        """Return ``methods`` with their calls counted."""
         return {path: self._counted(factory) for path, factory in methods.items()}
 
     def readings(self) -> Iterator[Reading | Histograms]:
-        """What Prometheus is told."""
+        """Return the readings for the metrics page."""
         yield Reading(STREAMS_OPEN.name, STREAMS_OPEN.help, (), [((), self.open)])
         codes = [((code,), count) for code, count in self.ended.items()]
         yield Reading(STREAMS.name, STREAMS.help, STREAMS.labels, codes, counter=True)
         yield Histograms(STREAM_DURATION, [((), self.durations)])
 
     def began(self) -> float:
-        """A stream is open; returns when it began."""
+        """Count a stream as open and return the time of its start."""
         self.open += 1
         return self._clock()
 
     def over(self, status: Status, began: float) -> None:
-        """The stream that began then has ended."""
+        """Count the end of the stream that began at that time."""
         self.open -= 1
         self.ended[code_name(status)] += 1
         self.durations.observe(self._clock() - began)
@@ -59,7 +59,7 @@ class StreamCounts:
 
 
 class Watched:
-    """A handler and its call, told apart from neither by the other. Counts the end once."""
+    """Sits between a handler and its call, which do not notice it, and counts the end once."""
 
     def __init__(self, call: Call, factory: Callable[[Call], Handler], counts: StreamCounts) -> None:
         self._call = call
@@ -76,27 +76,27 @@ class Watched:
 
     @property
     def metadata(self) -> Sequence[tuple[str, str]]:
-        """The call's."""
+        """Return the metadata of the call."""
         return self._call.metadata
 
     @property
     def peer(self) -> str:
-        """The call's."""
+        """Return the peer of the call."""
         return self._call.peer
 
     def send(self, message: bytes) -> None:
-        """Queue one message."""
+        """Queue one message on the call."""
         self._call.send(message)
 
     def finish(self, status: Status = Status.OK, message: str = "") -> None:
-        """Send the trailers."""
+        """Count the end and send the trailers."""
         self._end(status)
         self._call.finish(status, message)
 
     # Handler
 
     def received(self, message: bytes) -> None:
-        """Hand it on."""
+        """Pass the message to the handler."""
         try:
             self._handler.received(message)
         except Exception:
@@ -104,7 +104,7 @@ class Watched:
             raise
 
     def half_closed(self) -> None:
-        """Hand it on."""
+        """Pass the end of the messages to the handler."""
         try:
             self._handler.half_closed()
         except Exception:
@@ -112,7 +112,7 @@ class Watched:
             raise
 
     def cancelled(self) -> None:
-        """Hand it on: reset, deadline, or connection lost."""
+        """Count a reset, a deadline or a lost connection, and pass it to the handler."""
         self._end(Status.CANCELLED)
         self._handler.cancelled()
 

@@ -1,11 +1,11 @@
-"""The transport that was asked for."""
+"""Opens the transport that the flag selects."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
 from epp.ports.certificates import Certificate
-from epp.ports.door import Report, nobody
+from epp.ports.door import Report, unreported
 from epp.ports.options import TlsOptions
 from epp.ports.tls import refuse_for_grpcio, server_context
 from epp.server.settings import Transport
@@ -28,22 +28,22 @@ class Server(Protocol):
         """Close every connection at once. Stopping twice is no error."""
 
     def statistics(self) -> Statistics:
-        """What it has done."""
+        """Return a snapshot of its counters."""
 
 
 class Tls(NamedTuple):
-    """How a port is encrypted, and what it shows."""
+    """How a port is encrypted, and its certificate."""
 
     options: TlsOptions
     certificate: Certificate
 
 
 def open_server(
-    transport: Transport, methods: Methods, limits: Limits, tls: Tls | None, report: Report = nobody
+    transport: Transport, methods: Methods, limits: Limits, tls: Tls | None, report: Report = unreported
 ) -> Server:
-    """A server of ``methods`` that has not been started; grpcio is imported only where it is asked for.
+    """Return a server of ``methods`` that has not been started; grpcio is imported only if it is selected.
 
-    ``report`` hears of failed connections, of which grpcio tells nobody.
+    ``report`` is called for failed connections, which grpcio does not report.
 
     Raises: ConfigError for certificates or flags that cannot be used.
     """

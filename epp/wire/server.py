@@ -16,7 +16,7 @@ import ssl
 from collections.abc import Callable
 from time import perf_counter
 
-from epp.ports.door import Door, Report, nobody, open_door
+from epp.ports.door import Door, Report, open_door, unreported
 from epp.wire.http2.counters import Counters, Statistics
 from epp.wire.http2.limits import Limits
 from epp.wire.link import Link
@@ -37,7 +37,7 @@ class WireServer:
         *,
         limits: Limits | None = None,
         tls: ssl.SSLContext | None = None,
-        report: Report = nobody,
+        report: Report = unreported,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         """``report`` is called for connections that fail in their handshake; ``clock`` measures turns."""
