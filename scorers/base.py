@@ -1,7 +1,8 @@
 """The plugin interface: what a plugin receives, and what it returns.
 
 Everything here is plain data or a small interface. A plugin does no I/O, reads no clock, and changes nothing that it is
-given, except that a producer writes to the request. It sees one snapshot, which is valid until the call returns.
+given, except that a producer writes to the request, and any plugin to a ``Scratch`` of its own in it. It sees one
+snapshot, which is valid until the call returns.
 
 A plugin is a class with a type name (``type_name``, as written in ``EndpointPickerConfig``), a ``Parameters`` struct
 that rejects unknown keys, and the method of its kind (a producer has two). It must be constructible with no arguments,
@@ -99,8 +100,8 @@ class CachedPrefix(msgspec.Struct):
         return self.tokens if self.worth is None else self.worth
 
 
-class Request(msgspec.Struct, weakref=True):
-    """One inference request as the plugins see it. Only the director and the producers write to it."""
+class Request(msgspec.Struct):
+    """One inference request as the plugins see it. Only the director and the producers write to its fields."""
 
     id: str
     """The header ``x-request-id``, else a new UUID."""

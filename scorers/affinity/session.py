@@ -8,9 +8,8 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Protocol
-from weakref import ref
 
-from scorers.base import Candidate, Request
+from scorers.base import Candidate, Request, Scratch
 
 MAX_SESSIONS = 65_536
 """Number of sessions that one instance remembers, least recently used forgotten first: 20 MB at most. A guess."""
@@ -130,15 +129,17 @@ class RememberedHere:
     def __init__(self, headers: Sequence[str], table: SessionTable) -> None:
         self._headers = tuple([header.lower() for header in headers])
         self.table = table
-        # The request whose endpoint was a candidate. A weak reference: its pick follows in the same step or never.
-        self._placed: ref[Request] | None = None
+        self._kept = Scratch[str]()  # the session's endpoint, if it is among the candidates
 
     def position(self, request: Request, candidates: Sequence[Candidate]) -> int | None:
         """Implement ``Affinity.position`` with the endpoint from the table."""
         session = self._session(request)
         endpoint = None if session is None else self.table.endpoint(session, request.received_s)
         place = None if endpoint is None else find(endpoint, candidates)
-        self._placed = None if place is None else ref(request)
+        if endpoint is None or place is None:
+            self._kept.take(request)
+        else:
+            self._kept.put(request, endpoint)
         return place
 
     def picked(self, request: Request, candidate: Candidate) -> None:
@@ -146,11 +147,8 @@ class RememberedHere:
         session = self._session(request)
         if session is None:
             return
-        now = request.received_s
-        placed = self._placed is not None and self._placed() is request
-        endpoint = self.table.endpoint(session, now) if placed else None
-        self._placed = None
-        self.table.bind(session, endpoint or identity_of(candidate), now)
+        endpoint = self._kept.take(request)
+        self.table.bind(session, endpoint or identity_of(candidate), request.received_s)
 
     def response_headers(self, candidate: Candidate) -> Mapping[str, str]:  # noqa: ARG002
         """Return no headers, since the id is the client's own."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Annotated
-from weakref import ref
 
 import msgspec
 
-from scorers.base import Candidate, Request, Scorer
+from scorers.base import Candidate, Request, Scorer, Scratch
 
 
 class NoHitLruParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -38,15 +37,14 @@ class NoHitLruScorer(Scorer[NoHitLruParameters]):
         super().__init__(parameters, name)
         self._served: OrderedDict[str, int] = OrderedDict()
         self._picks = 0
-        # The request scored last, if it was cold. A weak reference, since its pick follows in the same step or never.
-        self._cold: ref[Request] | None = None
+        self._cold = Scratch[bool]()  # in each request that was scored
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
         """Return one score per candidate, by how long ago it was given a cold request."""
-        if self._has_hit(request, candidates):
-            self._cold = None
+        cold = not self._has_hit(request, candidates)
+        self._cold.put(request, cold)
+        if not cold:
             return [0.5] * len(candidates)
-        self._cold = ref(request)
         last = len(candidates) - 1
         if last < 1:
             return [1.0] * len(candidates)
@@ -59,9 +57,8 @@ class NoHitLruScorer(Scorer[NoHitLruParameters]):
 
     def picked(self, request: Request, candidate: Candidate) -> None:
         """Remember the endpoint of a cold request as the most recent."""
-        if self._cold is None or self._cold() is not request:
+        if not self._cold.take(request):
             return
-        self._cold = None
         self._picks += 1
         self._served[candidate.address] = self._picks
         self._served.move_to_end(candidate.address)

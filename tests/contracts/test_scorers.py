@@ -214,6 +214,7 @@ def test_scoring_changes_neither_the_request_nor_the_candidates(
 ) -> None:
     before = repr((request, candidates))
     kind().score(request, candidates)
+    request.scratch.clear()  # a plugin's own place
     assert repr((request, candidates)) == before
 
 
@@ -231,6 +232,7 @@ def test_a_filter_keeps_some_of_the_candidates_in_their_order_and_changes_nothin
         assert places == sorted(set(places)), "each once, in the given order, none of its own"
         assert list(narrower.keep(request, tuple(kept))) == kept or not kept or fills_up_again(narrower)
         narrower.picked(request, candidates[pick % len(candidates)])
+        assert not request.scratch, "a pick takes out what was kept for it"
     assert repr((request, candidates)) == before
 
 
