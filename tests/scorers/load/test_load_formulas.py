@@ -50,7 +50,7 @@ def test_idle_scores_1_and_the_busiest_0() -> None:
     assert ActiveRequestScorer().score(request(), busy) == [1.0, 0.75, 0.0]
 
 
-def test_up_to_the_idle_threshold_everybody_scores_1_and_above_it_at_most_the_busy_score() -> None:
+def test_up_to_the_idle_threshold_all_endpoints_score_1_and_above_it_at_most_the_busy_score() -> None:
     scorer = ActiveRequestScorer(ActiveRequestParameters(idle_threshold=2, max_busy_score=0.5))
     busy = candidates({"in_flight": 2}, {"in_flight": 3}, {"in_flight": 6})
     assert scorer.score(request(), busy) == [1.0, 0.25, 0.0]
