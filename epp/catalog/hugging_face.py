@@ -187,17 +187,17 @@ def _dtype_bytes(outer: _Config, config: _Config, where: str) -> int:
     return _DTYPE_BYTES[plain]
 
 
-def _quantized(said: _Quantization | None) -> Quantization | None:
-    if said is None:
+def _quantized(written: _Quantization | None) -> Quantization | None:
+    if written is None:
         return None
-    method = said.quant_method.lower()
-    if method in ("fp8", "fbgemm_fp8", "modelopt") or (said.format or "").startswith("float"):
+    method = written.quant_method.lower()
+    if method in ("fp8", "fbgemm_fp8", "modelopt") or (written.format or "").startswith("float"):
         return Quantization.FP8
     if method == "mxfp4":
         return Quantization.MXFP4
-    if said.bits == 8 or method in _INT8 or (said.format or "").startswith("int"):
+    if written.bits == 8 or method in _INT8 or (written.format or "").startswith("int"):
         return Quantization.INT8
-    return Quantization.INT4 if method in _INT4 or said.bits == 4 or "pack" in (said.format or "") else None
+    return Quantization.INT4 if method in _INT4 or written.bits == 4 or "pack" in (written.format or "") else None
 
 
 def _stored_bytes(folder: Path) -> int | None:

@@ -39,7 +39,7 @@ class Explainer:
         if step is None:
             return None
         try:
-            return await step.ask(self._understood(head, body), body)
+            return await step.tokenize(self._understood(head, body), body)
         except EppError:
             return None
 

@@ -80,42 +80,42 @@ class LocalSource:
         self._jobs: set[LocalJob] = set()
         self._begun: tuple[TokenRequest, list[Text], Partly] | None = None
 
-    def now(self, asked: TokenRequest) -> Answer | None:
+    def now(self, request: TokenRequest) -> Answer | None:
         """Return the answer for a short or mostly cached request; None for the rest."""
-        model = self._model(asked)
+        model = self._model(request)
         if model is None:
             return NoTokenIds.NO_MODEL
-        if len(asked.body) > self._max_bytes:
+        if len(request.body) > self._max_bytes:
             return NoTokenIds.TOO_LONG
-        if len(asked.body) > self._at_once_bytes or asked.prompts > AT_ONCE_PROMPTS:
+        if len(request.body) > self._at_once_bytes or request.prompts > AT_ONCE_PROMPTS:
             return None
-        if asked.body.count(b"{") > AT_ONCE_OBJECTS:
+        if request.body.count(b"{") > AT_ONCE_OBJECTS:
             return None
-        return told(lambda: self._at_once(model, asked))
+        return answer_or_reason(lambda: self._at_once(model, request))
 
-    def later(self, asked: TokenRequest, done: Done) -> LocalJob:
+    def later(self, request: TokenRequest, done: Done) -> LocalJob:
         """Tokenize the request in a thread."""
         begun, self._begun = self._begun, None
-        model = self._model(asked)
+        model = self._model(request)
         job = LocalJob(self._jobs, done)
         loop = asyncio.get_running_loop()
 
         def work() -> Answer | None:
             if not job.wanted or model is None:
                 return None
-            if begun is not None and begun[0] is asked:
+            if begun is not None and begun[0] is request:
                 _, texts, partly = begun
             else:
-                texts = model.texts(asked.path, asked.body, asked.prompts)
+                texts = model.texts(request.path, request.body, request.prompts)
                 partly = model.look_up(texts)
-            return checked(asked, model.put_together(texts, partly, model.encode(partly)))
+            return checked(request, model.put_together(texts, partly, model.encode(partly)))
 
         def over(answer: Answer | None) -> None:
             if answer is not None:
                 job.finish(answer)
 
         def run() -> None:
-            answer = told(work)
+            answer = answer_or_reason(work)
             if job.wanted:
                 loop.call_soon_threadsafe(over, answer)
 
@@ -128,24 +128,24 @@ class LocalSource:
             job.finish(NoTokenIds.CLOSED)
         await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
 
-    def _model(self, asked: TokenRequest) -> ModelTokenizer | None:
-        return self.models.get(asked.model) or self.models.get("")
+    def _model(self, request: TokenRequest) -> ModelTokenizer | None:
+        return self.models.get(request.model) or self.models.get("")
 
-    def _at_once(self, model: ModelTokenizer, asked: TokenRequest) -> Answer | None:
-        texts = model.texts(asked.path, asked.body, asked.prompts)
+    def _at_once(self, model: ModelTokenizer, request: TokenRequest) -> Answer | None:
+        texts = model.texts(request.path, request.body, request.prompts)
         partly = model.look_up(texts)
         if partly.missing_characters > self._at_once_characters:
-            self._begun = asked, texts, partly
+            self._begun = request, texts, partly
             return None
-        return checked(asked, model.put_together(texts, partly, model.encode(partly)))
+        return checked(request, model.put_together(texts, partly, model.encode(partly)))
 
 
-def checked(asked: TokenRequest, answer: Answer) -> Answer:
+def checked(request: TokenRequest, answer: Answer) -> Answer:
     """Return ``answer`` if it has as many prompts as the request, else ``UNSUPPORTED``."""
-    return answer if isinstance(answer, NoTokenIds) or len(answer) == asked.prompts else NoTokenIds.UNSUPPORTED
+    return answer if isinstance(answer, NoTokenIds) or len(answer) == request.prompts else NoTokenIds.UNSUPPORTED
 
 
-def told(work: Callable[[], Answer | None]) -> Answer | None:
+def answer_or_reason(work: Callable[[], Answer | None]) -> Answer | None:
     """Return the result of ``work``; errors become a reason, and unexpected ones are logged."""
     try:
         return work()

@@ -21,11 +21,11 @@ import msgspec
 from epp.errors import BadRequest, ConfigError
 from epp.parsers.rewrite import with_model
 from epp.pool.candidates import serving
+from epp.tokens.circuit_breaker import CircuitBreaker
 from epp.tokens.media import begins_with_media, goes_on_with_media
 from epp.tokens.model.answer import Answer, NoTokenIds
 from epp.tokens.model.packing import packed
 from epp.tokens.plan import Candidates, RemotePlan
-from epp.tokens.resting import Resting
 from epp.tokens.source import Done, TokenRequest
 
 log = logging.getLogger(__name__)
@@ -110,25 +110,25 @@ class RemoteSource:
         self._candidates = candidates
         self._turns = itertools.count()
         self._clock = clock
-        self._resting = Resting(clock)
+        self._breaker = CircuitBreaker(clock)
         self._tls = _tls(plan)
         self._session: aiohttp.ClientSession | None = None
         self._jobs: dict[asyncio.Task[None], RemoteJob] = {}
 
-    def now(self, asked: TokenRequest) -> Answer | None:
+    def now(self, request: TokenRequest) -> Answer | None:
         """Return the reason if the request cannot be tokenized by a server, else None."""
-        if rendered_path(asked.path) is None:
+        if rendered_path(request.path) is None:
             return NoTokenIds.UNSUPPORTED
-        if len(asked.body) > self._plan.max_bytes:
+        if len(request.body) > self._plan.max_bytes:
             return NoTokenIds.TOO_LONG
-        if begins_with_media(asked.body):
+        if begins_with_media(request.body):
             return NoTokenIds.MEDIA
         return None
 
-    def later(self, asked: TokenRequest, done: Done) -> RemoteJob:
+    def later(self, request: TokenRequest, done: Done) -> RemoteJob:
         """Send the request to a server."""
         job = RemoteJob(done)
-        task = job.task = asyncio.get_running_loop().create_task(self._run(asked, job))
+        task = job.task = asyncio.get_running_loop().create_task(self._run(request, job))
         self._jobs[task] = job
         task.add_done_callback(lambda ended: self._jobs.pop(ended, None))
         return job
@@ -141,13 +141,13 @@ class RemoteSource:
         if self._session is not None:
             await self._session.close()
 
-    async def _run(self, asked: TokenRequest, job: RemoteJob) -> None:
+    async def _run(self, request: TokenRequest, job: RemoteJob) -> None:
         try:
-            if await goes_on_with_media(asked.body):
+            if await goes_on_with_media(request.body):
                 job.finish(NoTokenIds.MEDIA)
                 return
-            ids = await (self._render(asked) if self._plan.renders else self._tokenize(asked))
-            job.finish(_enough(ids, asked.prompts))
+            ids = await (self._render(request) if self._plan.renders else self._tokenize(request))
+            job.finish(_enough(ids, request.prompts))
         except Failed as failure:
             if failure.why is NoTokenIds.FAILED and str(failure):
                 log.warning("tokens: %s", failure)
@@ -156,10 +156,10 @@ class RemoteSource:
             log.exception("tokens: a request could not be tokenized, and goes on without")
             job.finish(NoTokenIds.FAILED)
 
-    async def _render(self, asked: TokenRequest) -> list[bytes]:
-        path = rendered_path(asked.path)
-        name, body = self._plan.model_name, asked.body
-        if name and name != asked.model:
+    async def _render(self, request: TokenRequest) -> list[bytes]:
+        path = rendered_path(request.path)
+        name, body = self._plan.model_name, request.body
+        if name and name != request.model:
             try:
                 body = with_model(body, name)
             except BadRequest as error:
@@ -172,20 +172,20 @@ class RemoteSource:
             raise Failed(NoTokenIds.MEDIA, "media")
         return [_packed(prompt.token_ids) for prompt in prompts]
 
-    async def _tokenize(self, asked: TokenRequest) -> list[bytes]:
-        if rendered_path(asked.path) not in RENDERED[:2]:
+    async def _tokenize(self, request: TokenRequest) -> list[bytes]:
+        if rendered_path(request.path) not in RENDERED[:2]:
             raise Failed(NoTokenIds.UNSUPPORTED, "neither a completion nor a chat")
         try:
-            given = msgspec.json.decode(asked.body, type=dict[str, msgspec.Raw])
+            given = msgspec.json.decode(request.body, type=dict[str, msgspec.Raw])
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise Failed(NoTokenIds.REFUSED, str(error)) from error
         present = {key: raw for key, raw in given.items() if bytes(raw) != b"null"}
-        if any(key in present for key in UNTAKEN) or REASONING in asked.body:
+        if any(key in present for key in UNTAKEN) or REASONING in request.body:
             raise Failed(NoTokenIds.UNSUPPORTED, "a field that /tokenize does not know")
-        model = msgspec.Raw(msgspec.json.encode(self._plan.model_name or asked.model))
+        model = msgspec.Raw(msgspec.json.encode(self._plan.model_name or request.model))
         wanted = {"model": model, **{key: present[key] for key in TAKEN if key in present}}
         found = []
-        for text in _texts(wanted.pop("prompt", None), asked.prompts):
+        for text in _texts(wanted.pop("prompt", None), request.prompts):
             body = msgspec.json.encode(wanted if text is None else {**wanted, "prompt": text})
             answer = await self._decoded(await self._post("/tokenize", body), Tokenized)
             found.append(_packed(answer.tokens))
@@ -207,9 +207,9 @@ class RemoteSource:
                 if response.status != 200:
                     why = NoTokenIds.REFUSED if response.status in (400, 413, 422) else NoTokenIds.FAILED
                     if response.status in AWAY:
-                        self._resting.failed(base)
+                        self._breaker.failed(base)
                     else:
-                        self._resting.answered(base)
+                        self._breaker.succeeded(base)
                     hint = NOT_THERE if response.status == 404 else ""
                     raise Failed(why, f"{url} answers with status {response.status}{hint}")
                 parts, size = [], 0
@@ -218,17 +218,17 @@ class RemoteSource:
                     if size > MAX_ANSWER_BYTES:
                         raise Failed(NoTokenIds.TOO_LONG, f"{url} sends more than {MAX_ANSWER_BYTES >> 20} MiB")
                     parts.append(part)
-                self._resting.answered(base)
+                self._breaker.succeeded(base)
                 return b"".join(parts)
         except asyncio.CancelledError:
             if self._clock() - began >= PATIENT * self._plan.timeout_s:  # close to the timeout: the server is slow
-                self._resting.failed(base)
+                self._breaker.failed(base)
             raise
         except TimeoutError as error:
-            self._resting.failed(base)
+            self._breaker.failed(base)
             raise Failed(NoTokenIds.TIMEOUT, f"{url} takes more than {self._plan.timeout_s:g} s") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            self._resting.failed(base)
+            self._breaker.failed(base)
             raise Failed(NoTokenIds.FAILED, f"{url}: {str(error) or type(error).__name__}") from error
 
     def _base(self) -> str:
@@ -240,11 +240,11 @@ class RemoteSource:
             servers = [f"{self._plan.scheme}://{candidate.address}" for candidate in candidates]
         if not servers:
             raise Failed(NoTokenIds.FAILED, "the pool has no endpoint to ask")
-        awake = self._resting.awake(servers)
-        if not awake:
+        available = self._breaker.available(servers)
+        if not available:
             raise Failed(NoTokenIds.FAILED, "")
-        base = awake[next(self._turns) % len(awake)]
-        self._resting.asked(base)
+        base = available[next(self._turns) % len(available)]
+        self._breaker.request_sent(base)
         return base
 
     async def _decoded(self, body: bytes, kind: Any) -> Any:

@@ -41,10 +41,10 @@ class Job(Protocol):
 class TokenSource(Protocol):
     """The interface of all token sources. No method raises, whatever the request is. Owner: the event loop."""
 
-    def now(self, asked: TokenRequest) -> Answer | None:
+    def now(self, request: TokenRequest) -> Answer | None:
         """Return what can be answered without delaying others; None if it takes time and needs ``later``."""
 
-    def later(self, asked: TokenRequest, done: Done) -> Job:
+    def later(self, request: TokenRequest, done: Done) -> Job:
         """Tokenize, and call ``done`` with the answer."""
 
     async def close(self) -> None:

@@ -73,7 +73,7 @@ class TokenStep:
         self.take(request, answer, began)
         return self.onward(arrival, resume)
 
-    async def ask(self, arrival: Arrival, body: bytes) -> Answer | None:
+    async def tokenize(self, arrival: Arrival, body: bytes) -> Answer | None:
         """Tokenize for ``tierwise explain``: like ``admit``, but nothing is counted; None if there is no prompt."""
         request, source = arrival.request, self.source
         if not request.prompts:

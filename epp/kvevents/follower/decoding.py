@@ -140,10 +140,10 @@ def _event(raw: msgspec.Raw) -> Event | None:
             return decoder(raw)  # type: ignore[no-any-return]
         except msgspec.ValidationError:
             continue
-    said = msgspec.msgpack.decode(raw)
-    kind = said.get("type") if isinstance(said, dict) else said[0] if isinstance(said, list) and said else None
+    found = msgspec.msgpack.decode(raw)
+    kind = found.get("type") if isinstance(found, dict) else found[0] if isinstance(found, list) and found else None
     if not isinstance(kind, str) or kind in _KNOWN:
-        raise msgspec.DecodeError(f"not an event: {str(said)[:80]}")
+        raise msgspec.DecodeError(f"not an event: {str(found)[:80]}")
     return None
 
 

@@ -77,7 +77,7 @@ class Stream:
         if not self._connected:
             self._connected = True
             if self._replays:
-                yield from self._ask()
+                yield from self._request_replay()
 
     def disconnected(self) -> None:
         """Handle a lost connection. A replay that is under way ends by itself."""
@@ -101,7 +101,7 @@ class Stream:
                 self._replayed = True
                 self._recognise(number, payload)
             else:
-                yield from self._ask_for_everything()
+                yield from self._request_all()
             return
         self._recognise(number, payload)
         if not self._replayed:
@@ -117,10 +117,10 @@ class Stream:
         if not self.replaying:
             return
         if self._compare:  # its buffer is empty, so it has restarted
-            yield from self._ask_for_everything()
+            yield from self._request_all()
             return
         self.replaying = self._doubtful = False
-        self._begins_anew(self._reached is not None)  # it has not reached its former number
+        self._restarted(self._reached is not None)  # it has not reached its former number
         if not self._replayed:
             yield Forget()
             self._next, self._incomplete = 0, None
@@ -140,7 +140,7 @@ class Stream:
         for number, payload in self._held:
             if self._next is None or number == self._next:
                 if number <= self._live:
-                    self._begins_anew(self._reached is not None)
+                    self._restarted(self._reached is not None)
                 self._live = number
                 yield from self._apply(number, payload)
         self._held.clear()
@@ -150,7 +150,7 @@ class Stream:
         """Request all batches again, if that may help."""
         may_help = self._incomplete in (Incomplete.REPLAY_FAILED, Incomplete.UNREADABLE)
         if self._connected and self._replays and not self.replaying and may_help:
-            yield from self._ask_for_everything()
+            yield from self._request_all()
 
     def unreadable(self) -> Iterator[Act]:
         """Handle a batch that could not be decoded."""
@@ -164,34 +164,34 @@ class Stream:
 
     def _take(self, number: int, payload: bytes) -> Iterator[Act]:
         seen, self._live = self._live, number
-        asks = self._replays and self._incomplete is not Incomplete.REPLAY_FAILED
+        can_replay = self._replays and self._incomplete is not Incomplete.REPLAY_FAILED
         if self._next is None:
             if number <= seen:
-                self._begins_anew(self._reached is not None)
+                self._restarted(self._reached is not None)
                 seen, self._live = -1, number
             if not number:
                 self._incomplete = None
-            elif asks:
+            elif can_replay:
                 self._live = seen
                 self._hold(number, payload)
-                yield from self._ask_for_everything()
+                yield from self._request_all()
                 return
             elif self._incomplete is not Incomplete.REPLAY_FAILED:
                 self._incomplete = Incomplete.JOINED_LATE
         elif number < self._next:
             if number > seen:
                 return  # already applied in a replay
-            self._begins_anew(True)
+            self._restarted(True)
             self._next, self._live, self._incomplete = None, -1, Incomplete.CATCHING_UP
             yield Forget()
             yield from self._take(number, payload)
             return
         elif number > self._next:
             self.gaps += 1
-            if asks:
+            if can_replay:
                 self._live = seen
                 self._hold(number, payload)
-                yield from self._ask()
+                yield from self._request_replay()
                 return
             yield Forget()
             self._incomplete = Incomplete.REPLAY_FAILED if self._replays else Incomplete.GAP
@@ -206,9 +206,9 @@ class Stream:
     def _recognise(self, number: int, payload: bytes) -> None:
         """Decide, by a batch sent again, whether the publisher has restarted."""
         if self._reached is not None and number >= self._reached[0]:
-            self._begins_anew(number == self._reached[0] and payload != self._reached[1])
+            self._restarted(number == self._reached[0] and payload != self._reached[1])
 
-    def _begins_anew(self, anew: bool) -> None:
+    def _restarted(self, anew: bool) -> None:
         self._reached = None
         if anew:
             self.restarts += 1
@@ -218,15 +218,15 @@ class Stream:
         self._next, self._last = number + 1, payload
         yield Apply(payload)
 
-    def _ask(self) -> Iterator[Act]:
+    def _request_replay(self) -> Iterator[Act]:
         """Request what is missing, and the last applied batch for comparison; without one, request everything."""
         if not self._next:
-            yield from self._ask_for_everything()
+            yield from self._request_all()
             return
         self.replaying, self._compare, self._replayed = True, True, False
         yield Replay(self._next - 1)
 
-    def _ask_for_everything(self) -> Iterator[Act]:
+    def _request_all(self) -> Iterator[Act]:
         self._remember()
         self.replaying, self._compare, self._replayed = True, False, False
         yield Replay(0)

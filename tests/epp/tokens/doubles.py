@@ -7,9 +7,9 @@ from epp.tokens.source import Done, TokenRequest
 
 
 class SlowJob:
-    def __init__(self, source: SlowSource, asked: TokenRequest, done: Done) -> None:
+    def __init__(self, source: SlowSource, request: TokenRequest, done: Done) -> None:
         self.source = source
-        self.asked = asked
+        self.request = request
         self._done: Done | None = done
 
     def cancel(self) -> None:
@@ -33,11 +33,11 @@ class SlowSource:
         self.jobs: list[SlowJob] = []
         self.cancelled = 0
 
-    def now(self, asked: TokenRequest) -> Answer | None:
+    def now(self, request: TokenRequest) -> Answer | None:
         return self.at_once
 
-    def later(self, asked: TokenRequest, done: Done) -> SlowJob:
-        job = SlowJob(self, asked, done)
+    def later(self, request: TokenRequest, done: Done) -> SlowJob:
+        job = SlowJob(self, request, done)
         self.jobs.append(job)
         return job
 

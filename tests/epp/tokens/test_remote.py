@@ -13,11 +13,11 @@ import pytest
 from aiohttp import web
 
 from epp.errors import ConfigError
+from epp.tokens.circuit_breaker import FAILURES, LONGEST_S
 from epp.tokens.model.answer import Answer, NoTokenIds
 from epp.tokens.model.model import ModelTokenizer
 from epp.tokens.plan import RemotePlan
 from epp.tokens.remote import RemoteSource
-from epp.tokens.resting import FAILURES, LONGEST_S
 from epp.tokens.source import TokenRequest
 from scorers.base import Candidate, Slot
 from tests.epp.tokens.rendering import Renderer

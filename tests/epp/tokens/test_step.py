@@ -107,7 +107,7 @@ def test_a_request_waits_for_its_tokens_and_others_go_on_meanwhile() -> None:
         assert (slow.answers, scene.step.counts.waiting) == ([], 1)
         other = scene.ask(completion(prompt=[1, 2]))  # type: ignore[arg-type]
         assert len(other.answers) == 2
-        assert source.jobs[0].asked.body == completion()
+        assert source.jobs[0].request.body == completion()
         source.finish((IDS,))
         assert len(slow.answers) == 2
         assert (scene.tokens, scene.step.counts.waiting) == ([(PROMPT,), (PROMPT,)], 0)

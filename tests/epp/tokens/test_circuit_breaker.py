@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import pytest
 
-from epp.tokens import resting
-from epp.tokens.resting import FAILURES, LONGEST_S, Resting
+from epp.tokens import circuit_breaker
+from epp.tokens.circuit_breaker import FAILURES, LONGEST_S, CircuitBreaker
 
 
 class Stage:
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.resting = Resting(lambda: self.now_s)
+        self.circuit_breaker = CircuitBreaker(lambda: self.now_s)
 
     def fail(self, times: int, server: str = "a") -> None:
         for _ in range(times):
-            self.resting.failed(server)
+            self.circuit_breaker.failed(server)
 
     def is_awake(self, server: str = "a") -> bool:
-        return self.resting.awake([server]) == [server]
+        return self.circuit_breaker.available([server]) == [server]
 
 
 def test_a_server_rests_after_some_failures_in_a_row_and_an_answer_ends_that() -> None:
     stage = Stage()
     stage.fail(FAILURES - 1)
-    stage.resting.answered("a")
+    stage.circuit_breaker.succeeded("a")
     stage.fail(FAILURES - 1)
     assert stage.is_awake()
     stage.fail(1)
     assert not stage.is_awake()
-    assert stage.resting.awake(["a", "b"]) == ["b"]
-    stage.resting.answered("a")
+    assert stage.circuit_breaker.available(["a", "b"]) == ["b"]
+    stage.circuit_breaker.succeeded("a")
     assert stage.is_awake()
 
 
@@ -42,7 +42,7 @@ def test_it_is_tried_by_one_request_and_rests_longer_each_time() -> None:
         while not stage.is_awake():
             stage.now_s += 0.5
         rests.append(stage.now_s - began_s)
-        stage.resting.asked("a")
+        stage.circuit_breaker.request_sent("a")
         assert not stage.is_awake(), "the others wait for what comes of that"
         stage.fail(1)
     assert rests == [1, 2, 4, 8, 16, LONGEST_S, LONGEST_S, LONGEST_S]
@@ -53,16 +53,16 @@ def test_requests_that_were_under_way_together_fail_once() -> None:
     stage.fail(FAILURES + 20)
     stage.now_s += 1.0
     assert stage.is_awake(), "nobody has tried it since"
-    stage.resting.asked("a")
+    stage.circuit_breaker.request_sent("a")
     stage.fail(5)
     stage.now_s += 2.0
     assert stage.is_awake()
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resting, "MOST", 10)
+    monkeypatch.setattr(circuit_breaker, "MOST", 10)
     stage = Stage()
     for number in range(100):
         stage.fail(FAILURES, str(number))
-    assert len(stage.resting._failures) <= 10
-    assert len(stage.resting._until) <= 10
+    assert len(stage.circuit_breaker._failures) <= 10
+    assert len(stage.circuit_breaker._until) <= 10
