@@ -67,7 +67,7 @@ def test_without_extras_the_version_is_told_and_the_libraries_are_there(bare: In
 
 
 def test_with_the_extra_of_the_offload_engine_alone_a_command_says_what_to_install(built: Path, tmp_path: Path) -> None:
-    ran = install(built, tmp_path, ["kvengine"]).tierwise("size", "--seeds")
+    ran = install(built, tmp_path, ["kvengine"]).tierwise("size", "--model=qwen3-8b", "--gpu=l4")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == "tierwise: the package click is missing; pip install '.[epp]' in a clone of Tierwise\n"
 
@@ -104,7 +104,9 @@ def test_with_the_extra_epp_alone_a_command_names_the_one_that_it_lacks(
 
 
 @pytest.mark.parametrize(
-    "words", [["help", name] for name in COMMANDS] + [["print"], ["size", "--seeds"], ["check", "--config-text", HEAD]]
+    "words",
+    [["help", name] for name in COMMANDS]
+    + [["print"], ["size", "--model=qwen3-8b", "--gpu=l4"], ["check", "--config-text", HEAD]],
 )
 def test_with_the_extra_epp_alone_the_other_commands_run(with_epp: Installed, words: list[str]) -> None:
     ran = with_epp.tierwise(*words)
