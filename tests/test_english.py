@@ -90,6 +90,17 @@ DONE: tuple[str, ...] = (
     "tests/epp/kvevents",
     "epp/wire",
     "epp/wire/http2",
+    "tests/conformance",
+    "tests/epp/server",
+    "tests/epp/standalone",
+    "tests/epp/flags",
+    "tests/epp/ports",
+    "tests/epp/commandline",
+    "tests/epp/config",
+    "tests/epp/explain",
+    "tests/epp/discovery",
+    "tests/epp/tracing",
+    "tests/epp/printing",
 )
 """The rooms whose docstrings have been rewritten. The others follow, until this is the list of all rooms."""
 

@@ -31,7 +31,7 @@ class ConnectionFault:
     codes: tuple[Code, ...]
 
     def seen(self, client: Client) -> bool:
-        """Whether this is what happened."""
+        """Return whether the connection ended so."""
         code = client.received.goaway_code
         return client.closed and (code is None or code in self.codes)
 
@@ -44,7 +44,7 @@ class StreamError:
     stream: int = 1
 
     def seen(self, client: Client) -> bool:
-        """Whether this is what happened."""
+        """Return whether the stream was reset so."""
         return not client.closed and client.received.reply(self.stream).reset in self.codes
 
 
@@ -55,7 +55,7 @@ class Refused:
     stream: int = 1
 
     def seen(self, client: Client) -> bool:
-        """Whether this is what happened."""
+        """Return whether the request was refused so."""
         reply = client.received.reply(self.stream)
         return not client.closed and reply.ended and 400 <= (reply.http_status or 0) < 500
 
@@ -67,7 +67,7 @@ class Answered:
     streams: tuple[int, ...] = (1,)
 
     def seen(self, client: Client) -> bool:
-        """Whether this is what happened, once the replies have been waited for."""
+        """Wait for the replies and return whether they came so."""
         return not client.closed and all(
             client.reply(stream).ended and client.reply(stream).http_status == 200 for stream in self.streams
         )
@@ -78,17 +78,17 @@ class Alive:
     """The connection lives and no stream was reset."""
 
     def seen(self, client: Client) -> bool:
-        """Whether this is what happened."""
+        """Return whether the connection is alive."""
         resets = any(reply.reset for reply in client.received.replies.values())
         return not client.closed and client.received.goaway is None and not resets
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The connection ends, with whatever words."""
+    """The connection ends, with any error code or none."""
 
     def seen(self, client: Client) -> bool:
-        """Whether this is what happened."""
+        """Return whether the connection ended."""
         return client.closed
 
 
@@ -116,7 +116,7 @@ MALFORMED: tuple[Outcome, ...] = (*either_error(Code.PROTOCOL_ERROR), Refused())
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One stimulus and its rule. ``preface`` tells whether the handshake is done before it."""
+    """One stimulus and its rule. ``preface`` is whether the handshake is done before it."""
 
     name: str
     rule: str

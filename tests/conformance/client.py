@@ -1,7 +1,7 @@
-"""A blocking HTTP/2 client that sends whatever it is told to, byte for byte.
+"""A blocking HTTP/2 client that sends the bytes of a test unchanged.
 
-It never waits for time to pass. What the server did with a stimulus is known once a PING sent after it comes back, or
-the connection ends; neither within the limit is a failure.
+It never waits for time to pass. The effect of a stimulus is known once a PING sent after it comes back, or the
+connection ends; if neither happens within the limit, the test fails.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Client:
         return sum(frame.kind == Kind.SETTINGS and bool(frame.flags & Flag.ACK) for frame in self.received.frames)
 
     def grant(self, stream: int, size_bytes: int) -> None:
-        """Send WINDOW_UPDATE."""
+        """Send a WINDOW_UPDATE frame."""
         self.received.grant(stream, size_bytes)
         self.send(window_update(stream, size_bytes))
 

@@ -16,7 +16,7 @@ Field = tuple[bytes, bytes]
 
 
 class Kind(IntEnum):
-    """Frame types."""
+    """The types of frames."""
 
     DATA = 0
     HEADERS = 1
@@ -113,12 +113,12 @@ def dependency(on: int, weight: int = 15, *, exclusive: bool = False) -> bytes:
 
 
 def priority(stream: int, on: int = 0, weight: int = 15, *, exclusive: bool = False) -> bytes:
-    """PRIORITY."""
+    """Return a PRIORITY frame."""
     return raw(Kind.PRIORITY, 0, stream, dependency(on, weight, exclusive=exclusive))
 
 
 def reset(stream: int, code: int = Code.CANCEL) -> bytes:
-    """RST_STREAM."""
+    """Return an RST_STREAM frame."""
     return raw(Kind.RST_STREAM, 0, stream, code.to_bytes(4))
 
 
@@ -133,12 +133,12 @@ def settings_ack() -> bytes:
 
 
 def ping(opaque: bytes) -> bytes:
-    """PING."""
+    """Return a PING frame."""
     return raw(Kind.PING, payload=opaque)
 
 
 def goaway(code: int = Code.NO_ERROR, last_stream: int = 0, debug: bytes = b"") -> bytes:
-    """GOAWAY."""
+    """Return a GOAWAY frame."""
     return raw(Kind.GOAWAY, payload=last_stream.to_bytes(4) + code.to_bytes(4) + debug)
 
 

@@ -52,13 +52,13 @@ class Reply:
 
     @property
     def http_status(self) -> int | None:
-        """The HTTP status."""
+        """The HTTP status of the response."""
         value = self.first(b":status")
         return None if value is None else int(value)
 
     @property
     def grpc_status(self) -> int | None:
-        """The gRPC status."""
+        """The gRPC status of the response."""
         value = self.first(b"grpc-status")
         return None if value is None else int(value)
 

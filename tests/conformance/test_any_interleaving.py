@@ -48,7 +48,7 @@ def opening(fields: list[Field], cut: int | None, *, huffman: bool) -> Step:
 
 
 def piece(content: bytes, padding: int | None, *, end: bool = False) -> Step:
-    """DATA."""
+    """Return a step that sends ``content`` in a DATA frame."""
     return lambda stream, _: data(stream, content, end=end, padding=padding)
 
 
@@ -58,12 +58,12 @@ def trailers(stream: int, encoder: hpack.Encoder) -> bytes:
 
 
 def crediting(stream: int, _: hpack.Encoder) -> bytes:
-    """WINDOW_UPDATE for one more byte."""
+    """Return a WINDOW_UPDATE frame for one more byte."""
     return window_update(stream, 1)
 
 
 def cancelling(stream: int, _: hpack.Encoder) -> bytes:
-    """RST_STREAM."""
+    """Return an RST_STREAM frame that cancels."""
     return reset(stream)
 
 

@@ -1,4 +1,4 @@
-"""What a person types before anything works: help, slips, ports that are taken, output that nobody reads."""
+"""First steps at the command line: help, typing errors, ports that are taken, output whose reader has left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Refused = Callable[..., str]
 
 @pytest.fixture
 def refused(capfd: pytest.CaptureFixture[str]) -> Refused:
-    """Run a command line that must be refused; the one line that it prints."""
+    """Return a function that runs a command line that must be refused, and returns the line that it prints."""
 
     def command(*words: str) -> str:
         assert cli.main(words) == cli.USAGE_ERROR

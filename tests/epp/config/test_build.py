@@ -1,4 +1,4 @@
-"""Configurations become plans that mean what they say, or are refused where they go wrong."""
+"""Configurations become the plans that they describe, or are refused with the key that is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tierwise check``: a configuration as the picker would take it, without a picker."""
+"""The command ``tierwise check``: reads a configuration as the picker would, without a picker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who prices requests, as configurations say it."""
+"""The plugins that price requests, as configurations select them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which engines' metrics are read, by the configuration and by the older flags."""
+"""The engines' metrics that are read, as the configuration and the older flags select them."""
 
 from __future__ import annotations
 

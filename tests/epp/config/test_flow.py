@@ -1,4 +1,4 @@
-"""Admission as configured."""
+"""Admission as configurations describe it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plugins of other packages."""
+"""Plugins that other packages install."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ word = "not a class"
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder on the path with a package's module; ``declare`` gives it an entry point."""
+    """Return a folder on the path with a package's module; ``declare`` adds an entry point to it."""
     (tmp_path / "favourites_of_ours.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path

@@ -1,4 +1,4 @@
-"""Text to typed configuration: what is refused, and that the refusal says where."""
+"""From text to typed configuration: what is refused, and the key path in the refusal."""
 
 from __future__ import annotations
 

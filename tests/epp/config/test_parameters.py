@@ -1,4 +1,4 @@
-"""Whatever stands in a plugin's parameters, there is a plan or a refusal with its key path."""
+"""Any parameters of a plugin give a plan, or a refusal with the key path."""
 
 from __future__ import annotations
 

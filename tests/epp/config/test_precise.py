@@ -1,4 +1,4 @@
-"""How the precise producer is declared, named and refused."""
+"""How the precise producer is declared and named, and when it is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plugins that name each other, plugins that are always there, older names, and a configuration with all of them."""
+"""Plugins that refer to each other, plugins that always exist, older names, and a configuration with all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``inferenceModelRewrites``: what the rules come to, and what is refused."""
+"""The rules of ``inferenceModelRewrites``: their effect, and what is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def refusal(*rewrites: object) -> str:
 
 
 def rule(*targets: str | tuple[str, int], to: str = "") -> dict[str, object]:
-    """A rule for the model ``to``, for every model if empty."""
+    """Return a rule for the model ``to``, or for every model if it is empty."""
     written = [{"modelRewrite": t} if isinstance(t, str) else {"modelRewrite": t[0], "weight": t[1]} for t in targets]
     matches = {"matches": [{"model": {"type": "Exact", "value": to}}]} if to else {}
     return {"targets": written} | matches

@@ -18,7 +18,7 @@ EXAMPLE = Path(__file__).parents[3] / "manifests" / "config" / "tiered-v0.4.yaml
 
 
 def values() -> dict[str, object]:
-    """What the guide's file says of the picker; the configuration is our copy of its."""
+    """The picker's part of the guide's file, with our copy of its configuration."""
     return {
         "flags": {"kv-cache-usage-percentage-metric": "vllm:kv_cache_usage_perc"},
         "pluginsConfigFile": "custom-plugins.yaml",
@@ -27,7 +27,7 @@ def values() -> dict[str, object]:
 
 
 def arguments(folder: Path) -> list[str]:
-    """As the chart v1.2.0-rc.1 makes them of the values, which it also mounts."""
+    """Return the arguments that the chart v1.2.0-rc.1 makes of the values, which it also mounts."""
     said = msgspec.convert(values(), dict[str, str | dict[str, str]])
     for name, text in dict(said["pluginsCustomConfig"]).items():
         (folder / name).write_text(text)

@@ -1,4 +1,4 @@
-"""Whether requests go by the models that endpoints serve: as the configuration and the command say."""
+"""Routing by the models that endpoints serve, as the configuration and the command select it."""
 
 from __future__ import annotations
 

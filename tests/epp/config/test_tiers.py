@@ -1,4 +1,4 @@
-"""What is cached in which tier: both forms of the configuration, and every way to bind a scorer to a producer."""
+"""The tiers of cached tokens: both forms of the configuration, and every way to bind a scorer to a producer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def producers(made: Plan) -> dict[str, ApproxPrefixProducer]:
 
 
 def readings(made: Plan) -> dict[str, str]:
-    """By prefix scorer: the producer it reads."""
+    """Return the producer that each prefix scorer reads."""
     return {s.name: s.producer_name for s, _ in made.profile.scorers if isinstance(s, PrefixScorer)}
 
 

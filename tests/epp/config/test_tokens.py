@@ -1,4 +1,4 @@
-"""Who tokenizes, as configured."""
+"""The source of token ids, as configurations select it."""
 
 from __future__ import annotations
 

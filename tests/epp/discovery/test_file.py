@@ -1,4 +1,4 @@
-"""A pool that follows a file, in the ways files change."""
+"""A pool that follows a file, in all the ways in which files change."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ def test_a_file_that_is_missing_at_the_start_is_one_line_in_the_log(
 
 
 def test_the_data_folder_of_a_configmap_is_swapped_as_kubernetes_does_it_also_to_something_bad(tmp_path: Path) -> None:
-    """The old folder is removed, too."""
+    """The old folder is removed at each swap, as Kubernetes does."""
     mount = tmp_path / "mount"
     mount.mkdir()
     (mount / "endpoints.yaml").symlink_to("..data/endpoints.yaml")

@@ -1,4 +1,4 @@
-"""A list of endpoints as a file's text says it."""
+"""The list of endpoints in a file's text."""
 
 from __future__ import annotations
 

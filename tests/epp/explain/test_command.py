@@ -1,4 +1,4 @@
-"""``tierwise explain`` against a running picker, as a user types it."""
+"""The command ``tierwise explain`` against a running picker, as a user types it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.epp.explain.test_server import CONFIG, ENDPOINTS, LOOPBACK, body, run
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    """Of a picker that has placed one request."""
+    """The URL of a picker that has placed one request."""
     loop = asyncio.new_event_loop()
     app = App(build(load_text(CONFIG)), Settings(endpoints=ENDPOINTS, debug=DebugOptions(port=0)))
     loop.run_until_complete(app.start())
@@ -45,7 +45,7 @@ def url() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def wide_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line for each row."""
+    """Print each row on one line."""
     monkeypatch.setenv("COLUMNS", "400")
 
 

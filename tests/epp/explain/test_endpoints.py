@@ -1,4 +1,4 @@
-"""What is said of endpoints whose engines tell what they hold."""
+"""The report about endpoints whose engines report their tiers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ plugins:
 ALL_TIERS = 7
 
 
-class Told:
-    """A picker without sockets, one endpoint, and what its engine tells."""
+class Reported:
+    """A picker without sockets, one endpoint, and the metrics that its engine reports."""
 
     def __init__(self) -> None:
         self.core = Core(build(load_text(CONFIG)), Settings())
@@ -51,20 +51,20 @@ class Told:
 
 
 def test_what_is_shown_as_precise_is_what_the_engine_tells_and_the_rest_is_the_index_s_guess() -> None:
-    told = Told()
-    told.fares("joined late", 0b010)
-    gpu, cpu = (told.shown.index[f"precise/{tier} ({tier})"] for tier in ("gpu", "cpu"))
+    reported = Reported()
+    reported.fares("joined late", 0b010)
+    gpu, cpu = (reported.shown.index[f"precise/{tier} ({tier})"] for tier in ("gpu", "cpu"))
     assert (gpu.mode, gpu.used_tokens) == ("approximate", 512)
     assert (cpu.mode, cpu.used_tokens) == ("precise", 28_336)
-    told.fares("", ALL_TIERS)
-    assert told.shown.index["precise/gpu (gpu)"].used_tokens == 14_816
-    assert "14,816 of 16,000 (precise)" in told.page
+    reported.fares("", ALL_TIERS)
+    assert reported.shown.index["precise/gpu (gpu)"].used_tokens == 14_816
+    assert "14,816 of 16,000 (precise)" in reported.page
 
 
 def test_what_is_amiss_with_an_endpoint_s_kv_events_stands_below_the_table_with_where_they_are_looked_for() -> None:
-    told = Told()
+    reported = Reported()
     for why in ("not connected", "gap"):
-        told.fares(why, 0)
-        assert told.page.endswith(f"127.0.0.1:8630: KV events from tcp://127.0.0.1:10130: {why}.")
-    told.fares("", ALL_TIERS)
-    assert "KV events" not in told.page
+        reported.fares(why, 0)
+        assert reported.page.endswith(f"127.0.0.1:8630: KV events from tcp://127.0.0.1:10130: {why}.")
+    reported.fares("", ALL_TIERS)
+    assert "KV events" not in reported.page

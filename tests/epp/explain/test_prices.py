@@ -1,4 +1,4 @@
-"""Seconds in explanations: of each candidate, in words and numbers, and why a picker by seconds chose so."""
+"""Seconds in explanations: those of each candidate, in words and numbers, and the reason for a choice by seconds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BODY = json.dumps({"model": "m", "prompt": "sphinx of black quartz " * 1000}).en
 
 
 def explained(plugins: str) -> tuple[Core, Explanation]:
-    """What is said of a second request, once the first is long over; and who said it."""
+    """Return the explanation of a second request long after the first, and the picker that gave it."""
     times = iter(range(1, 10_000, 60))
     core = Core(build(load_text(HEAD + plugins), random=Random(1)), Settings(), lambda: float(next(times)))
     core.pool.replace([Endpoint(f"10.0.0.{i}:8000") for i in range(3)])

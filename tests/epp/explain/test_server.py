@@ -1,4 +1,4 @@
-"""The debug port, asked by a client: of a picker on real sockets."""
+"""The debug port of a picker on real sockets, as an HTTP client sees it."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_plugins_say_what_they_keep() -> None:
 
 
 def test_a_request_that_names_the_server_otherwise_is_refused() -> None:
-    """As from a page in a browser whose name leads here."""
+    """Send a request as a page in a browser does whose name resolves to this machine."""
 
     async def work(app: App, http: aiohttp.ClientSession) -> None:
         async with http.get("/debug/endpoints", headers={"Host": "evil.example:9091"}) as response:

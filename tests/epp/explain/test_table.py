@@ -1,4 +1,4 @@
-"""Answers for people, in terminals of any width and without one."""
+"""Answers for people, in terminals of any width and in pipes."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def request(number: int, blocks: int = 4) -> Request:
 
 
 def made(kind: type[Any]) -> Any:
-    """With its defaults, and with the same luck each time."""
+    """Return a plugin with its defaults, and with the same random numbers each time."""
     return kind(random=Random(3)) if "random" in signature(kind).parameters else kind()
 
 
@@ -87,7 +87,7 @@ def test_trials_between_requests_change_no_decision(picker: type[Picker[Any]], s
 
 
 def test_a_trial_does_not_make_a_prefix_recent() -> None:
-    """Two prompts fill the tier; one is talked about, and the third evicts that one all the same: it is the older."""
+    """Two prompts fill the tier; the older one is explained, and a third prompt evicts it all the same."""
     stage = Stage(MaxScorePicker)
     (first, *_) = stage.pool.candidates()
     for number in (1, 2):

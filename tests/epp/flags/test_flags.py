@@ -1,4 +1,4 @@
-"""The command line: from words to options, and every way to get them wrong."""
+"""The command line: from words to options, and the refusals of wrong ones."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OFF = (
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Run the command line with programs that hand back the options they get."""
+    """Return a function that runs the command line and returns the options that the program would get."""
     for name in ("NAMESPACE", *(name for name in os.environ if name.startswith("OTEL_"))):
         monkeypatch.delenv(name, raising=False)
     got: list[Any] = []
@@ -64,7 +64,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
 @pytest.fixture
 def refused(run: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Run a command line that must be refused; the one line that it prints."""
+    """Return a function that runs a command line that must be refused, and returns the line that it prints."""
 
     def command(*words: str) -> str:
         assert cli.main(words) == cli.USAGE_ERROR
@@ -97,7 +97,7 @@ def test_the_arguments_of_the_no_kubernetes_guide_are_understood(run: Callable[.
 
 
 def test_the_arguments_of_the_v04_guide_are_understood(run: Callable[..., ServeOptions]) -> None:
-    """As its chart passes them: those of the chart, and the values file's one flag."""
+    """Run the arguments of the chart, and the one flag of the values file."""
     options = run(
         "serve", "--pool-name", "llm-d-infpool", "--pool-namespace", "llm-d-pfc-cpu", "--zap-encoder", "json",
         "--config-file", "/config/tiered-prefix-cache-plugins.yaml",
@@ -279,9 +279,9 @@ GO_DEFAULTS = {
     "tls-cipher-suites": "", "tls-min-version": "", "total-queued-requests-metric": "vllm:num_requests_waiting",
     "total-running-requests-metric": "vllm:num_requests_running", "tracing": "true", "v": "2",
 }  # fmt: skip
-"""Of v0.9 and later. Source: the Go picker's options."""
+"""The defaults of v0.9 and later. Source: the Go picker's options."""
 NO_DEFAULT = {"zap-devel", "zap-encoder", "zap-log-level", "zap-stacktrace-level", "zap-time-encoding"}
-"""zap's own, whose defaults follow from one another."""
+"""The flags of zap, whose defaults depend on one another."""
 NOT_DONE = {"metrics-endpoint-auth"}
 """Defaults of the Go picker that are not done here; the line in ``OFF`` names them."""
 

@@ -46,7 +46,7 @@ def renamed(folder: Path, source: Path) -> None:
 
 
 def as_mounted_secret(folder: Path, source: Path) -> None:
-    """As the kubelet does: files are links into ``..data``, which is a link to a dated folder, and is swapped."""
+    """Write a secret as the kubelet does: files link into ``..data``, a link to a dated folder that is swapped."""
     dated = folder / f"..{source.name}"
     dated.mkdir()
     in_place(dated, source)
@@ -60,7 +60,7 @@ def as_mounted_secret(folder: Path, source: Path) -> None:
 
 @pytest.fixture
 def issued(tmp_path: Path) -> list[Path]:
-    """Three folders with certificates."""
+    """Return three folders with certificates."""
     folders = [tmp_path / f"issued-{number}" for number in range(3)]
     for folder in folders:
         folder.mkdir()
@@ -142,7 +142,7 @@ async def running(**settings: object) -> AsyncIterator[App]:
 
 
 async def shown(port: int, protocol: str) -> bytes:
-    """The certificate that a new connection sees."""
+    """Return the certificate that a new connection sees."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols([protocol])
@@ -209,7 +209,7 @@ async def metrics(app: App, authority: Path, client: Path | None = None) -> str:
 
 @pytest.fixture
 def clients(tmp_path: Path) -> tuple[Path, Path]:
-    """Two clients' certificates, each its own authority."""
+    """Return two clients' certificates, each of which is its own authority."""
     folders = tmp_path / "client", tmp_path / "stranger"
     for folder in folders:
         folder.mkdir()

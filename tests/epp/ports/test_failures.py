@@ -1,4 +1,4 @@
-"""Connections that come to nothing: told apart, counted, said in the log, and no flood of lines."""
+"""Failed connections are distinguished, counted and logged, without a flood of lines."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def running(**settings: Any) -> AsyncIterator[App]:
 
 
 def writes(data: bytes) -> Speaks:
-    """A client that sends ``data`` and reads until the port has had enough of it."""
+    """Send ``data`` as a client, and read until the port closes the connection."""
 
     async def speak(port: int) -> None:
         reader, writer = await asyncio.open_connection(LOOPBACK, port)
@@ -65,7 +65,7 @@ def writes(data: bytes) -> Speaks:
 
 
 def shakes_hands(alpn: str | None = "h2", highest: ssl.TLSVersion | None = None, ciphers: str = "") -> Speaks:
-    """A client that tries TLS, and waits for what becomes of it."""
+    """Try TLS as a client, and wait for the result."""
 
     async def speak(port: int) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -86,7 +86,7 @@ def shakes_hands(alpn: str | None = "h2", highest: ssl.TLSVersion | None = None,
 
 
 async def counts(app: App, *, encrypted: bool = False) -> dict[tuple[str, str], int]:
-    """What /metrics has of them, without zeros."""
+    """Return the counts on /metrics without zeros."""
     if encrypted:
         readings = list(app._failed.readings())  # the page asks for a certificate
         return {key: int(count) for key, count in readings[0].samples if count}  # type: ignore[misc]

@@ -16,7 +16,7 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObject:
-    """Run both sides over memory until they agree; the client's side."""
+    """Run both sides in memory until they agree, and return the client's side."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     one = client.wrap_bio(to_client, to_server, server_hostname="localhost")
     other = server.wrap_bio(to_server, to_client, server_side=True)

@@ -1,4 +1,4 @@
-"""Lines of progress where there is no terminal."""
+"""Lines of progress if there is no terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands print fits a terminal of 80 columns and a pipe, with every number whole."""
+"""The output of the commands fits a terminal of 80 columns and a pipe, with every number complete."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fits(printed: str) -> None:
 
 
 def numbers(value: object) -> Iterator[int]:
-    """The counts that are shown as they are: tokens, blocks, groups."""
+    """Yield the counts that are printed as they are: tokens, blocks, groups."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if isinstance(inner, int) and re.search("tokens|blocks|num_|_len$", key) and "per_token" not in key:

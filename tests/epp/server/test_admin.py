@@ -1,4 +1,4 @@
-"""The metrics port, asked by a client."""
+"""The metrics port, as an HTTP client sees it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole picker on real sockets: health, retiring, and what stays when a port cannot be had."""
+"""The whole picker on real sockets: health, retiring, and what stays open when a port cannot be bound."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 @dataclass
 class Call:
-    """What a handler answered."""
+    """A call that records the answers of its handler."""
 
     metadata: Sequence[tuple[str, str]] = ()
     peer: str = "test"

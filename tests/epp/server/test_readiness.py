@@ -1,4 +1,4 @@
-"""Whether a whole picker is ready, and what it says of that."""
+"""When a whole picker is ready, and the sentence about it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def readyz(app: App) -> tuple[int, str]:
 
 
 async def until(app: App, status: int, sentence: str) -> None:
-    """Ask until that is the answer; the test's patience ends the wait."""
+    """Query the page until it has this answer; the test's time limit ends the wait."""
     while await readyz(app) != (status, sentence):  # noqa: ASYNC110 - only asking tells
         await asyncio.sleep(0.02)
 

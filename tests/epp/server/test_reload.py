@@ -49,7 +49,7 @@ def tiered(*, weight: float = 2, gpu: int = 1000, cpu: int = 4000, lru: int = 10
 
 
 class Stage:
-    """A picker that follows its configuration."""
+    """A picker that follows the file of its configuration."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -67,7 +67,7 @@ class Stage:
         return next(weight for scorer, weight in plan.profile.scorers if scorer.name == name)
 
     def held(self, prompt: str) -> dict[Tier, int]:
-        """What the first endpoint holds of a prompt, as a decision about it sees it."""
+        """Return the tokens of a prompt that the first endpoint holds, as a decision about it sees them."""
         decision = self.app.director.decide(RequestHead({":path": "/v1/completions"}), completion(prompt))
         assert decision.request is not None
         return {each.tier: sum(each.tokens.values()) for each in decision.request.cached.values()}
@@ -354,7 +354,9 @@ def test_to_build_a_plan_changes_no_plugin_of_the_one_in_use(refused: bool) -> N
 
 
 def is_plain(plugin: Plugin[Any]) -> bool:
-    """Whether its state can be written down: others hold functions, or the prefix cache, looked at by itself."""
+    """Whether the state can be serialized; other states hold functions, or the prefix cache, which is compared
+    separately.
+    """
     try:
         pickle.dumps(vars(plugin))
     except (TypeError, AttributeError, pickle.PicklingError):

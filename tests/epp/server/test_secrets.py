@@ -1,7 +1,4 @@
-"""Prompts, answers and keys come out nowhere: not in the log at its most verbose, not on /metrics or the debug port.
-
-Nor in what is refused with.
-"""
+"""Prompts, answers and keys appear in no output: the most verbose log, /metrics, the debug port and refusals."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ __all__ = ["loggers_as_before"]
 LOOPBACK = "127.0.0.1"
 CANARY = "kanarienvogel"
 TOKEN = 98765432109876
-"""A token id that no engine has."""
+"""A token id that no engine knows."""
 SECRETS = {
     "authorization": f"Bearer {CANARY}",
     "cookie": f"session={CANARY}",
@@ -93,7 +90,7 @@ schedulingProfiles:
 
 
 async def exchange(app: App, messages: list[ProcessingRequest], *, leave: bool = False) -> list[ProcessingResponse]:
-    """All that the picker says to ``messages``."""
+    """Return all answers of the picker to ``messages``."""
     answers = []
 
     async def said() -> AsyncIterator[bytes]:

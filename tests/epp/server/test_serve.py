@@ -1,4 +1,4 @@
-"""What ``tierwise serve`` says when it cannot begin."""
+"""The refusals of ``tierwise serve`` when it cannot start."""
 
 from __future__ import annotations
 

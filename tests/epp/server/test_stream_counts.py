@@ -1,4 +1,4 @@
-"""Ext-proc streams in numbers, on both transports."""
+"""The counts of ext-proc streams, on both transports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATH = "/test.Service/Method"
 
 
 class Does:
-    """A handler that does as each message says."""
+    """A handler that does what each message requests."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -42,7 +42,7 @@ class Does:
 
 
 async def counted(transport: Transport) -> StreamCounts:
-    """One stream of each kind."""
+    """Run one stream of each kind and return the counters."""
     counts = StreamCounts(asyncio.get_running_loop().time)
     server = open_server(transport, counts.watching({PATH: Does}), Limits(), None)
     port = await server.start("127.0.0.1", 0)

@@ -1,4 +1,4 @@
-"""A picker on grpcio that always answers the same, and remembers what the proxy told it."""
+"""A picker on grpcio that always gives the same answer, and records what the proxy sends."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ class FixedPicker:
 
     destination: str = ""
     silent: bool = False
-    """Accept and never answer."""
+    """Whether it accepts streams and never answers."""
     knows_every_end: bool = False
-    """As if each had been seen before the access log told it."""
+    """Whether each end counts as seen before the access log reports it."""
     hangs_up_after: str = ""
     """The kind of message after whose answer the conversation is over."""
     streams: list[list[ProcessingRequest]] = field(default_factory=list)
     closed: int = 0
-    """Streams that have ended."""
+    """The number of streams that have ended."""
     picks: list[int] = field(default_factory=list)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
-    """Of the picks, as the access log tells them."""
+    """The ends of the picks, as the access log reports them."""
     port: int = 0
     _ids: Iterator[int] = field(default_factory=lambda: count(1))
 
     @property
     def last(self) -> Outcome:
-        """Of the latest pick."""
+        """The outcome of the latest pick."""
         return self.outcomes[self.picks[-1]]
 
-    def told(self) -> bool:
-        """True once the end of every pick is known and every stream has ended."""
+    def saw_all_ends(self) -> bool:
+        """Return whether the end of every pick is known and every stream has ended."""
         return self.closed == len(self.streams) and self.outcomes.keys() >= set(self.picks)
 
     def forget(self) -> None:
-        """As new, but for the pick ids."""
+        """Reset everything but the pick ids."""
         self.streams.clear()
         self.picks.clear()
         self.outcomes.clear()
@@ -124,5 +124,5 @@ class FixedPicker:
 
 
 def kinds(stream: list[ProcessingRequest]) -> list[str]:
-    """The names of a stream's messages, in order."""
+    """Return the names of a stream's messages, in order."""
     return [str(message.WhichOneof("request")) for message in stream]

@@ -1,4 +1,4 @@
-"""What clients send that no library sends: bytes of one's own over a socket of one's own."""
+"""Sends bytes that no HTTP library would send, over a plain socket."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 
 
 def raw(port: int, sent: bytes) -> bytes:
-    """All that comes back for ``sent`` until the proxy ends the connection."""
+    """Send ``sent`` and return everything that the proxy sends until it ends the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=15) as client:
         client.sendall(sent)
         received = b""
@@ -16,5 +16,5 @@ def raw(port: int, sent: bytes) -> bytes:
 
 
 def status_of(answer: bytes) -> int:
-    """The status in the first line of ``answer``."""
+    """Return the status in the first line of ``answer``."""
     return int(answer.split(b" ", 2)[1])

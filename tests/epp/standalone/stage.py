@@ -32,7 +32,7 @@ class Answer:
 
     @property
     def served_by(self) -> str:
-        """The engine's address: its own answers say it."""
+        """The address of the engine that answered, which is in its answer."""
         return str(json.loads(self.body)["choices"][0]["text"])
 
 
@@ -64,7 +64,7 @@ class Stage:
         write_endpoints(self.proxy.settings.endpoints_file, addresses)
 
     def until_status(self, status: int) -> Answer:
-        """The first answer with ``status``: what the proxy has been told takes effect after a moment."""
+        """Return the first answer with ``status``, since a change of the endpoints takes effect after a moment."""
         deadline = time.monotonic() + 15
         while (answer := self.ask()).status != status:
             assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""The configuration as values, and Envoy's own opinion of it."""
+"""The configuration as values, and its validation by Envoy itself."""
 
 from __future__ import annotations
 

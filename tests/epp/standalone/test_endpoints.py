@@ -1,4 +1,4 @@
-"""The endpoints file is always whole, and as the pool is."""
+"""The endpoints file is always complete and equal to the pool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP/1.0: what ``curl -0``, ``ab``, old probes and an nginx as it comes speak."""
+"""HTTP/1.0, the protocol of ``curl -0``, ``ab``, old probes and an nginx with its default configuration."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_request_line_without_a_version_is_of_1_0_and_nothing_behind_it_is_rea
 
 @contextmanager
 def nginx(folder: Path, upstream: int) -> Iterator[int]:
-    """An nginx as it comes, before ``upstream``; its port."""
+    """Run an nginx with its default configuration before ``upstream`` and yield its port."""
     port = claim(LOOPBACK, 0, "--port")
     file = folder / "nginx.conf"
     file.write_text(

@@ -1,4 +1,4 @@
-"""What Envoy does with the configuration of the default mode: asked of a real one."""
+"""The behavior of a real Envoy with the configuration of the default mode."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def shared(loop: Background, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 def lean(shared: Stage) -> Iterator[Stage]:
-    """The shared stage, as new."""
+    """Reset the shared stage and return it."""
     yield shared
     for engine in shared.engines:
         shared.loop.call(engine.gate.set)
-    shared.loop.until(shared.picker.told, "every pick's end is told")
+    shared.loop.until(shared.picker.saw_all_ends, "every pick's end is reported")
     shared.loop.call(shared.picker.forget)
     for engine in shared.engines:
         engine.requests.clear()
@@ -77,20 +77,20 @@ def test_the_stream_ends_with_the_request_and_not_before(lean: Stage) -> None:
         lean.loop.call(held.gate.set)
         assert response.read().endswith(b"[DONE]\n\n")
         lean.loop.until(lambda: lean.picker.closed == 1)
-    lean.loop.until(lean.picker.told)
+    lean.loop.until(lean.picker.saw_all_ends)
 
 
 def test_the_picker_may_hang_up_after_its_decision(lean: Stage) -> None:
     lean.picker.hangs_up_after = "request_body"
     lean.picker.destination = lean.engines[1].address
     assert lean.ask().served_by == lean.engines[1].address
-    lean.loop.until(lean.picker.told)
+    lean.loop.until(lean.picker.saw_all_ends)
 
 
 def test_the_end_is_reported_with_its_pick_status_size_and_endpoint(lean: Stage) -> None:
     lean.picker.destination = lean.engines[1].address
     answer = lean.ask()
-    lean.loop.until(lean.picker.told)
+    lean.loop.until(lean.picker.saw_all_ends)
     ended = lean.picker.last
     assert (ended.cause, ended.status) == (Cause.COMPLETED, 200)
     assert ended.response_bytes == len(answer.body)
@@ -102,7 +102,7 @@ def test_the_end_is_reported_with_its_pick_status_size_and_endpoint(lean: Stage)
 
 def test_a_streamed_answer_is_reported_as_such(lean: Stage) -> None:
     lean.ask(stream=True)
-    lean.loop.until(lean.picker.told)
+    lean.loop.until(lean.picker.saw_all_ends)
     assert lean.picker.last.streaming
 
 
@@ -115,7 +115,7 @@ def test_a_client_that_leaves_is_reported_and_its_engine_told(lean: Stage) -> No
     connection.request("POST", "/v1/completions", '{"model": "m", "prompt": "x"}')
     lean.loop.until(held.started.is_set)
     connection.close()
-    lean.loop.until(lean.picker.told)
+    lean.loop.until(lean.picker.saw_all_ends)
     assert lean.picker.last.cause is Cause.DISCONNECTED
     lean.loop.until(lambda: held.gone == gone + 1)
 
@@ -132,7 +132,7 @@ def test_an_engine_that_breaks_off_is_reported_and_not_asked_again(lean: Stage) 
         lean.loop.call(breaking.gate.set)
         with pytest.raises(IncompleteRead):
             response.read()
-    lean.loop.until(lean.picker.told)
+    lean.loop.until(lean.picker.saw_all_ends)
     assert lean.picker.last.errors, "the proxy says why"
     assert [len(engine.requests) for engine in lean.engines] == [1, 0]
 
@@ -144,7 +144,7 @@ def test_fallbacks_are_walked_when_an_endpoint_cannot_be_reached(lean: Stage) ->
     answers = [lean.ask() for _ in range(4)]
     lean.loop.run(lean.engines[0].start(port))
     assert {answer.served_by for answer in answers} == {lean.engines[1].address}
-    lean.loop.until(lean.picker.told)
+    lean.loop.until(lean.picker.saw_all_ends)
     assert {ended.served_by for ended in lean.picker.outcomes.values()} == {lean.engines[1].address}
     lean.picker.destination = ""
     wait_until(lambda: {lean.ask().served_by for _ in range(4)} == {engine.address for engine in lean.engines})
@@ -163,7 +163,7 @@ def test_retries_stay_at_an_address_that_the_destination_repeats(lean: Stage) ->
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """An endpoint that could not be reached is out of the turns for a while."""
+    """Wait until an endpoint that could not be reached is in the round robin again."""
     deadline = time.monotonic() + 15
     while not condition():
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""What a killed router leaves behind goes at the next start; what a living one uses stays."""
+"""The folder of a killed router is removed at the next start; the folder of a running one stays."""
 
 from __future__ import annotations
 

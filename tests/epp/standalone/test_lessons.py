@@ -1,4 +1,4 @@
-"""Prices that are to be learned from a small sample say so at the start."""
+"""The start reports that prices are learned only from a small sample."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ plugins:
 WEIGHED = "{apiVersion: llm-d.ai/v1alpha1, kind: EndpointPickerConfig, plugins: [{type: queue-scorer}]}"
 
 
-def told(config: str, *, sample_rate: float = 0.01, mode: ResponseMode = ResponseMode.LEAN) -> tuple[list[str], ...]:
-    """The warnings and the other lines of a start that speak of what is learned."""
+def lines_about_learning(
+    config: str, *, sample_rate: float = 0.01, mode: ResponseMode = ResponseMode.LEAN
+) -> tuple[list[str], ...]:
+    """Return the warnings and the other lines of a start about learning."""
 
     async def scene() -> tuple[list[str], ...]:
         options = options_of(
@@ -43,13 +45,13 @@ def told(config: str, *, sample_rate: float = 0.01, mode: ResponseMode = Respons
 
 
 def test_prices_that_learn_from_a_sample_say_so_with_the_flag_that_makes_it_larger() -> None:
-    warnings, [line] = told(PRICED.replace("@learn", "true"))
+    warnings, [line] = lines_about_learning(PRICED.replace("@learn", "true"))
     assert warnings == []
     assert "--sample-rate 0.01 of them; --sample-rate 0.1 or --response-mode full" in line
 
 
 def test_prices_that_can_learn_nothing_are_a_warning() -> None:
-    [warning], lines = told(PRICED.replace("@learn", "true"), sample_rate=0.0)
+    [warning], lines = lines_about_learning(PRICED.replace("@learn", "true"), sample_rate=0.0)
     assert lines == []
     assert "--sample-rate 0 of them" in warning
 
@@ -66,4 +68,4 @@ def test_prices_that_can_learn_nothing_are_a_warning() -> None:
 def test_who_sees_enough_or_learns_nothing_anyway_is_told_nothing(
     config: str, sample_rate: float, mode: ResponseMode
 ) -> None:
-    assert told(config, sample_rate=sample_rate, mode=mode) == ([], [])
+    assert lines_about_learning(config, sample_rate=sample_rate, mode=mode) == ([], [])

@@ -1,4 +1,4 @@
-"""What the proxy answers by itself is in the form of the client's API, and says what to do."""
+"""The proxy's own answers are in the form of the client's API and name a remedy."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_picker_that_hangs_is_named(there: Stage) -> None:
 
 @pytest.fixture
 def unreachable(there: Stage) -> Iterator[Stage]:
-    """None of whose endpoints listens."""
+    """The stage with endpoints of which none listens."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     there.list_addresses([f"127.0.0.1:{port}"])

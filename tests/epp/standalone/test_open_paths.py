@@ -1,4 +1,4 @@
-"""Clients reach the engines' inference API, and nothing else of them unless the operator says so."""
+"""Clients reach only the engines' inference API, unless the operator opens further paths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.e2e
 
 
 class Everything:
-    """An engine that answers every path, and notes it as its application would see it."""
+    """An engine that answers every path, and records it as its application would see it."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -70,7 +70,7 @@ def lead_to(router: Stage, engine: Everything) -> None:
 
 
 def asked(router: Stage, path: str, method: str = "GET") -> int:
-    """The status of a request whose path no library has touched."""
+    """Return the status of a request whose path no library has normalized."""
     head = f"{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
     return status_of(raw(router.proxy.settings.port, head.encode()))
 

@@ -1,4 +1,4 @@
-"""What Envoy does with the other configurations, and without a picker: asked of a real one."""
+"""The behavior of a real Envoy with the other configurations, and without a picker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waits that are longer than the proxy's patience are told of at the start."""
+"""The start warns of waits that are longer than the proxy's time limit."""
 
 from __future__ import annotations
 

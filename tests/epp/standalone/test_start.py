@@ -1,4 +1,4 @@
-"""What cannot be had is one sentence; what was started ends with us."""
+"""A missing resource is one sentence; every started process ends with ours."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_stopping_lets_a_request_end_and_takes_no_more(loop: Background, tmp_pat
 
 
 class Picker(FixedPicker):
-    """A picker as ``run`` sees it."""
+    """A picker with the interface that ``run`` needs."""
 
     def __init__(self) -> None:
         super().__init__()

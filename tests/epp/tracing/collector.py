@@ -1,4 +1,4 @@
-"""A collector: a real OTLP service on loopback that keeps what it is sent, or behaves badly."""
+"""A collector: a real OTLP service on loopback that keeps its spans, or misbehaves on request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Collector(TraceServiceServicer):
         self.services: set[str] = set()
         self.address = ""
         self.hold = threading.Event()
-        """Set, it answers; cleared, it takes requests and says nothing."""
+        """It answers while this is set; otherwise it takes requests and never answers."""
         self.hold.set()
         self.refuse = grpc.StatusCode.OK
         self.taken = threading.Condition()
@@ -47,7 +47,7 @@ class Collector(TraceServiceServicer):
         return ExportTraceServiceResponse()
 
     def named(self, name: str, count: int = 1) -> list[Span]:
-        """The spans of that name, once there are ``count``."""
+        """Return the spans of that name once there are ``count``."""
 
         def found() -> list[Span]:
             return [span for span in self.spans if span.name == name]

@@ -1,4 +1,4 @@
-"""The header ``traceparent``, and who is sampled."""
+"""The header ``traceparent``, and which requests are sampled."""
 
 from __future__ import annotations
 

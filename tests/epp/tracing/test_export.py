@@ -1,4 +1,4 @@
-"""From the queue to a real collector, and what a bad one costs."""
+"""From the queue to a real collector, and the cost of a bad one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def at(address: str) -> TraceSettings:
 
 
 class Sink:
-    """Takes, refuses, breaks or holds, as it is told."""
+    """An exporter that takes, refuses, breaks or holds spans, as the test selects."""
 
     def __init__(self, answer: bool | None = True) -> None:
         self.answer = answer

@@ -1,4 +1,4 @@
-"""What the flag and the variables ask for."""
+"""The settings that the flag and the variables select."""
 
 from __future__ import annotations
 

@@ -56,11 +56,11 @@ class Holds(Producer[NoParameters]):
         request.cached["gpu"] = CachedPrefix(Tier.GPU, 100, {Slot(0): 10})
 
     def picked(self, request: Request, candidate: Candidate) -> None:
-        """It learns nothing."""
+        """Ignore the pick, since nothing is learned."""
 
 
 class Kept:
-    """Traces, as they are offered."""
+    """A queue that keeps the traces it is offered."""
 
     def __init__(self) -> None:
         self.traces: list[Trace] = []
@@ -73,7 +73,7 @@ class Kept:
 
 
 class Traced:
-    """A director whose requests are traced."""
+    """A director with a tracer for its requests."""
 
     def __init__(self, sampler: Sampler | None = None, endpoints: int = 2, profile: Profile | None = None) -> None:
         self.kept = Kept()
@@ -94,7 +94,7 @@ class Traced:
         )
 
     def tick(self) -> float:
-        """Each look at the clock takes a millisecond."""
+        """Advance the clock by a millisecond at each reading."""
         self.now += 0.001
         return self.now
 
