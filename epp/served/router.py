@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import cycle, islice
 
 import msgspec
 from msgspec import structs
@@ -95,9 +94,8 @@ class ModelRouter:
         if self.narrower is None or self.narrower.serving(model) is None:
             return ()
         first = [c.address for c in chosen]
-        others = (c.address for c in candidates if c.address not in first)
-        tried = [*first, *islice(others, max(0, ATTEMPTS - len(first)))]
-        return tuple(islice(cycle(tried), len(first), ATTEMPTS))
+        tried = first + [c.address for c in candidates[:ATTEMPTS] if c.address not in first]
+        return tuple((tried * -(-ATTEMPTS // len(tried)))[len(first) : ATTEMPTS])
 
     def answer(self, head: RequestHead, candidates: Sequence[Candidate]) -> ModelAnswer | None:
         """Return the response to a request for the list of models, or for one of them.
