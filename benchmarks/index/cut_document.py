@@ -1,72 +1,87 @@
-"""What does a document cost that was asked for at very many lengths?
+"""What does a document cost after it was requested at very many lengths?
 
-Every endpoint holds 131,072 tokens, and 2,047 requests, each to the next endpoint, end at each of its blocks, in random
-order. CPU ms of a decision about the whole document (match in two tiers and record), before them; after them; and once
-every endpoint has been asked for the whole again. Beside it an index that joins nothing. Run:
-``python -m benchmarks.index.cut_document``.
+A decision is the match of the whole document in two tiers and its record. Every endpoint holds the document of 131,072
+tokens. *Before* is a decision then. *Cut* is a decision after 2,047 requests, each to the next endpoint, that end at
+each of the document's blocks, in random order. *Used again* is a decision once the whole was sent to every endpoint
+again. *Own length* is a decision in another index, in which each endpoint holds a length of its own of the document.
+The ratios are relative to *before*, in the same run.
+Run: ``python -m benchmarks.index.cut_document``.
 """
 
 from __future__ import annotations
 
 import platform
 import statistics
-import sys
 import time
 from random import Random
 
 from scorers.base import Prompt, Slot
 from scorers.index.index import BLOCK_TOKENS, BYTES_PER_TOKEN, PrefixIndex
-from scorers.index.joining import MOST_RUNS
 
 TOKENS = 131_072
+BLOCKS = TOKENS // BLOCK_TOKENS
 ENDPOINTS = (10, 100, 1000)
-DECISIONS = 30
+DECISIONS = 101
 
 
-def measure(endpoints: int, most_runs: int) -> list[tuple[float, int]]:
-    """Milliseconds of a decision, and the runs on its path, at the three times."""
-    index, random = PrefixIndex(2, most_runs=most_runs), Random(1)
-    document = random.randbytes(TOKENS * BYTES_PER_TOKEN)
-    now = 0.0
+class Document:
+    """An index whose endpoints have room for two documents (GPU) and four (CPU), and one document."""
 
-    def ask(slot: int, blocks: int = TOKENS // BLOCK_TOKENS) -> tuple[float, int]:
-        nonlocal now
-        now += 1.0
-        prompt = Prompt(b"m", document[: blocks * BLOCK_TOKENS * BYTES_PER_TOKEN])
+    def __init__(self, endpoints: int) -> None:
+        self.index, self.random = PrefixIndex(2), Random(1)
+        self.data = self.random.randbytes(TOKENS * BYTES_PER_TOKEN)
+        self.now = 0.0
+        self.slots = [Slot(number) for number in range(endpoints)]
+        for slot in self.slots:
+            self.index.set_capacity(slot, 0, 2 * TOKENS)
+            self.index.set_capacity(slot, 1, 4 * TOKENS)
+
+    def send(self, slot: Slot, blocks: int = BLOCKS) -> tuple[float, int]:
+        """Return the milliseconds of a decision that sends the first ``blocks`` to ``slot``, and the runs matched."""
+        self.now += 1.0
+        prompt = Prompt(b"m", self.data[: blocks * BLOCK_TOKENS * BYTES_PER_TOKEN])
         began = time.thread_time()
-        match = index.match(prompt)
+        match = self.index.match(prompt)
         runs = len(match.walked.path)
-        index.record(match, Slot(slot), now=now)
+        self.index.record(match, slot, now=self.now)
         return (time.thread_time() - began) * 1000, runs
 
-    def decisions() -> tuple[float, int]:
-        taken = [ask(endpoints - 1) for _ in range(DECISIONS)]
+    def decision(self) -> tuple[float, int]:
+        """Return the median of decisions about the whole document at the last endpoint."""
+        taken = [self.send(self.slots[-1]) for _ in range(DECISIONS)]
         return statistics.median([ms for ms, _ in taken]), taken[-1][1]
 
-    for slot in range(endpoints):
-        index.set_capacity(Slot(slot), 0, 2 * TOKENS)
-        index.set_capacity(Slot(slot), 1, 4 * TOKENS)
-        ask(slot)
-    figures = [decisions()]
-    lengths = list(range(1, TOKENS // BLOCK_TOKENS))
-    random.shuffle(lengths)
+
+def measure(endpoints: int) -> list[tuple[float, int]]:
+    """Return the milliseconds of a decision, and the runs on its path, in the four situations."""
+    document = Document(endpoints)
+    for slot in document.slots:
+        document.send(slot)
+    figures = [document.decision()]
+    lengths = list(range(1, BLOCKS))
+    document.random.shuffle(lengths)
     for number, length in enumerate(lengths):
-        ask(number % endpoints, length)
-    figures.append(decisions())
-    for slot in range(endpoints):
-        ask(slot)
-    figures.append(decisions())
-    return figures
+        document.send(document.slots[number % endpoints], length)
+    figures.append(document.decision())
+    for slot in document.slots:
+        document.send(slot)
+    figures.append(document.decision())
+    apart = Document(endpoints)
+    apart.send(apart.slots[-1])
+    for slot, length in zip(apart.slots[:-1], lengths, strict=False):
+        apart.send(slot, length)
+    return [*figures, apart.decision()]
 
 
 def main() -> None:
     """Run from the command line."""
-    print(f"CPU ms (runs on the path); {platform.machine()}, Python {platform.python_version()}")
-    print(f"{'endpoints':>9} {'joins':>6} {'before':>15} {'2,047 lengths':>15} {'whole again':>15}")
+    print("CPU ms of a decision about 131,072 tokens, its ratio to the same document uncut, (runs on its path);")
+    print(f"{platform.machine()}, Python {platform.python_version()}")
+    print(f"{'endpoints':>9} {'before':>18} {'cut':>18} {'used again':>18} {'own length':>18}")
     for endpoints in ENDPOINTS:
-        for name, most_runs in (("no", sys.maxsize), ("yes", MOST_RUNS)):
-            cells = [f"{ms:.2f} ({runs:,})" for ms, runs in measure(endpoints, most_runs)]
-            print(f"{endpoints:9,} {name:>6} " + " ".join([f"{cell:>15}" for cell in cells]))
+        figures = measure(endpoints)
+        cells = [f"{ms:.3f} x{ms / figures[0][0]:.2f} ({runs:,})" for ms, runs in figures]
+        print(f"{endpoints:9,} " + " ".join([f"{cell:>18}" for cell in cells]))
 
 
 if __name__ == "__main__":

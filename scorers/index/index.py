@@ -18,7 +18,7 @@ from scorers.index.endpoints import Endpoints
 from scorers.index.held_along import held_along
 from scorers.index.identity import PrefixHasher, digests
 from scorers.index.integrity import check
-from scorers.index.joining import MOST_RUNS, join_along
+from scorers.index.joining import FEW_PARTIAL, MOST_RUNS, join_along
 from scorers.index.match import Match, Statistics
 from scorers.index.path import NO_GATES, Gate, use_admitted
 from scorers.index.recency import Recency
@@ -92,7 +92,9 @@ class PrefixIndex:
         path = walked.path
         within = False
         if walked.inside is not None:
-            within = walked.depth == match.blocks and len(path) >= self.most_runs
+            within = walked.depth == match.blocks and (
+                len(path) >= self.most_runs or walked.inside.partial.bit_count() <= FEW_PARTIAL
+            )
             path.append(walked.inside if within else self._endpoints.split(walked.inside, walked.inside_blocks))
         if walked.depth < match.blocks:
             self._add_new(path, match, walked, recency, extends=not gates)

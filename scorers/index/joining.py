@@ -17,8 +17,10 @@ from scorers.index.recency import Recency
 from scorers.index.tree import Node
 
 MOST_RUNS = 16
-"""Paths of up to this many runs are left as they are, and a prompt that ends within a run splits it only on shorter
-paths. Each run costs a decision 3 µs."""
+"""Paths of up to this many runs are left as they are. Each run costs a decision 3 µs."""
+FEW_PARTIAL = 8
+"""A prompt that ends within a run splits it if more holders (one for each tier of each endpoint) than this hold only a
+part of it, which costs each match as much as another run, and if the path has fewer than ``MOST_RUNS`` runs."""
 MOST_HOLDERS = 256
 """Holders of the runs joined in one decision, 2 µs each. At least one pair of runs is joined."""
 VERY_LONG = 4

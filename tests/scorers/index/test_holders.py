@@ -20,7 +20,7 @@ def test_the_endpoints_are_those_with_any_tier(holders: set[tuple[int, int]]) ->
     assert slots_of(mask(holders, 3), 3) == {slot for slot, _ in holders}
 
 
-@given(st.lists(pairs, max_size=4), st.booleans())
+@given(st.lists(pairs, max_size=4) | st.lists(pairs, min_size=9, max_size=12), st.booleans())
 def test_every_holder_has_the_amount_of_its_group(drawn: list[set[tuple[int, int]]], alike: bool) -> None:
     groups: list[tuple[set[tuple[int, int]], int]] = []
     for amount, holders in enumerate(drawn, start=1):
