@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from time import perf_counter
-
 from epp.wire.http2.limits import Limits
 from epp.wire.http2.streams import Places
-from epp.wire.turns import HeaderBudget, Turn
+from epp.wire.turns import Clocks, HeaderBudget, Turn
 
 
 class Origin:
@@ -18,10 +15,10 @@ class Origin:
 
     __slots__ = ("address", "connections", "headers", "places", "turn")
 
-    def __init__(self, address: str, limits: Limits, clock: Callable[[], float] = perf_counter) -> None:
+    def __init__(self, address: str, limits: Limits, clocks: Clocks) -> None:
         self.address = address
         self.connections = 0
-        self.turn = Turn(clock)
+        self.turn = Turn(clocks)
         self.headers = HeaderBudget(limits.header_share)
         self.places = Places()
 
@@ -29,16 +26,16 @@ class Origin:
 class Origins:
     """The addresses with at least one connection. Owned by one server."""
 
-    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+    def __init__(self, limits: Limits, clocks: Clocks) -> None:
         self._limits = limits
-        self._clock = clock
+        self._clocks = clocks
         self._known: dict[str, Origin] = {}
 
     def join(self, address: str) -> Origin:
         """Count one more connection of ``address``, and return what it shares with the others."""
         origin = self._known.get(address)
         if origin is None:
-            origin = self._known[address] = Origin(address, self._limits, self._clock)
+            origin = self._known[address] = Origin(address, self._limits, self._clocks)
         origin.connections += 1
         return origin
 

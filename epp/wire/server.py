@@ -13,8 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
-from time import perf_counter
 
 from epp.ports.door import Door, Report, open_door, unreported
 from epp.wire.http2.counters import Counters, Statistics
@@ -23,7 +21,7 @@ from epp.wire.link import Link
 from epp.wire.notices import Notices
 from epp.wire.origins import Origins
 from epp.wire.service import Methods
-from epp.wire.turns import Turn, TurnQueue
+from epp.wire.turns import Clocks, Turn, TurnQueue
 
 logger = logging.getLogger(__name__)
 
@@ -38,17 +36,18 @@ class WireServer:
         limits: Limits | None = None,
         tls: ssl.SSLContext | None = None,
         report: Report = unreported,
-        clock: Callable[[], float] = perf_counter,
+        clocks: Clocks | None = None,
     ) -> None:
-        """``report`` is called for connections that fail in their handshake; ``clock`` measures turns."""
+        """``report`` is called for connections that fail in their handshake; ``clocks`` measure turns."""
         self.methods = methods
         self.report = report
         self.limits = limits or Limits()
         self.counters = Counters()
         self.notices = Notices(self.limits, self.counters)
         self.links: set[Link] = set()
-        self.origins = Origins(self.limits, clock)
-        self.queue = TurnQueue(Turn(clock), lambda work: asyncio.get_running_loop().call_soon(work))
+        clocks = clocks or Clocks()
+        self.origins = Origins(self.limits, clocks)
+        self.queue = TurnQueue(Turn(clocks), lambda work: asyncio.get_running_loop().call_soon(work))
         self.idle: dict[Link, None] = {}
         """The connections without a stream at their last sweep, the one that has been idle for longest first."""
         self._tls = tls

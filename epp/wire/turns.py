@@ -11,40 +11,67 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable
-from time import perf_counter
-from typing import Protocol
+from time import perf_counter, thread_time
+from typing import NamedTuple, Protocol
 
 from epp.wire.http2.compression import WORK_S
 
 TURN_S = 0.005
-"""A guess: a hundred small requests. Each turn costs some microseconds of its own."""
+"""CPU time of a turn. A guess: a hundred small requests. Each turn costs some microseconds of its own."""
 HEADER_BURST_S = 1.0
 """How many seconds of the share of a core may be used at once."""
 
 
+class Clocks(NamedTuple):
+    """The clocks that turns are measured by, in seconds."""
+
+    wall: Callable[[], float] = perf_counter
+    """Goes on while the thread waits for a core; a look at it is cheap."""
+    cpu: Callable[[], float] = thread_time
+    """Stands still while the thread waits for a core; a look at it is a system call."""
+
+
 class Turn:
-    """The time until which work may go on; ``clock`` is in seconds and goes on during a turn."""
+    """The CPU time for which work may go on, of which the first half is measured by the wall clock.
 
-    __slots__ = ("_clock", "_run", "_until")
+    Most turns end before that, and never need a look at the CPU clock. The wall clock alone would end turns in which
+    the process mostly waited for a core, and each end costs a pause of the transport.
+    """
 
-    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
-        self._clock = clock
+    __slots__ = ("_clocks", "_cpu_until", "_run", "_until", "_wall")
+
+    def __init__(self, clocks: Clocks) -> None:
+        self._clocks = clocks
+        self._wall = clocks.wall
         self._run = self._until = float("-inf")
+        self._cpu_until: float | None = None
 
     def begin(self, run: float) -> bool:
         """Begin a turn unless one began in the same ``run`` of the event loop; returns whether time is left."""
         if run == self._run:
-            return self._clock() < self._until
-        self._run, self._until = run, self._clock() + TURN_S
+            return not self.over()
+        self._run = run
+        self._until, self._cpu_until = self._wall() + TURN_S / 2, None
         return True
 
     def renew(self) -> None:
         """Begin a new turn now."""
-        self._until = self._clock() + TURN_S
+        self._until, self._cpu_until = self._wall() + TURN_S / 2, None
 
     def over(self) -> bool:
         """Return whether the turn's time is used up."""
-        return self._clock() >= self._until
+        now = self._wall()
+        return now >= self._until and self._used_up(now)
+
+    def _used_up(self, now: float) -> bool:
+        """Return whether the second half is used up, too, which is measured by the CPU clock."""
+        used = self._clocks.cpu()
+        if self._cpu_until is None:
+            self._cpu_until = used + TURN_S / 2
+        if used >= self._cpu_until:
+            return True
+        self._until = now + self._cpu_until - used
+        return False
 
 
 class HeaderBudget:

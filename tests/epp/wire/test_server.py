@@ -26,6 +26,7 @@ from epp.wire.http2.errors import ErrorCode
 from epp.wire.http2.floods import Flood
 from epp.wire.http2.limits import Limits
 from epp.wire.server import WireServer
+from epp.wire.turns import Clocks
 from tests.epp.wire.peer import (
     ACK,
     DATA,
@@ -445,7 +446,9 @@ def test_a_neighbour_is_served_in_the_middle_of_one_clients_bytes(
                     served.set_result(None)
 
         ticks = iter(range(1_000_000))
-        server = WireServer({ECHO: lambda call: Named(call, [])}, clock=lambda: float(next(ticks)))
+        server = WireServer(
+            {ECHO: lambda call: Named(call, [])}, clocks=Clocks(lambda: float(next(ticks)), lambda: float(next(ticks)))
+        )
         port = await server.start("127.0.0.1", 0)
         greedy, neighbour = connected(port), connected(port)
         loop = asyncio.get_running_loop()
@@ -478,7 +481,7 @@ def test_fifty_connections_of_one_address_delay_a_neighbour_no_longer_than_a_few
                 handled += 1
 
         methods = {ECHO: lambda call: Echo(call, []), "/test.Echo/Costly": lambda call: Costly(call, [])}
-        server = WireServer(methods, clock=lambda: now)
+        server = WireServer(methods, clocks=Clocks(lambda: now, lambda: now))
         port = await server.start("127.0.0.1", 0)
         loop = asyncio.get_running_loop()
         hello = PREFACE + settings() + raw(SETTINGS, ACK, 0)

@@ -22,7 +22,7 @@ from epp.wire.http2.share import SMALLEST_BYTES, Share
 from epp.wire.http2.stream import Stream
 from epp.wire.http2.streams import Places
 from epp.wire.http2.windows import ReceiveWindow
-from epp.wire.turns import HEADER_BURST_S, TURN_S, HeaderBudget, Turn, TurnQueue
+from epp.wire.turns import HEADER_BURST_S, TURN_S, Clocks, HeaderBudget, Turn, TurnQueue
 from tests.epp.wire.peer import (
     DATA,
     END_HEADERS,
@@ -384,15 +384,29 @@ def test_a_connection_that_is_lost_in_the_middle_of_a_turn_ends_each_call_once()
 
 def test_a_turn_ends_with_its_time_and_begins_with_the_loops_next_run() -> None:
     now = 50.0
-    turn = Turn(lambda: now)
+    turn = Turn(Clocks(lambda: now, lambda: now))
     assert turn.begin(1.0)
-    assert not turn.over()
-    now += TURN_S
+    for _ in range(9):
+        now += TURN_S / 10
+        assert not turn.over()
+    now += TURN_S / 5
     assert turn.over()
     assert not turn.begin(1.0), "the loop has not looked at any other connection yet"
     assert turn.over()
     assert turn.begin(1.001)
     assert not turn.over()
+
+
+def test_a_turn_goes_on_after_the_process_has_waited_for_a_core() -> None:
+    wall = cpu = 50.0
+    turn = Turn(Clocks(lambda: wall, lambda: cpu))
+    turn.begin(1.0)
+    for _ in range(4):
+        wall += 10 * TURN_S
+        assert not turn.over()
+        cpu += TURN_S / 10
+    wall, cpu = wall + TURN_S, cpu + TURN_S
+    assert turn.over()
 
 
 class Greedy:
@@ -415,7 +429,7 @@ def test_one_connection_goes_on_in_each_run_of_the_loop_and_addresses_take_turns
     scheduled: list[Callable[[], None]] = []
     order: list[str] = []
     ticks = (float(tick) for tick in count())
-    queue = TurnQueue(Turn(lambda: next(ticks)), scheduled.append)
+    queue = TurnQueue(Turn(Clocks(lambda: next(ticks), lambda: next(ticks))), scheduled.append)
     for _ in range(50):
         queue.add(Greedy("bad", queue, ticks, 2, order))
     queue.add(Greedy("good", queue, ticks, 2, order))
@@ -432,7 +446,7 @@ def test_one_connection_goes_on_in_each_run_of_the_loop_and_addresses_take_turns
 def test_a_turn_of_the_queue_is_shared_by_connections_that_have_little_to_do() -> None:
     scheduled: list[Callable[[], None]] = []
     order: list[str] = []
-    queue = TurnQueue(Turn(lambda: 0.0), scheduled.append)
+    queue = TurnQueue(Turn(Clocks(lambda: 0.0, lambda: 0.0)), scheduled.append)
 
     class Small(Greedy):
         def resume(self, turn: Turn) -> None:
