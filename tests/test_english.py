@@ -15,6 +15,7 @@ DONE: tuple[str, ...] = (
     "epp/catalog",
     "epp/config",
     "epp/discovery",
+    "epp/kube",
     "epp/kvevents",
     "epp/kvevents/follower",
     "epp/lab",

@@ -1,0 +1,30 @@
+"""What can go wrong between the picker and the Kubernetes API."""
+
+from __future__ import annotations
+
+
+class KubeError(Exception):
+    """The API server did not do what was asked. The text names the request, what came back, and what to do."""
+
+    retry_after_s: float | None = None
+    """How long the API server asks its client to wait before the next request; None where it does not."""
+
+
+class Unreachable(KubeError):
+    """No answer that belongs to the API: no connection, no trust, too slow, cut off, or a page of something else."""
+
+
+class Refused(KubeError):
+    """The API server answered with an HTTP status from 400 up."""
+
+    def __init__(self, text: str, *, status: int, reason: str = "", retry_after_s: float | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.reason = reason
+        """The API's own word: ``Forbidden``, ``NotFound``, ``Expired``."""
+        self.retry_after_s = retry_after_s
+
+    @property
+    def expired(self) -> bool:
+        """Whether the version or page that was asked for is no longer kept, so that the list must be read again."""
+        return self.status == 410

@@ -1,0 +1,196 @@
+"""Keep up with all objects of one kind: a list, then a watch from the list's version, for as long as the picker runs.
+
+Laws:
+1. The listener's objects are those of the API server at some version, and versions only go forward.
+2. A list that ends in the middle changes nothing.
+3. No read waits without a deadline, and no failure ends the follower: it waits, longer after each failure in a row,
+   and begins again where it stopped, or with a new list where that version is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from epp.errors import ConfigError
+from epp.kube.client import Client, refusal
+from epp.kube.errors import KubeError, Refused
+from epp.kube.objects import ListOf, Metadata, Status
+
+T = TypeVar("T")
+
+PAGE = 500
+"""Objects in a page of a list. Source: kubectl's and client-go's default."""
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 30.0
+"""How long to wait after the first failure, and at most; each failure in a row doubles the wait. A guess: after an
+outage the API server is asked again within the longest wait, by each picker at another moment."""
+WATCH_S = 300, 600
+"""A watch ends by itself after a random time between these. Source: client-go's reflector."""
+_GONE = 410
+
+log = logging.getLogger(__name__)
+
+
+class Listener(Protocol[T]):
+    """What keeps the objects. Called on the follower's event loop, and never after ``run`` has ended."""
+
+    def listed(self, objects: list[T]) -> None:
+        """``objects`` are all there are: what is kept and not among them is gone."""
+
+    def changed(self, item: T) -> None:
+        """``item`` is new or has changed."""
+
+    def removed(self, item: T) -> None:
+        """``item``, in its last state, is deleted, or the label selector does not match it any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """One kind of object in one namespace."""
+
+    path: str
+    """Of the list: ``/api/v1/namespaces/default/pods``."""
+    type: type[T]
+    selector: str = ""
+    """A label selector that the API server applies."""
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    """Any object, of which only the metadata is of interest."""
+
+    metadata: Metadata = Metadata()
+
+
+_META = msgspec.json.Decoder(_Meta)
+_STATUS = msgspec.json.Decoder(Status)
+
+
+class Follower(Generic[T]):
+    """Follows one kind for one listener. Owner: the event loop; ``run`` is called once."""
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind[T],
+        listener: Listener[T],
+        *,
+        random: Callable[[], float],
+        clock: Callable[[], float],
+        page: int = PAGE,
+    ) -> None:
+        """``random`` gives numbers in [0, 1), ``clock`` monotonic seconds."""
+        self.synced = False
+        """Whether a whole list was ever read."""
+        self.trouble: str | None = None
+        """Why nothing comes from the API server now; None while it answers."""
+        self.heard_at: float | None = None
+        """When the API server last sent something, by ``clock``; None if it never did."""
+        self.lists = 0
+        self.events = 0
+        self.failures = 0
+        self._client, self._kind, self._listener = client, kind, listener
+        self._random, self._clock, self._page = random, clock, page
+        self._version: str | None = None
+        self._failed_in_a_row = 0
+        self._list: msgspec.json.Decoder[ListOf[T]] = msgspec.json.Decoder(ListOf[kind.type])  # type: ignore[name-defined]
+        self._object: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind.type)
+
+    async def run(self) -> None:
+        """Follow until the task is cancelled."""
+        while True:
+            try:
+                if self._version is None:
+                    await self._read_list()
+                await self._follow()
+            except (KubeError, ConfigError) as error:
+                await asyncio.sleep(self._failed(error))
+
+    async def _read_list(self) -> None:
+        """Read every page, then give the listener the whole list.
+
+        A page that is no longer kept raises like every failure, and the list begins anew after the wait.
+        """
+        objects: list[T] = []
+        query: dict[str, str] = {**self._query(), "limit": str(self._page)}
+        while True:
+            page = await self._client.get(self._kind.path, self._list, query)
+            objects += page.items or []
+            if not page.metadata.continue_:
+                break
+            query["continue"] = page.metadata.continue_
+        self._listener.listed(objects)
+        self._version = page.metadata.resource_version
+        self.lists += 1
+        self.synced = True
+        self._heard()
+
+    async def _follow(self) -> None:
+        """Apply one watch's events. Returns when the API server ends it in time. Raises: KubeError."""
+        shortest, longest = WATCH_S
+        query = {
+            **self._query(),
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version or "",
+            "timeoutSeconds": str(int(shortest + self._random() * (longest - shortest))),
+        }
+        began = self._clock()
+        heard = False
+        async with aclosing(self._client.watch(self._kind.path, query)) as events:
+            async for event in events:
+                heard = True
+                self._apply(event.type, event.object)
+        if not heard and self._clock() - began < 1.0:  # a server that ends watches at once is not asked in a loop
+            raise KubeError(f"watch {self._kind.path}: ended at once")
+        self._heard()
+
+    def _apply(self, change: str, raw: msgspec.Raw) -> None:
+        try:
+            if change == "ERROR":
+                status = _STATUS.decode(raw)
+                raise refusal(f"watch {self._kind.path}", status, status.code)
+            version = _META.decode(raw).metadata.resource_version
+            if change == "ADDED" or change == "MODIFIED":
+                self._listener.changed(self._object.decode(raw))
+            elif change == "DELETED":
+                self._listener.removed(self._object.decode(raw))
+            elif change != "BOOKMARK":
+                raise KubeError(f"watch {self._kind.path}: an event of the unknown type {change[:40]!r}")
+        except msgspec.DecodeError as error:
+            raise KubeError(f"watch {self._kind.path}: {change} of what cannot be read: {error}") from error
+        self._version = version or self._version
+        self.events += 1
+        self._heard()
+
+    def _heard(self) -> None:
+        self.heard_at = self._clock()
+        self._failed_in_a_row = 0
+        if self.trouble is not None:
+            log.info("%s is followed again", self._kind.path)
+            self.trouble = None
+
+    def _failed(self, error: KubeError | ConfigError) -> float:
+        """Count a failure. Returns the seconds to wait before the next request."""
+        self.failures += 1
+        if isinstance(error, Refused) and error.status == _GONE:
+            self._version = None
+            if not self._failed_in_a_row:  # the usual end of a version, not an outage
+                self._failed_in_a_row = 1
+                return 0.0
+        if self.trouble is None:
+            kept = "what was read last stays in use" if self.synced else "nothing was read yet"
+            log.warning("%s; %s, and the API server is asked again", error, kept)
+        self.trouble = str(error)
+        longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0**self._failed_in_a_row)
+        self._failed_in_a_row = min(self._failed_in_a_row + 1, 20)  # beyond that the wait is at its longest
+        wait = longest * (0.5 + self._random() / 2)
+        asked = error.retry_after_s if isinstance(error, KubeError) else None
+        return max(wait, min(asked or 0.0, LONGEST_WAIT_S))
+
+    def _query(self) -> Mapping[str, str]:
+        return {"labelSelector": self._kind.selector} if self._kind.selector else {}

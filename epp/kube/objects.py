@@ -1,0 +1,154 @@
+"""Kubernetes objects, as far as a picker reads them; other fields are skipped while decoding.
+
+Source: the OpenAPI schema of Kubernetes 1.35, and the CRDs of the Gateway API Inference Extension v1.2.0 to v1.6.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Generic, TypeVar
+
+import msgspec
+
+__all__ = [
+    "Condition",
+    "Container",
+    "ContainerPort",
+    "ContainerState",
+    "ContainerStatus",
+    "ListMeta",
+    "ListOf",
+    "Metadata",
+    "Pod",
+    "PodSpec",
+    "PodStatus",
+    "Running",
+    "Status",
+    "StatusDetails",
+    "WatchEvent",
+]
+
+T = TypeVar("T")
+
+
+class _Object(msgspec.Struct, frozen=True, rename="camel"):
+    """A part of an object. A field that the API leaves out, or that is null, has its default."""
+
+
+class Metadata(_Object, frozen=True):
+    """What every object has in ``metadata``."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    """When the object began to end; None while it lives."""
+    labels: Mapping[str, str] | None = None
+    annotations: Mapping[str, str] | None = None
+
+
+class Condition(_Object, frozen=True):
+    """One condition of a status. ``status`` is ``True``, ``False`` or ``Unknown``."""
+
+    type: str = ""
+    status: str = ""
+
+
+class Running(_Object, frozen=True):
+    """The state of a container that runs."""
+
+    started_at: datetime | None = None
+
+
+class ContainerState(_Object, frozen=True):
+    """The state of a container; ``running`` is None in every other state."""
+
+    running: Running | None = None
+
+
+class ContainerStatus(_Object, frozen=True):
+    """What the kubelet reports of one container."""
+
+    name: str = ""
+    state: ContainerState | None = None
+
+
+class ContainerPort(_Object, frozen=True):
+    """A port that a container declares."""
+
+    container_port: int = 0
+
+
+class Container(_Object, frozen=True):
+    """A container as declared in the pod."""
+
+    name: str = ""
+    ports: tuple[ContainerPort, ...] | None = None
+
+
+class PodSpec(_Object, frozen=True):
+    """What a pod is meant to be."""
+
+    node_name: str = ""
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] | None = None
+    """Sidecars are among them: init containers that are restarted for as long as the pod lives."""
+
+
+class PodStatus(_Object, frozen=True):
+    """What the kubelet reports of a pod."""
+
+    phase: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    """The first address of a pod that has several."""
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    conditions: tuple[Condition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+
+
+class Pod(_Object, frozen=True):
+    """A pod of the API group ``v1``."""
+
+    metadata: Metadata = Metadata()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class ListMeta(_Object, frozen=True):
+    """Where a list stands: its version, and where its next page begins (empty on the last page)."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class ListOf(_Object, Generic[T], frozen=True):
+    """One page of a list."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[T] | None = None
+
+
+class StatusDetails(_Object, frozen=True):
+    """More of a refusal; ``retry_after_seconds`` is 0 where the API does not name a wait."""
+
+    retry_after_seconds: int = 0
+
+
+class Status(_Object, frozen=True):
+    """A refusal of the API, as the body of a response or as the object of an ERROR event."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: StatusDetails | None = None
+
+
+class WatchEvent(msgspec.Struct, frozen=True):
+    """One line of a watch. ``object`` is decoded by its type: an object, a bookmark's metadata, or a ``Status``."""
+
+    type: str
+    object: msgspec.Raw

@@ -1,0 +1,162 @@
+"""A small Kubernetes API server for tests: lists in pages, watches with bookmarks, versions, compaction, and faults.
+
+It keeps whole states by version, so that a page of an old list shows the old state, as etcd does. The tests in
+``tests/cluster`` run the same cases against the real one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from epp.ports.http_port import HttpPort
+
+Object = dict[str, Any]
+Answer = Callable[[web.Request], web.StreamResponse | None]
+
+TOKEN = "a-token"
+
+
+class ApiServer:
+    """One namespaced kind at one path. Owner: the event loop."""
+
+    def __init__(self) -> None:
+        self.version = 1
+        self.objects: dict[str, Object] = {}
+        self.requests: list[web.Request] = []
+        self.refuse: Answer = lambda _: None
+        """Returns what is sent instead of the answer, or None."""
+        self.token = TOKEN
+        self.watches = 0
+        """Watches that are open now."""
+        self.silent = False
+        """Whether watches send nothing any more, as over a half-open connection."""
+        self._events: list[tuple[int, str, Object]] = []
+        self._oldest = 1
+        self._states: dict[int, list[Object]] = {1: []}
+        self._changed = asyncio.Condition()
+        self._cut: list[asyncio.Transport] = []
+        self._cuts = 0
+        self._closing = False
+        self.url = ""
+
+    async def put(self, item: Object) -> None:
+        """Create or change an object, which is named by its metadata."""
+        name = item["metadata"]["name"]
+        kind = "MODIFIED" if name in self.objects else "ADDED"
+        await self._record(kind, {**item, "metadata": {"namespace": "default", **item["metadata"]}})
+
+    async def delete(self, name: str) -> None:
+        """Delete an object."""
+        await self._record("DELETED", self.objects[name])
+
+    async def bookmark(self) -> None:
+        """Send a bookmark with the newest version on every watch."""
+        await self._send("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": str(self.version)}})
+
+    async def send(self, change: str, item: Object) -> None:
+        """Send an event that the server's state knows nothing of."""
+        await self._send(change, item)
+
+    async def compact(self) -> None:
+        """Forget every version but the newest, and end the watches, which must list again."""
+        self._oldest = self.version
+        self._states = {self.version: self._states[self.version]}
+        await self.cut()
+
+    async def cut(self) -> None:
+        """Break every connection."""
+        for transport in self._cut:
+            transport.abort()
+        self._cut.clear()
+        async with self._changed:
+            self._cuts += 1
+            self._changed.notify_all()
+
+    async def close(self) -> None:
+        """End the watches, those that are about to begin too."""
+        self._closing = True
+        await self.cut()
+
+    async def _record(self, kind: str, item: Object) -> None:
+        self.version += 1
+        item = {**item, "metadata": {**item["metadata"], "resourceVersion": str(self.version)}}
+        if kind == "DELETED":
+            del self.objects[item["metadata"]["name"]]
+        else:
+            self.objects[item["metadata"]["name"]] = item
+        self._states[self.version] = [self.objects[name] for name in sorted(self.objects)]
+        await self._send(kind, item)
+
+    async def _send(self, kind: str, item: Object) -> None:
+        async with self._changed:
+            self._events.append((self.version, kind, item))
+            self._changed.notify_all()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        self.requests.append(request)
+        if request.transport is not None:
+            self._cut.append(request.transport)  # type: ignore[arg-type]
+        if (answer := self.refuse(request)) is not None:
+            return answer
+        if request.headers.get("Authorization") != f"Bearer {self.token}":
+            return status(401, "Unauthorized", "Unauthorized")
+        return await (self._watch(request) if request.query.get("watch") else self._list(request))
+
+    async def _list(self, request: web.Request) -> web.StreamResponse:
+        limit = int(request.query.get("limit", "500"))
+        version, _, start = request.query.get("continue", f"{self.version}:0").partition(":")
+        if int(version) < self._oldest:
+            return status(410, "Expired", "The provided continue parameter is too old")
+        state, at = self._states[int(version)], int(start)
+        page = {"resourceVersion": version}
+        if at + limit < len(state):
+            page["continue"] = f"{version}:{at + limit}"
+        return web.json_response({"kind": "PodList", "metadata": page, "items": state[at : at + limit]})
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        since = int(request.query["resourceVersion"])
+        if since < self._oldest:
+            return status(410, "Expired", f"too old resource version: {since}")
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        self.watches += 1
+        sent, cuts = 0, self._cuts
+        try:
+            while self._cuts == cuts and not self._closing:
+                for version, kind, item in self._events[sent:]:
+                    if not self.silent and (version > since or kind in ("BOOKMARK", "ERROR")):
+                        await response.write(json.dumps({"type": kind, "object": item}).encode() + b"\n")
+                    sent += 1
+                async with self._changed:
+                    if sent == len(self._events) and self._cuts == cuts and not self._closing:
+                        await self._changed.wait()
+        finally:
+            self.watches -= 1
+        return response
+
+
+def status(code: int, reason: str, message: str, **details: object) -> web.Response:
+    """Return a refusal in the API's own form."""
+    body = {"kind": "Status", "code": code, "reason": reason, "message": message, "details": details or None}
+    return web.json_response(body, status=code)
+
+
+@asynccontextmanager
+async def api_server() -> AsyncIterator[ApiServer]:
+    """Run an API server on a free loopback port, without TLS."""
+    server, port = ApiServer(), HttpPort()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", server.handle)
+    server.url = f"http://127.0.0.1:{await port.open(app, '127.0.0.1', 0)}"
+    try:
+        yield server
+    finally:
+        await server.close()
+        await port.close()

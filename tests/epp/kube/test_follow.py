@@ -1,0 +1,359 @@
+"""A follower's objects are the API server's, whatever happens between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from epp.kube.client import Client
+from epp.kube.errors import Refused, Unreachable
+from epp.kube.follow import Follower, Kind
+from epp.kube.objects import Pod
+from tests.epp.kube.access import TokenAccess
+from tests.epp.kube.api_server import ApiServer, api_server, status
+
+PATIENCE_S = 20
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def pod(name: str, node: str = "n") -> dict[str, Any]:
+    return {"kind": "Pod", "metadata": {"name": name}, "spec": {"nodeName": node}}
+
+
+class Kept:
+    """A listener that keeps what it is given, and a watch's order of calls."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, str] = {}
+        self.lists = 0
+
+    def listed(self, objects: list[Pod]) -> None:
+        self.nodes = {item.metadata.name: item.spec.node_name for item in objects}
+        self.lists += 1
+
+    def changed(self, item: Pod) -> None:
+        self.nodes[item.metadata.name] = item.spec.node_name
+
+    def removed(self, item: Pod) -> None:
+        self.nodes.pop(item.metadata.name, None)
+
+
+class Site:
+    """An API server, a follower of its pods, and what the follower's listener keeps."""
+
+    def __init__(self, server: ApiServer, *, page: int, silent_s: float) -> None:
+        self.server, self.kept = server, Kept()
+        self.access = TokenAccess(server.url)
+        self.client = Client(self.access, answer_s=5.0, silent_s=silent_s)
+        kind = Kind(PODS, Pod, "app=vllm")
+        loop = asyncio.get_running_loop()
+        self.follower = Follower(self.client, kind, self.kept, random=lambda: 0.0, clock=loop.time, page=page)
+
+    def truth(self) -> dict[str, str]:
+        return {name: item["spec"]["nodeName"] for name, item in self.server.objects.items()}
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition():  # noqa: ASYNC110 - a socket announces nothing
+                await asyncio.sleep(0.002)
+
+    async def equal(self) -> None:
+        """Wait until the listener has what the server has, and a watch is open for what comes."""
+        await self.until(lambda: self.follower.synced and self.kept.nodes == self.truth() and self.server.watches > 0)
+
+
+@asynccontextmanager
+async def site(*names: str, page: int = 500, silent_s: float = 20.0) -> AsyncIterator[Site]:
+    async with api_server() as server:
+        for name in names:
+            await server.put(pod(name))
+        one = Site(server, page=page, silent_s=silent_s)
+        async with one.client:
+            task = asyncio.create_task(one.follower.run())
+            try:
+                yield one
+            finally:
+                task.cancel()
+                await asyncio.wait({task})
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(test)
+
+
+def test_objects_are_listed_by_pages_and_then_watched_from_the_lists_version() -> None:
+    async def work() -> None:
+        async with site("a", "b", "c", page=2) as here:
+            await here.equal()
+            lists = [r for r in here.server.requests if "watch" not in r.query]
+            assert [r.query.get("continue") for r in lists] == [None, "4:2"]
+            watch = here.server.requests[-1].query
+            assert watch["resourceVersion"] == "4"
+            assert watch["allowWatchBookmarks"] == "true"
+            assert 300 <= int(watch["timeoutSeconds"]) <= 600
+            assert {r.query["labelSelector"] for r in here.server.requests} == {"app=vllm"}
+            await here.server.put(pod("d"))
+            await here.server.put(pod("a", "m"))
+            await here.server.delete("b")
+            await here.equal()
+            assert here.kept.lists == 1
+
+    run(work())
+
+
+def test_a_broken_watch_goes_on_from_the_last_version_without_a_list() -> None:
+    async def work() -> None:
+        async with site("a") as here:
+            await here.equal()
+            await here.server.put(pod("b"))
+            await here.equal()
+            await here.server.cut()
+            await here.server.put(pod("c"))
+            await here.equal()
+            assert here.kept.lists == 1
+            assert here.server.requests[-1].query["resourceVersion"] == "3"
+            assert here.follower.trouble is None
+
+    run(work())
+
+
+def test_a_bookmark_moves_the_version_from_which_a_watch_goes_on() -> None:
+    async def work() -> None:
+        async with site("a") as here:
+            await here.equal()
+            here.server.version = 77
+            await here.server.bookmark()
+            await here.until(lambda: here.follower.events == 1)
+            await here.server.cut()
+            await here.until(lambda: here.server.requests[-1].query.get("resourceVersion") == "77")
+
+    run(work())
+
+
+def test_after_a_compaction_the_difference_is_applied_deletions_too() -> None:
+    async def work() -> None:
+        async with site("a", "b") as here:
+            await here.equal()
+            await here.server.cut()
+            here.server.refuse = lambda _: status(503, "ServiceUnavailable", "starting")
+            await here.until(lambda: here.follower.trouble is not None)
+            await here.server.delete("a")
+            await here.server.put(pod("c"))
+            await here.server.compact()
+            here.server.refuse = lambda _: None
+            await here.equal()
+            assert here.kept.lists == 2
+            assert here.follower.trouble is None
+
+    run(work())
+
+
+def test_an_error_event_with_410_reads_the_list_again_at_once() -> None:
+    async def work() -> None:
+        async with site("a") as here:
+            await here.equal()
+            await here.server.send("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+            await here.until(lambda: here.kept.lists == 2)
+            assert here.follower.trouble is None
+
+    run(work())
+
+
+def test_a_list_whose_page_is_no_longer_kept_changes_nothing_and_begins_again() -> None:
+    async def work() -> None:
+        async with api_server() as server:
+            for name in "abc":
+                await server.put(pod(name))
+            here = Site(server, page=2, silent_s=20.0)
+
+            def compacted(request: web.Request) -> web.StreamResponse | None:
+                if "continue" in request.query and request.query["continue"].startswith("4:"):
+                    assert not here.kept.lists
+                    server.version, server._oldest, server._states[5] = 5, 5, server._states[4]
+                return None
+
+            server.refuse = compacted
+            async with here.client:
+                task = asyncio.create_task(here.follower.run())
+                await here.equal()
+                task.cancel()
+                await asyncio.wait({task})
+            assert here.kept.lists == 1
+
+    run(work())
+
+
+def test_a_silent_watch_is_opened_again() -> None:
+    async def work() -> None:
+        async with site("a", silent_s=0.2) as here:
+            await here.equal()
+            here.server.silent = True
+            await here.server.put(pod("b"))
+            await here.until(lambda: "nothing came for 0.2 s" in (here.follower.trouble or ""))
+            here.server.silent = False
+            await here.equal()
+
+    run(work())
+
+
+def test_an_expired_token_is_read_again() -> None:
+    async def work() -> None:
+        async with site("a") as here:
+            await here.equal()
+            here.server.token, here.access.fresh = "b-token", ["b-token"]
+            await here.server.cut()
+            await here.server.put(pod("b"))
+            await here.equal()
+            assert here.follower.trouble is None
+
+    run(work())
+
+
+REFUSALS: list[tuple[Callable[[], web.Response], type[Exception], str]] = [
+    (lambda: status(403, "Forbidden", 'cannot list resource "pods"'), Refused, "a Role with this rule is missing"),
+    (lambda: status(401, "Unauthorized", "Unauthorized"), Refused, "the token is missing, expired"),
+    (lambda: status(500, "InternalError", "etcd is gone"), Refused, "500 InternalError: etcd is gone"),
+    (lambda: web.Response(status=502, text="<html>Bad Gateway</html>"), Refused, "<html>.*is a proxy in between"),
+    (lambda: web.Response(text="<html>Welcome</html>"), Unreachable, "the answer is not the API's.*Welcome"),
+    (lambda: web.Response(text='{"items": [{"metadata": 7}]}'), Unreachable, "the answer is not the API's"),
+    (lambda: web.Response(status=302, headers={"Location": "/"}), Refused, "302"),
+]
+
+
+@pytest.mark.parametrize(("answer", "kind", "sentence"), REFUSALS)
+def test_what_is_refused_is_named_and_asked_again_until_it_is_put_right(
+    answer: Callable[[], web.Response], kind: type[Exception], sentence: str
+) -> None:
+    async def work() -> None:
+        async with api_server() as server:
+            await server.put(pod("a"))
+            server.refuse = lambda _: answer()
+            here = Site(server, page=500, silent_s=20.0)
+            async with here.client:
+                with pytest.raises(kind, match=sentence):
+                    await here.client.get(PODS, here.follower._list)
+                task = asyncio.create_task(here.follower.run())
+                await here.until(lambda: here.follower.trouble is not None)
+                assert not here.follower.synced
+                server.refuse = lambda _: None
+                await here.equal()
+                task.cancel()
+                await asyncio.wait({task})
+
+    run(work())
+
+
+def test_the_wait_that_the_server_asks_for_is_kept() -> None:
+    async def work() -> None:
+        async with api_server() as server:
+            here = Site(server, page=500, silent_s=20.0)
+            slow_down = status(429, "TooManyRequests", "later", retryAfterSeconds=7)
+            server.refuse = lambda _: slow_down
+            async with here.client:
+                with pytest.raises(Refused) as refused:
+                    await here.client.get(PODS, here.follower._list)
+                assert refused.value.retry_after_s == 7
+                assert here.follower._failed(refused.value) == 7
+
+    run(work())
+
+
+def test_each_failure_in_a_row_waits_longer_up_to_half_a_minute() -> None:
+    async def work() -> None:
+        async with api_server() as server:
+            here = Site(server, page=500, silent_s=20.0)
+            waits = [here.follower._failed(Unreachable("gone")) for _ in range(30)]
+            assert waits == sorted(waits)
+            assert (waits[0], waits[-1]) == (0.125, 15.0)
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"rubbish\n",
+        b'{"type": "ADDED", "object": {"metadata": 7}}\n',
+        b'{"type": "SUNG", "object": {}}\n',
+        b'{"type": "AD',
+    ],
+)
+def test_what_is_no_event_ends_the_watch_and_changes_nothing(line: bytes) -> None:
+    async def work() -> None:
+        async with site("a") as here:
+            await here.equal()
+
+            async def rubbish(request: web.Request) -> web.StreamResponse:
+                response = web.StreamResponse()
+                await response.prepare(request)
+                await response.write(line)
+                return response
+
+            broken = [True]
+            handle = here.server._watch
+
+            async def once(request: web.Request) -> web.StreamResponse:
+                return await (rubbish(request) if broken else handle(request))
+
+            here.server._watch = once  # type: ignore[method-assign]
+            await here.server.cut()
+            await here.until(lambda: here.follower.failures > 1)
+            assert here.kept.nodes == {"a": "n"}
+            broken.clear()
+            await here.server.put(pod("b"))
+            await here.equal()
+
+    run(work())
+
+
+def test_an_object_of_more_than_a_megabyte_arrives_in_pieces() -> None:
+    async def work() -> None:
+        async with site("a") as here:
+            await here.equal()
+            large = pod("large")
+            large["metadata"]["annotations"] = {"x": "y" * 1_500_000}
+            await here.server.put(large)
+            await here.equal()
+
+    run(work())
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.sampled_from("abcdef"), st.sampled_from("nmk")),
+        st.tuples(st.sampled_from(["delete", "cut", "compact", "bookmark"]), st.sampled_from("abcdef"), st.just("")),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(STEPS, st.integers(1, 4))
+def test_whatever_happens_the_listener_ends_with_the_servers_objects(
+    steps: list[tuple[str, str, str]], page: int
+) -> None:
+    async def work() -> None:
+        async with site("a", "b", page=page) as here:
+            for step, name, node in steps:
+                match step:
+                    case "put":
+                        await here.server.put(pod(name, node))
+                    case "delete" if name in here.server.objects:
+                        await here.server.delete(name)
+                    case "cut":
+                        await here.server.cut()
+                    case "compact":
+                        await here.server.compact()
+                    case _:
+                        await here.server.bookmark()
+                await asyncio.sleep(0)
+            await here.equal()
+
+    run(work())
