@@ -27,6 +27,11 @@ test-vllm: ## the tests with the real vLLM on its CPU backend; its environment i
 	if [ $$status -eq 0 ]; then TIERWISE=$(abspath $(BIN)/tierwise) $$vllm -m pytest -c tests/vllm/pytest.ini tests/vllm; \
 	elif [ $$status -ne 3 ]; then exit $$status; fi
 
+.PHONY: test-cluster
+test-cluster: $(VENV)/.test-ready ## the tests with a real Kubernetes API server, which is built from its Go modules once
+	@$(PYTHON) tests/cluster/environment.py >/dev/null; status=$$?; \
+	if [ $$status -eq 0 ]; then $(BIN)/python -m pytest tests/cluster; elif [ $$status -ne 3 ]; then exit $$status; fi
+
 .PHONY: lint
 lint: $(VENV)/.test-ready ## formatting, lint and strict types
 	$(BIN)/ruff format --check .

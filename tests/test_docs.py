@@ -25,8 +25,10 @@ from epp.config.schema import FlowControl, PluginSpec, ProfilePlugin
 from epp.config.wiring.build import build
 from epp.config.wiring.kinds import known_kinds
 from epp.decision import Cause, Outcome, RequestHead, Usage
+from epp.discovery.cluster import PodDiscovery
 from epp.discovery.listing import read_listing
 from epp.errors import ConfigError
+from epp.pool.pool import Pool
 from epp.runtime.followed_files import FollowedFiles
 from epp.server.app import App
 from epp.server.flags import SERVE
@@ -35,6 +37,7 @@ from epp.server.settings import Settings, SnapshotOptions
 from epp.standalone.flags import STANDALONE
 from epp.units import Quantity
 from scorers.base import Candidate, Prompt, Request, Slot
+from tests.epp.kube.access import TokenAccess
 from tests.test_architecture import FLOORS
 
 ROOT = Path(__file__).parents[1]
@@ -390,7 +393,12 @@ def test_every_metric_is_on_its_page_with_its_type_and_labels(tmp_path: Path) ->
         ),
         "counter",
     )
-    assert {name: kind for name, kind, _ in documented} == types | commands
+    pods = PodDiscovery(Pool(), TokenAccess("http://127.0.0.1:9"), namespace="n", selector="a=b", ports=(8000,))
+    followed = {
+        f"{reading.name}_total" if reading.counter else reading.name: "counter" if reading.counter else "gauge"
+        for reading in pods.readings()
+    }
+    assert {name: kind for name, kind, _ in documented} == types | followed | commands
     labels = {name: set(re.findall(r"`(\w+)`", cell)) for name, _, cell in documented}
     requests = {"model_name", "target_model_name", "fairness_id", "priority"}
     for name, _, cell in documented:

@@ -109,6 +109,20 @@ class Pool:
         for endpoint in wanted.values():
             self._add(endpoint)
 
+    def put(self, endpoint: Endpoint) -> None:
+        """Add one endpoint, or give the one at its address a new name and labels; its numbers stay.
+
+        Raises: ConfigError for an address that is not ``host:port``, or one too many; nothing changes then.
+        """
+        check_address(endpoint.address)
+        if endpoint.address not in self._seats and len(self._seats) >= MAX_ENDPOINTS:
+            raise ConfigError(f"{endpoint.address}: a pool holds at most {MAX_ENDPOINTS} endpoints; split the pool")
+        self._add(endpoint)
+
+    def remove(self, address: str) -> None:
+        """Remove one endpoint with everything that is kept for it. Raises: KeyError if it is not in the pool."""
+        self._remove(address)
+
     def observe(self, slot: Slot, engine: EngineMetrics, began_at: float) -> None:
         """Set the numbers of a scrape that began at ``began_at``; ignored for a removed endpoint."""
         seat = self._seat(slot)

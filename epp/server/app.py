@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
@@ -17,6 +18,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from epp.config.plan import Plan
+from epp.discovery.base import Discovery
+from epp.discovery.cluster import in_cluster
 from epp.discovery.file import FileDiscovery
 from epp.errors import ConfigError
 from epp.explain.explainer import Explainer
@@ -82,7 +85,7 @@ class App:
             max_receive_message_bytes=settings.max_message_bytes, max_buffered_bytes=settings.max_held_bytes
         )
         self._source, self._options = source, options
-        self._discovery: FileDiscovery | None = None
+        self._discovery: Discovery | None = None
         self._scraper: Scraper | None = None
         self._certificates: list[Certificate] = []
         self._failed = FailedConnections()
@@ -258,12 +261,17 @@ class App:
         if settings.endpoints:
             self.pool.replace([Endpoint(address) for address in dict.fromkeys(await resolve(settings.endpoints))])
         elif settings.endpoints_file is not None:
-            await self._follow(stack, settings.endpoints_file, watch=True)
+            await self._follow_file(stack, settings.endpoints_file, watch=True)
         elif found is not None:
-            await self._follow(stack, Path(found.path), watch=found.watch_file)
+            await self._follow_file(stack, Path(found.path), watch=found.watch_file)
+        elif settings.pods is not None:
+            await self._follow(stack, in_cluster(self.pool, settings.pods, os.environ))
 
-    async def _follow(self, stack: AsyncExitStack, path: Path, *, watch: bool) -> None:
-        self._discovery = discovery = FileDiscovery(self.pool, path, watch=watch)
+    async def _follow_file(self, stack: AsyncExitStack, path: Path, *, watch: bool) -> None:
+        await self._follow(stack, FileDiscovery(self.pool, path, watch=watch))
+
+    async def _follow(self, stack: AsyncExitStack, discovery: Discovery) -> None:
+        self._discovery = discovery
         await discovery.start()
         stack.push_async_callback(discovery.stop)
         self.expose(discovery.readings)

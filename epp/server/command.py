@@ -63,7 +63,7 @@ async def serve(options: ServeOptions, *sources: ReadingSource) -> None:
     source = PlanSource(followed(config), read)
     plan = read()
     announce(plan, options.notices, picker.endpoints, options.remarks)
-    if not picker.endpoints and plan.discovery is None:
+    if not picker.endpoints and plan.discovery is None and picker.pods is None:
         raise ConfigError(nowhere(picker.pool_name))
     app = App(plan, picker, source=source, options=options)
 
@@ -106,8 +106,8 @@ def nowhere(pool_name: str) -> str:
     if pool_name != ServeOptions().picker.pool_name:
         pool = f" (--pool-name={pool_name} is a name in metrics only: InferencePools are not read)"
     return (
-        f"nothing says where the endpoints are{pool}: pass --endpoint HOST:PORT, or name a file-discovery plugin in "
-        "dataLayer.discovery"
+        f"nothing says where the endpoints are{pool}: pass --endpoint HOST:PORT; in a cluster pass --endpoint-selector "
+        "and --endpoint-target-ports; or name a file-discovery plugin in dataLayer.discovery"
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from epp.config.flags import CONFIG, one_config
+from epp.discovery.options import pod_options, pool_of
 from epp.errors import ConfigError
 from epp.flags import values
 from epp.flags.arguments import Given, with_fields
@@ -64,6 +65,11 @@ SERVE: tuple[Flag, ...] = (
     *grouped(
         "The pool",
         ENDPOINTS,
+        Flag("endpoint-selector", values.text, "",
+             "endpoints are the ready pods with these labels: app=vllm,tier in (a,b); needs a pod's credentials",
+             "LABELS"),
+        Flag("endpoint-target-ports", values.unless_empty(values.integers(1, 65535)), "",
+             "the ports of each such pod, at most eight", "LIST"),
         shared.POOL_NAME,
         Flag("pool-namespace", values.text, "pool_namespace", "its namespace (default: $NAMESPACE)", "NAME"),
         Flag("pool-group", values.text, "pool_group", "its API group", "GROUP"),
@@ -143,9 +149,6 @@ SERVE: tuple[Flag, ...] = (
     _refused("ha-enable-leader-election", _YES, "leader election needs Kubernetes; run one replica", False),
     _refused("metrics-endpoint-auth", _YES, "it asks Kubernetes who may read /metrics, and there is none; set it to "
              "false or leave it out, and see --metrics-client-ca-file", False),
-    _refused("endpoint-selector", values.text, "it selects pods, and there is no Kubernetes discovery yet; give "
-             "--endpoint HOST:PORT, or file-discovery in the config", ""),
-    _refused("endpoint-target-ports", values.words, "it belongs to --endpoint-selector; give --endpoint HOST:PORT", ()),
     _idle("enable-pprof", _YES, "Go profiles do not exist here; use py-spy on the process", False),
     _idle("zap-stacktrace-level", values.text, "tracebacks are logged with every unexpected error"),
     _idle("zap-time-encoding", values.text, "log times are ISO 8601", "iso8601"),
@@ -172,11 +175,16 @@ def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
         del given[name]
     if given.get("model-server-metrics-port") == 0:
         del given["model-server-metrics-port"]
+    pods = pod_options(given)
+    given = {name: value for name, value in given.items() if name not in ("endpoint-selector", "endpoint-target-ports")}
+    if pods is not None:
+        given["pool-name"] = pool_of(environment) or Settings().pool_name
     options = with_fields(ServeOptions(notices=tuple(notices), remarks=remarks), given, SERVE)
     picker = replace(
         shared.completed(options.picker, given, tracing),
         tls=tls,
         metrics_tls=metrics_tls,
+        pods=pods,
         exchange=replace(options.picker.exchange, any_subset=not given.get("disable-endpoint-subset-filter", False)),
     )
     _refuse_shared_ports(picker)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from epp.discovery.file import FileDiscovery
+from epp.discovery.base import Discovery
 from epp.pool.pool import Pool
 from epp.server.health import Health
 from scorers.base import Silence
@@ -22,7 +22,7 @@ class Readiness(NamedTuple):
     sentence: str
 
 
-def readiness(health: Health, discovery: FileDiscovery | None, pool: Pool, *, scraped: bool) -> Readiness:
+def readiness(health: Health, discovery: Discovery | None, pool: Pool, *, scraped: bool) -> Readiness:
     """Return the readiness now; ``scraped`` is whether the endpoints' metrics are read."""
     if discovery is not None and not discovery.loaded:
         return Readiness(False, f"not ready: no list of endpoints yet: {discovery.trouble or 'it is being read'}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from epp.discovery.options import PodOptions
 from epp.explain.options import DebugOptions
 from epp.extproc.options import ExchangeSettings
 from epp.ports.options import MetricsTlsOptions, TlsOptions
@@ -38,9 +39,11 @@ class Settings:
 
     pool_name: str = "epp"
     endpoints: tuple[str, ...] = ()
-    """``host:port``; if empty, ``endpoints_file`` or the plan's discovery lists the endpoints."""
+    """``host:port``; if empty, ``endpoints_file``, the plan's discovery or ``pods`` lists the endpoints."""
     endpoints_file: Path | None = None
     """In the format of ``file-discovery``, watched."""
+    pods: PodOptions | None = None
+    """The pods that are endpoints, unless one of the two above or the plan lists them."""
 
     host: str = "127.0.0.1"
     grpc_port: int = 0

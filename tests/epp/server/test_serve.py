@@ -13,7 +13,7 @@ from epp.server.options import ServeOptions
 
 
 def test_without_endpoints_it_says_where_they_may_come_from() -> None:
-    with pytest.raises(ConfigError, match=r"^nothing says where the endpoints are: pass --endpoint HOST:PORT, or "):
+    with pytest.raises(ConfigError, match=r"^nothing says where the endpoints are: pass --endpoint HOST:PORT; "):
         asyncio.run(serve(ServeOptions()))
 
 

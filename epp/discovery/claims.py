@@ -1,0 +1,48 @@
+"""Which pod has an address, when several have it: with the host's network two pods may name one address and port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from epp.discovery.pods import PodEndpoint
+
+
+class Claims:
+    """The endpoints of all pods by address. The youngest pod has an address; of two as old, the greater UID.
+
+    Each call costs O(endpoints of the pod), whatever the number of pods.
+    """
+
+    def __init__(self) -> None:
+        self._by_pod: dict[str, tuple[PodEndpoint, ...]] = {}
+        self._by_address: dict[str, dict[str, PodEndpoint]] = {}
+
+    def put(self, pod: str, endpoints: Iterable[PodEndpoint]) -> set[str]:
+        """Make ``endpoints`` those of ``pod``, none for a pod that is gone. Returns the addresses that it concerns."""
+        before, after = self._by_pod.pop(pod, ()), tuple(endpoints)
+        for old in before:
+            claims = self._by_address[old.endpoint.address]
+            del claims[pod]
+            if not claims:
+                del self._by_address[old.endpoint.address]
+        for new in after:
+            self._by_address.setdefault(new.endpoint.address, {})[pod] = new
+        if after:
+            self._by_pod[pod] = after
+        return {one.endpoint.address for one in (*before, *after)}
+
+    def pods(self) -> Iterator[str]:
+        """Yield the pods that have at least one endpoint."""
+        yield from tuple(self._by_pod)
+
+    def holder(self, address: str) -> PodEndpoint | None:
+        """Return the endpoint at ``address``; None where there is none."""
+        claims = self._by_address.get(address)
+        if claims is None:
+            return None
+        return max(claims.values(), key=lambda one: (one.created, one.identity[0]))
+
+    def disputed(self, address: str) -> tuple[str, ...]:
+        """Return the pods that claim ``address``, if they are more than one."""
+        claims = self._by_address.get(address, {})
+        return tuple(sorted(claims)) if len(claims) > 1 else ()

@@ -1,0 +1,74 @@
+"""The options of discovery as typed values, which the flags of a command set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from epp.discovery.pods import MAX_PORTS
+from epp.errors import ConfigError
+from epp.flags.arguments import Given
+from epp.kube.selector import checked
+
+POD_NAME = "POD_NAME"
+"""The variable in which a manifest gives a pod its own name."""
+_SAFE = "[bcdfghjklmnpqrstvwxz2456789]"
+_OWNERS = (
+    re.compile(
+        rf"(?P<owner>.+)-{_SAFE}{{1,10}}-{_SAFE}{{5}}"
+    ),  # Deployment: the template's hash, then the pod's suffix
+    re.compile(r"(?P<owner>.+)-[0-9]+"),  # StatefulSet: the ordinal
+)
+"""How pods are named by what makes them. Source: SafeEncodeString in k8s.io/apimachinery 0.35 (the alphabet)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodOptions:
+    """Which pods of which namespace are endpoints."""
+
+    selector: str
+    """A label selector in the grammar of Kubernetes, never empty."""
+    ports: tuple[int, ...]
+    """The ports that each pod serves, by rank."""
+    namespace: str
+
+
+def pod_options(given: Given) -> PodOptions | None:
+    """Return which pods the flags select; None if the endpoints do not come from pods.
+
+    Raises: ConfigError for one of the two flags without the other, and for a second source of endpoints.
+    """
+    selector, ports = given.get("endpoint-selector", ""), given.get("endpoint-target-ports") or ()
+    if not selector and not ports:
+        return None
+    if not selector:
+        raise ConfigError("--endpoint-target-ports has no meaning without --endpoint-selector; give both, or neither")
+    if not ports:
+        raise ConfigError("--endpoint-selector needs --endpoint-target-ports: the ports of the pods, such as 8000")
+    if len(ports) > MAX_PORTS:
+        raise ConfigError(f"--endpoint-target-ports has {len(ports)} ports, and a pod has at most {MAX_PORTS}")
+    if twice := sorted({port for port in ports if ports.count(port) > 1}):
+        raise ConfigError(f"--endpoint-target-ports has {twice[0]} twice; name each port once")
+    for other in ("endpoint", "pool-name"):
+        if given.get(other):
+            raise ConfigError(
+                f"--endpoint-selector and --{other} each say where the endpoints are; leave out one of them"
+            )
+    try:
+        selector = checked(selector)
+    except ConfigError as error:
+        raise ConfigError(f"--endpoint-selector: {error}") from error
+    return PodOptions(selector=selector, ports=tuple(ports), namespace=given["pool-namespace"])
+
+
+def pool_of(environment: Mapping[str, str]) -> str | None:
+    """Return the name of what made this pod, which names the pool in metrics; None without ``POD_NAME``.
+
+    A Deployment's, a StatefulSet's, or else the pod's own. Source: the Go picker, which knows Deployments only.
+    """
+    pod = environment.get(POD_NAME, "")
+    for pattern in _OWNERS:
+        if match := pattern.fullmatch(pod):
+            return match["owner"]
+    return pod or None

@@ -1,0 +1,95 @@
+"""The endpoints of a pod: one for each port that its pool serves, while the pod may take requests.
+
+An endpoint is (the pod's UID, the start of the container that has the port, the port's position). What the picker
+keeps of an address belongs to that endpoint: another pod at the address, or a container that started again in place,
+has an empty cache. Source: the Go picker's pod reconciler, which keeps the old index in both cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from epp.kube.objects import ContainerStatus, Pod
+from epp.pool.pool import Endpoint
+
+ACTIVE_PORTS = ("llm-d.ai/active-ports", "inference.networking.k8s.io/active-ports")
+"""Annotations that limit a pod to some of its pool's ports; the first one that is there counts."""
+MAX_PORTS = 8
+"""Source: InferencePool's ``targetPorts``."""
+_ENDED = ("Succeeded", "Failed")
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+class PodEndpoint(NamedTuple):
+    """One port of one pod."""
+
+    identity: tuple[str, datetime | None, int]
+    """The pod's UID, the start of its container (None where it is not known which one has the port), the rank."""
+    created: datetime
+    """When the pod was made: of two pods with one address the younger has it."""
+    endpoint: Endpoint
+
+
+def endpoints_of(pod: Pod, ports: Sequence[int]) -> tuple[PodEndpoint, ...]:
+    """Return the endpoints of ``pod``, whose pool serves ``ports``, in the order of ranks.
+
+    Empty while the pod is not ready, has no address, has ended, or is being deleted. Readiness gates count, since the
+    condition ``Ready`` contains them.
+    """
+    meta, status = pod.metadata, pod.status
+    ready = any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions or ())
+    if not ready or not status.pod_ip or meta.deletion_timestamp is not None or status.phase in _ENDED:
+        return ()
+    active = active_ports(pod, ports)
+    host = f"[{status.pod_ip}]" if ":" in status.pod_ip else status.pod_ip
+    created, labels = meta.creation_timestamp or _NEVER, meta.labels or {}
+    return tuple(
+        PodEndpoint(
+            (meta.uid, container_start(pod, port), rank),
+            created,
+            Endpoint(f"{host}:{port}", f"{meta.namespace}/{meta.name}-rank-{rank}", labels),
+        )
+        for rank, port in enumerate(ports)
+        if port in active
+    )
+
+
+def active_ports(pod: Pod, ports: Sequence[int]) -> frozenset[int]:
+    """Return which of ``ports`` the pod serves: all of them without an annotation, none with an empty one.
+
+    An item of the annotation that is no number, or not among ``ports``, is ignored, as in the Go picker.
+    """
+    annotations = pod.metadata.annotations or {}
+    for name in ACTIVE_PORTS:
+        if (text := annotations.get(name)) is not None:
+            items = [item.strip() for item in text.split(",")]
+            wanted = {int(item) for item in items if item.isascii() and item.isdigit() and len(item) <= 5}
+            return frozenset(wanted.intersection(ports))
+    return frozenset(ports)
+
+
+def container_start(pod: Pod, port: int) -> datetime | None:
+    """Return when the container that declares ``port`` began to run: the only container where none declares it.
+
+    None if that cannot be said; an engine that started again is then found by its metrics page.
+    """
+    sidecars, containers = pod.spec.init_containers or (), pod.spec.containers
+    declaring = [
+        container.name
+        for container in (*containers, *sidecars)
+        if any(declared.container_port == port for declared in container.ports or ())
+    ]
+    if not declaring and len(containers) == 1:
+        declaring = [containers[0].name]
+    if len(declaring) != 1:
+        return None
+    statuses: tuple[ContainerStatus, ...] = (
+        *(pod.status.container_statuses or ()),
+        *(pod.status.init_container_statuses or ()),
+    )
+    for container in statuses:
+        if container.name == declaring[0] and container.state is not None and container.state.running is not None:
+            return container.state.running.started_at
+    return None

@@ -1,0 +1,91 @@
+"""A picker as a process with a pod's credentials, in front of a simulated engine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.control_plane import ControlPlane, control_plane, free_port
+from tests.cluster.environment import Unavailable
+from tests.epp.discovery.pods import written
+
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+MOUNTED = 'mount -t tmpfs none /var/run && mkdir -p "$1" && cp -r "$2"/. "$1" && shift 2 && exec "$@"'
+"""Run a command with a folder of its own where a pod has its credentials, in a mount namespace."""
+PATIENCE_S = 60.0
+
+
+@contextmanager
+def running(*command: str, environment: dict[str, str] | None = None) -> Iterator[None]:
+    process = subprocess.Popen(command, env={**os.environ, **(environment or {})})
+    try:
+        yield
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+def page(port: int, path: str) -> str:
+    """Return a page of the metrics port, or nothing while there is none; what /readyz refuses is its body."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
+            return str(response.read().decode())
+    except urllib.error.HTTPError as error:
+        return error.read().decode()
+    except OSError:
+        return ""
+
+
+def until(port: int, path: str, text: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while text not in (last := page(port, path)):
+        assert time.monotonic() < deadline, f"{path} never had {text!r}; the last one: {last[:500]}"
+        time.sleep(0.05)
+
+
+def serve(plane: ControlPlane, folder: Path, port: int, ext_proc: int) -> None:
+    """Follow one pod, which is a simulated engine on this machine, from the missing Role to fresh metrics."""
+    ports = ("--grpc-port", str(free_port()), "--grpc-health-port", str(free_port()), "--metrics-port", str(ext_proc))
+    words = ("--endpoint-selector", "app=vllm", "--endpoint-target-ports", str(port), "--pool-namespace", "default")
+    tierwise = str(Path(sys.executable).with_name("tierwise"))
+    command = (tierwise, "serve", "--host", "127.0.0.1", "--debug=false", *ports, *words)
+    environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(plane.port),
+                   "POD_NAME": "my-epp-0"}  # fmt: skip
+    with running(tierwise, "sim", "--endpoints", "1", "--port", str(port)):
+        mounted = ("unshare", "--mount", "sh", "-c", MOUNTED, "sh", ACCOUNT, str(folder))
+        with running(*mounted, *command, environment=environment):
+            until(ext_proc, "/readyz", "a Role with this rule is missing")
+            plane.allow("default", "picker", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
+            until(ext_proc, "/readyz", "ready, but there are no endpoints")
+            pod = written("engine-0", ip="127.0.0.1")
+            for generated in ("uid", "creationTimestamp", "deletionTimestamp"):
+                del pod["metadata"][generated]
+            plane.put_pod(pod)
+            until(ext_proc, "/metrics", f'tierwise_endpoint_fresh{{endpoint="127.0.0.1:{port}"}} 1.0')
+            assert 'llm_d_epp_ready_endpoints{name="my-epp"} 1.0' in page(ext_proc, "/metrics")
+            plane.delete_pod("default", "engine-0")
+            until(ext_proc, "/readyz", "ready, but there are no endpoints")
+
+
+def test_a_picker_in_a_pod_follows_the_pods_that_its_selector_matches(tmp_path: Path) -> None:
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("a pod's credentials are mounted for one process, which needs root and unshare")
+    try:
+        with control_plane(tmp_path) as plane:
+            folder = tmp_path / "account"
+            folder.mkdir()
+            (folder / "token").write_text(plane.token_for("default", "picker"))
+            shutil.copy(plane.authority, folder / "ca.crt")
+            serve(plane, folder, free_port(), free_port())
+    except Unavailable as reason:
+        pytest.skip(str(reason))

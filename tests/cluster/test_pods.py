@@ -1,0 +1,173 @@
+"""Endpoints from the pods of a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epp.discovery.cluster import PodDiscovery
+from epp.kube.access import HOST, PORT, InCluster
+from epp.pool.pool import Pool
+from epp.ports.tls import self_signed
+from tests.cluster.control_plane import ControlPlane, control_plane
+from tests.cluster.environment import Unavailable
+from tests.epp.discovery.pods import ACTIVE, written
+
+PATIENCE_S = 60
+READ_PODS = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+NAMES = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    try:
+        with control_plane(tmp_path_factory.mktemp("control-plane")) as running:
+            yield running
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+class Site:
+    """A namespace, a service account that may read its pods, and a pool that follows them."""
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        self.plane, self.namespace, self.pool = plane, f"n{next(NAMES)}", Pool()
+        plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
+        (folder / "token").write_text(plane.token_for(self.namespace, "picker"))
+        (folder / "ca.crt").write_bytes(plane.authority.read_bytes())
+        access = InCluster({HOST: "127.0.0.1", PORT: str(plane.port)}, folder)
+        self.discovery = PodDiscovery(
+            self.pool, access, namespace=self.namespace, selector="app in (vllm),!canary", ports=(8000, 8001)
+        )
+
+    def put(self, name: str, **fields: Any) -> None:
+        pod = written(name, **fields)
+        for generated in ("uid", "creationTimestamp", "deletionTimestamp"):
+            del pod["metadata"][generated]
+        pod["metadata"]["namespace"] = self.namespace
+        self.plane.put_pod(pod)
+
+    def addresses(self) -> list[str]:
+        return sorted(candidate.address for candidate in self.pool.candidates())
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition():  # noqa: ASYNC110 - a socket announces nothing
+                await asyncio.sleep(0.01)
+
+    async def shows(self, *addresses: str) -> None:
+        await self.until(lambda: self.discovery.loaded and self.addresses() == sorted(addresses))
+
+
+@asynccontextmanager
+async def following(plane: ControlPlane, folder: Path, *, allowed: bool = True) -> AsyncIterator[Site]:
+    here = Site(plane, folder)
+    if allowed:
+        plane.allow(here.namespace, "picker", READ_PODS)
+    await here.discovery.start()
+    try:
+        yield here
+    finally:
+        await here.discovery.stop()
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(test)
+
+
+def test_pods_come_change_and_go(plane: ControlPlane, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with following(plane, tmp_path) as here:
+            await here.shows()
+            here.put("a", annotations={ACTIVE: "8000"})
+            here.put("b", ip="10.0.0.2", ready="False", annotations={ACTIVE: "8001"})
+            here.put("c", ip="10.0.0.3", labels={"app": "other"})
+            await here.shows("10.0.0.1:8000")
+            plane.set_status(here.namespace, "b", {"conditions": [{"type": "Ready", "status": "True"}]})
+            await here.shows("10.0.0.1:8000", "10.0.0.2:8001")
+            path = f"/api/v1/namespaces/{here.namespace}/pods/b"
+            plane.request("PATCH", path, {"metadata": {"labels": {"canary": "yes"}}}, "application/merge-patch+json")
+            await here.shows("10.0.0.1:8000")
+            here.plane.delete_pod(here.namespace, "a")
+            await here.shows()
+
+    run(work())
+
+
+def test_a_list_of_many_pods_comes_in_pages(plane: ControlPlane, tmp_path: Path) -> None:
+    async def work() -> None:
+        here = Site(plane, tmp_path)
+        plane.allow(here.namespace, "picker", READ_PODS)
+        for n in range(30):
+            here.put(f"p{n}", ip=f"10.0.0.{n + 1}", annotations={ACTIVE: "8000"})
+        here.discovery._follower._page = 7
+        await here.discovery.start()
+        await here.until(lambda: len(here.pool) == 30)
+        await here.discovery.stop()
+
+    run(work())
+
+
+def test_a_role_that_is_missing_is_named_and_used_once_it_is_there(plane: ControlPlane, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with following(plane, tmp_path, allowed=False) as here:
+            await here.until(lambda: here.discovery.trouble is not None)
+            trouble = here.discovery.trouble or ""
+            assert 'cannot list resource "pods"' in trouble
+            assert "a Role with this rule is missing" in trouble
+            assert not here.discovery.loaded
+            plane.allow(here.namespace, "picker", READ_PODS)
+            here.put("a", annotations={ACTIVE: "8000"})
+            await here.shows("10.0.0.1:8000")
+
+    run(work())
+
+
+def test_a_wrong_token_and_a_wrong_authority_are_named(plane: ControlPlane, tmp_path: Path) -> None:
+    async def work() -> None:
+        here = Site(plane, tmp_path)
+        plane.allow(here.namespace, "picker", READ_PODS)
+        token, authority = (tmp_path / "token").read_text(), (tmp_path / "ca.crt").read_bytes()
+        (tmp_path / "token").write_text("nonsense")
+        await here.discovery.start()
+        await here.until(lambda: "401" in (here.discovery.trouble or ""))
+        (tmp_path / "token").write_text(token)
+        await here.until(lambda: here.discovery.loaded)
+        assert here.discovery.trouble is None
+        await here.discovery.stop()
+
+        other = Site(plane, tmp_path)
+        (tmp_path / "ca.crt").write_bytes(self_signed()[0])
+        await other.discovery.start()
+        await other.until(lambda: "not trusted" in (other.discovery.trouble or ""))
+        (tmp_path / "ca.crt").write_bytes(authority)
+        plane.allow(other.namespace, "picker", READ_PODS)
+        await other.until(lambda: other.discovery.loaded)
+        await other.discovery.stop()
+
+    run(work())
+
+
+def test_an_api_server_that_was_killed_and_compacted_loses_no_change(plane: ControlPlane, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with following(plane, tmp_path) as here:
+            here.put("a", annotations={ACTIVE: "8000"})
+            here.put("b", ip="10.0.0.2", annotations={ACTIVE: "8000"})
+            await here.shows("10.0.0.1:8000", "10.0.0.2:8000")
+            plane.kill("kube-apiserver")
+            await here.until(lambda: here.discovery.trouble is not None)
+            assert here.addresses() == ["10.0.0.1:8000", "10.0.0.2:8000"]
+            plane.start_api_server()
+            plane.delete_pod(here.namespace, "a")
+            here.put("c", ip="10.0.0.3", annotations={ACTIVE: "8000"})
+            plane.compact()
+            await here.shows("10.0.0.2:8000", "10.0.0.3:8000")
+            assert here.discovery.trouble is None
+
+    run(work())

@@ -1,0 +1,65 @@
+"""The flags that select pods, and the name of the pool that they make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from epp.discovery.options import PodOptions, pool_of
+from epp.errors import ConfigError
+from epp.flags.arguments import Given
+from epp.server.flags import serve_options
+
+SELECTED: Given = {"endpoint-selector": "app=vllm", "endpoint-target-ports": (8000, 8001)}
+
+
+def options(environment: dict[str, str] | None = None, **given: Any) -> Any:
+    return serve_options(
+        {**SELECTED, **{name.replace("_", "-"): value for name, value in given.items()}}, environment or {}
+    )
+
+
+def test_pods_are_those_of_the_namespace_of_the_flag_or_of_the_variable() -> None:
+    assert options().picker.pods == PodOptions(selector="app=vllm", ports=(8000, 8001), namespace="default")
+    assert options({"NAMESPACE": "llm"}).picker.pods.namespace == "llm"
+    assert options({"NAMESPACE": "llm"}, pool_namespace="other").picker.pods.namespace == "other"
+
+
+def test_without_the_flags_there_are_no_pods() -> None:
+    assert serve_options({}, {}).picker.pods is None
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"endpoint_target_ports": ()}, "needs --endpoint-target-ports"),
+        ({"endpoint_selector": ""}, "has no meaning without --endpoint-selector"),
+        ({"endpoint_target_ports": tuple(range(1, 10))}, "has 9 ports, and a pod has at most 8"),
+        ({"endpoint_target_ports": (8000, 8000)}, "has 8000 twice"),
+        (
+            {"endpoint_selector": "a in b"},
+            "--endpoint-selector: 'a in b': an opening parenthesis is missing at character 6",
+        ),
+        ({"endpoint": (("h:1",),)}, "--endpoint-selector and --endpoint each say"),
+        ({"pool_name": "p"}, "--endpoint-selector and --pool-name each say"),
+    ],
+)
+def test_what_has_no_meaning_is_refused_by_name(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        options(**given)
+
+
+@pytest.mark.parametrize(
+    ("pod", "pool"),
+    [
+        ("my-epp-7d9fbb5c4f-x2v9z", "my-epp"),
+        ("my-epp-0", "my-epp"),
+        ("my-epp", "my-epp"),
+        ("a-b-c", "a-b-c"),
+        ("", None),
+    ],
+)
+def test_the_pool_is_named_after_what_made_the_pickers_pod(pod: str, pool: str | None) -> None:
+    assert pool_of({"POD_NAME": pod}) == pool
+    assert options({"POD_NAME": pod}).picker.pool_name == (pool or "epp")
