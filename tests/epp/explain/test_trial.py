@@ -158,13 +158,16 @@ def test_what_was_asked_about_is_not_kept() -> None:
     profile = Profile([SessionAffinityFilter(ids)], [], [(scorer, 1.0) for scorer in scorers], MaxScorePicker())
     candidates = [Candidate(Slot(n), f"10.0.0.{n}:8000") for n in range(3)]
 
+    class Headers(dict[str, str]):
+        """Headers that a weak reference can watch, as it cannot watch a request."""
+
     def asked() -> Request:
-        return msgspec.structs.replace(request(1), headers={"x-session-id": "s"})
+        return msgspec.structs.replace(request(1), headers=Headers({"x-session-id": "s"}))
 
     first = asked()
     profile.picked(first, profile.schedule(first, candidates).chosen[0])
     about = asked()
-    gone = ref(about)
+    gone = ref(about.headers)
     assert rehearse(profile, about, candidates).schedule is not None
     del about
     gc.collect()
