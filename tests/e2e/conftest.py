@@ -18,7 +18,7 @@ def loop() -> Iterator[Background]:
 
 @pytest.fixture(scope="module")
 def two(loop: Background) -> Iterator[list[Engine]]:
-    """Two engines for a module; ``engines`` hands them to a test as new."""
+    """Two engines for a module; ``engines`` resets them for each test."""
     made = [Engine(), Engine()]
     for engine in made:
         loop.run(engine.start())
@@ -36,14 +36,14 @@ def engines(loop: Background, two: list[Engine]) -> Iterator[list[Engine]]:
 
 @pytest.fixture(scope="module", params=list(Transport), ids=lambda transport: transport.value)
 def shared(request: pytest.FixtureRequest, loop: Background, two: list[Engine]) -> Iterator[Router]:
-    """A router for a module, on each transport."""
+    """Run a router for a module, on each transport."""
     with router(loop, two, transport=request.param) as running:
         yield running
 
 
 @pytest.fixture
 def routed(shared: Router, engines: list[Engine]) -> Iterator[Router]:
-    """The shared router; whatever a test did, nothing may stay in flight."""
+    """Return the shared router, and check after the test that no request is in flight."""
     yield shared
     for engine in engines:
         shared.loop.call(engine.gate.set)

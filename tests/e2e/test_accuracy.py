@@ -1,4 +1,4 @@
-"""The picker's predictions are held against what engines had cached: client, Envoy, picker, simulated engines."""
+"""The picker's predictions are compared with what engines had cached: client, Envoy, picker, simulated engines."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Address:
 
 @contextmanager
 def simulated(loop: Background, count: int, preset: Preset) -> Iterator[list[Address]]:
-    """The addresses of engines that run a thousand times as fast."""
+    """Run engines that are a thousand times as fast, and yield their addresses."""
     sockets = bind(LOOPBACK, 0, count)
     names = [Address(f"{LOOPBACK}:{sock.getsockname()[1]}") for sock in sockets]
     with serving(loop, sockets, preset):
@@ -66,7 +66,7 @@ def serving(loop: Background, sockets: list[socket.socket], preset: Preset) -> I
 
 
 def metric(running: Router, name: str) -> dict[tuple[str, ...], float]:
-    """The samples of a metric by the values of their labels, in the order of the labels' names."""
+    """Return the samples of a metric by the values of their labels, in the order of the labels' names."""
     with urlopen(f"http://{LOOPBACK}:{running.picker.metrics_port}/metrics", timeout=15) as page:
         families = list(text_string_to_metric_families(page.read().decode()))
     return {
@@ -78,7 +78,7 @@ def metric(running: Router, name: str) -> dict[tuple[str, ...], float]:
 
 
 def ask(running: Router, prompt: str, **more: Any) -> int:
-    """Tokens of the prompt that the engine had cached."""
+    """Send the prompt and return the tokens of it that the engine had cached."""
     status, text = running.ask(
         "/completions",
         json.dumps({"model": "m", "prompt": prompt, "max_tokens": 1, **more}).encode(),
@@ -91,11 +91,11 @@ def ask(running: Router, prompt: str, **more: Any) -> int:
 BLIND = CONFIG.replace("parameters: {lru", "parameters: {followHorizon: false, lru").replace(
     "name: gpu-prefix-cache-producer}", "name: gpu-prefix-cache-producer, parameters: {followHorizon: false}}", 1
 )
-"""The same, and what engines tell of their evictions is not believed."""
+"""The same configuration, without the horizon that engines report."""
 
 
 def by_tier(running: Router, name: str) -> dict[str, float]:
-    """A metric's sums over the modes: an endpoint is approximate until its engine has told its horizon."""
+    """Return a metric's sums over the modes: an endpoint is approximate until its engine has reported its horizon."""
     found: dict[str, float] = {}
     for (_, tier), value in metric(running, name).items():
         found[tier] = found.get(tier, 0.0) + value
@@ -183,7 +183,7 @@ def test_what_restarted_engines_held_is_not_believed(loop: Background, tmp_path:
 
 
 def metric_now(running: Router, name: str) -> dict[tuple[str, ...], float]:
-    """The same as ``metric``, on the picker's own loop."""
+    """Return what ``metric`` does, read on the picker's own loop."""
     readings = [reading for source in running.picker.telemetry.sources for reading in source()]
     return {
         labels: value

@@ -1,5 +1,7 @@
-"""Clocks that jump: the picker measures by a monotonic one, which may stand still or leap by hours (a suspended
-machine), and the wall clock, which people set, concerns it nowhere."""
+"""Clocks that jump: the picker uses a monotonic clock, which may stop or leap by hours on a suspended machine.
+
+The wall clock, which people set, has no effect on it.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,11 @@ SHOWN_TO_PEOPLE = {
     "epp/tracing",  # spans have dates
     "epp/metrics/exposition.py",
 }
-"""Where the wall clock may be read: what is made of it is shown, or is compared with another process's wall clock."""
+"""The files that may read the wall clock: its value is shown, or compared with another process's wall clock."""
 
 
 class SuspectClock:
-    """Monotonic as the system's, until somebody stops it or makes it leap."""
+    """A clock as monotonic as the system's, until a test stops it or makes it leap."""
 
     def __init__(self) -> None:
         self._ahead_s = 0.0
@@ -64,7 +66,7 @@ class SuspectClock:
 
 @asynccontextmanager
 async def timed_by(clock: SuspectClock, folder: Path) -> AsyncIterator[tuple[App, list[FragileEngine], Storm]]:
-    """A picker in this process that lives by ``clock``, behind a real Envoy."""
+    """Run a picker in this process that is timed by ``clock``, behind a real Envoy."""
     engines = [FragileEngine(), FragileEngine()]
     for engine in engines:
         await engine.start()

@@ -1,4 +1,4 @@
-"""The configuration changes under load, for better and for worse, with the real Envoy in both configurations."""
+"""The configuration changes under load, to valid and invalid ones, with the real Envoy in both configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Very many at once, very many that leave, and some who read slowly: nothing is lost and nothing is left."""
+"""Crowds of clients, clients that leave, and clients that read slowly: no request is lost or left behind."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ STREAMS = 2_000
 """Envoy's own limits are 1,024: of streams to the picker, of requests to the endpoints."""
 CANCELLED, AT_ONCE = 10_000, 100
 GROWTH_BYTES = 16 * MIB
-"""What a round may leave after one that was as large. A leak of 2 KiB for each cancelled request would be more; what
-varies is how the allocator is cut up."""
+"""The memory that a round may leave after one of the same size. A leak of 2 KiB for each canceled request would be
+more; the fragmentation of the allocator varies.
+"""
 
 
 @both_modes
@@ -50,7 +51,9 @@ def test_two_thousand_streams_at_once_are_all_answered(tmp_path: Path, mode: Mod
 
 
 async def cancel(here: Site, requests: int) -> None:
-    """Send so many, and leave: before the request is complete, at once after it, or when the answer has begun."""
+    """Send ``count`` requests and leave: before the request is complete, at once after it, or when the answer has
+    begun.
+    """
     numbers = iter(range(requests))
 
     async def fickle() -> None:

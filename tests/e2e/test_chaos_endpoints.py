@@ -1,4 +1,4 @@
-"""Endpoints die before they answer, in the middle of it, fall silent, vanish all together and come back."""
+"""Endpoints end before or during an answer, stop answering, vanish all together and come back."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.e2e.site.storm import Fate, Storm, executed
 pytestmark = pytest.mark.e2e
 CLIENTS = 12
 RESET = "reset before headers"
-"""What the proxy says when a connection ended before an answer came."""
+"""The sentence of the proxy for a connection that ended before its answer."""
 both_modes = pytest.mark.parametrize("mode", list(Mode), ids=lambda mode: mode.value)
 
 
 def failed_numbers(storm: Storm) -> set[int]:
-    """Of the requests that were not answered."""
+    """Return the numbers of the requests that were not answered."""
     return {result.number for result in storm.results if result.fate is not Fate.ANSWERED}
 
 

@@ -16,7 +16,7 @@ CLIENTS = 12
 
 
 async def killed_and_restarted(here: Site, *fates: Fate) -> None:
-    """Twice, under load. ``fates``: what may happen to a request while the picker is away."""
+    """Kill and restart the picker twice under load; ``fates`` are the results that requests may have meanwhile."""
     storm = here.storm
     with storm.raging(CLIENTS, size=100_000):
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""``tierwise standalone`` as a process: one command up, one signal down, one sentence when it cannot."""
+"""The process of ``tierwise standalone``: one command starts it, one signal ends it, a refusal is one sentence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Running:
-    """The process, and what it has said so far."""
+    """The process, and its output so far."""
 
     def __init__(self, process: subprocess.Popen[str], port: int) -> None:
         self.process = process
@@ -50,7 +50,7 @@ class Running:
             time.sleep(0.01)
 
     def end(self, number: signal.Signals) -> int:
-        """Its exit status after that signal."""
+        """Send the signal and return the exit status."""
         self.process.send_signal(number)
         status = self.process.wait(PATIENCE_S)
         self._reader.join(PATIENCE_S)
@@ -82,7 +82,7 @@ def test_one_command_serves_until_a_signal(loop: Background, engines: list[Engin
 
 
 def test_a_load_balancer_has_time_to_hear_of_a_sigterm(loop: Background, engines: list[Engine]) -> None:
-    """Not ready at once, while new connections are served and kept ones are told to go; a second signal ends it."""
+    """It is not ready at once, serves new connections and closes kept ones after an answer; a second signal ends it."""
     metrics_port = claim(LOOPBACK, 0, "--metrics-port")
     flags = (f"--endpoint={engines[0].address}", f"--metrics-port={metrics_port}", "--shutdown-delay=10m")
     with command(*flags, "--drain-timeout=20m") as router:
@@ -112,7 +112,7 @@ def test_an_interrupt_from_the_terminal_waits_for_nobody(engines: list[Engine]) 
 
 
 def asked(port: int, path: str) -> tuple[int, str | None]:
-    """Status and ``Connection`` of the answer over a connection of its own."""
+    """Return status and ``Connection`` of the answer, over a connection of its own."""
     with closing(HTTPConnection(LOOPBACK, port, timeout=PATIENCE_S)) as connection:
         connection.request("GET", path)
         response = connection.getresponse()

@@ -1,4 +1,4 @@
-"""``x-tierwise-decision`` through a real Envoy: in the lean mode, which keeps responses to itself, and in full."""
+"""The header ``x-tierwise-decision`` through a real Envoy, in the lean mode and in full."""
 
 from __future__ import annotations
 

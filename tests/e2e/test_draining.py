@@ -1,4 +1,4 @@
-"""``tierwise serve`` as a process that is told to go: not ready at once, streams end, then the exit code is 0."""
+"""The process of ``tierwise serve`` after SIGTERM: not ready at once, streams end, then the exit code is 0."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENDPOINT = f"{LOOPBACK}:9"
 
 @dataclass
 class Stream:
-    """One exchange, a message at a time."""
+    """One exchange, which sends one message at a time."""
 
     channel: grpc.Channel
     to_send: queue.SimpleQueue[bytes | None] = field(default_factory=queue.SimpleQueue)
@@ -106,7 +106,7 @@ def serving(*flags: str) -> Iterator[tuple[Picker, grpc.Channel]]:
 
 
 def begun(channel: grpc.Channel) -> Stream:
-    """A stream with a request that has been placed and not answered yet."""
+    """Open a stream with a request that has been placed and not answered yet."""
     stream = Stream(channel)
     stream.send(request_headers(), request_body(completion()))
     assert destination_of(stream.answer()) == ENDPOINT

@@ -1,4 +1,4 @@
-"""``--emit-endpoint-scores``: a real Envoy has every total in its dynamic metadata, in both ways it asks."""
+"""With ``--emit-endpoint-scores`` a real Envoy has every total in its dynamic metadata, in both body modes."""
 
 from __future__ import annotations
 

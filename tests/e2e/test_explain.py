@@ -1,4 +1,4 @@
-"""``tierwise explain`` tells where a running router will send a request, and the router then does."""
+"""The command ``tierwise explain`` predicts the endpoint of a request, and the router then picks it."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ Start = Callable[[str], AbstractContextManager[Router]]
 
 @pytest.fixture(params=["standalone", "standalone-grpcio", "gateway"])
 def start(request: pytest.FixtureRequest, loop: Background, engines: list[Engine], tmp_path: Path) -> Start:
-    """A router whose two engines take one request each, given how long others may wait."""
+    """Return a function that runs a router whose two engines take one request each; its argument limits waits."""
 
     @contextmanager
     def started(ttl: str) -> Iterator[Router]:
@@ -68,7 +68,7 @@ def start(request: pytest.FixtureRequest, loop: Background, engines: list[Engine
 
 
 class Full(NamedTuple):
-    """A router whose engines both have a request."""
+    """A router whose engines both serve a request."""
 
     router: Router
     engines: list[Engine]
@@ -76,7 +76,7 @@ class Full(NamedTuple):
     busy: list[Future[str]]
 
     def ask(self, prompt: str, objective: str = "") -> Future[str]:
-        """A request that waits."""
+        """Send a request that has to wait."""
         before = self.waiting()
         headers = {"x-llm-d-inference-objective": objective}
         answer = self.clients.submit(self.router.complete, prompt, extra_headers=headers)
@@ -89,7 +89,7 @@ class Full(NamedTuple):
         return room.controller.size
 
     def arrived(self) -> list[str]:
-        """The prompts that engines have seen."""
+        """Return the prompts that engines have seen."""
         return [body["prompt"] for engine in self.engines for body in engine.bodies]
 
     def outcomes(self) -> dict[QueueOutcome, int]:

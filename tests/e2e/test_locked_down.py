@@ -1,6 +1,6 @@
-"""Both commands as a careful cluster runs them: no root, no capabilities, no new privileges, nothing writable.
+"""Both commands as a restricted cluster runs them: no root, no capabilities, no new privileges, nothing writable.
 
-The test makes such a place for itself, which takes root and the tools of util-linux; elsewhere it is skipped.
+The test makes such an environment itself, which takes root and the tools of util-linux; elsewhere it is skipped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WRITABLE = "/mnt"
 ROOT = Path(__file__).parents[2]
 BASE = Path(sys.base_prefix).resolve()
 HIDDEN = next((str(folder) for folder in reversed(BASE.parents) if not folder.stat().st_mode & 1), "")
-"""A folder above the interpreter that others may not enter."""
+"""A folder above the interpreter that other users cannot enter, if there is one."""
 
 PLACE = f"""
 set -e
@@ -71,7 +71,7 @@ def such_a_place() -> None:
 
 @contextmanager
 def locked_down(*words: str, writable: str = "") -> Iterator[Running]:
-    """``tierwise`` there, once it serves."""
+    """Run ``tierwise`` in that environment and yield once it serves."""
     run = [sys.executable, "-c", "import sys; from epp.commandline.cli import main; sys.exit(main())", *words]
     environment = {**os.environ, "WRITABLE": writable, "TMPDIR": writable or "/tmp"}
     command = ["unshare", "--mount", "sh", "-c", PLACE, "sh", *run]

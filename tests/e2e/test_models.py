@@ -24,7 +24,7 @@ QWEN, LLAMA = "Qwen/Qwen3-32B", "meta-llama/Llama-3.1-8B-Instruct"
 
 @dataclass
 class Simulated:
-    """A simulated endpoint that serves."""
+    """A simulated endpoint that is running."""
 
     address: str
     runner: web.AppRunner

@@ -52,11 +52,11 @@ class Served:
 
 @contextmanager
 def engines(loop: Background) -> Iterator[tuple[list[Served], int, int]]:
-    """Two on consecutive ports, with how far their ports for events and for replays are from those."""
+    """Run two engines on consecutive ports; yield them and the distances to their ports for events and for replays."""
     stack = AsyncExitStack()
 
     async def publishers() -> list[EventPublisher]:
-        """Two, each port of the second the one after the first's: somebody else may have that, so it is tried again."""
+        """Return two publishers, each port of the second after that of the first; a taken port is tried again."""
         for _ in range(TRIES):
             one = EventPublisher(LOOPBACK, 0, 0)
             try:
@@ -97,7 +97,7 @@ def cached(client: openai.OpenAI, prompt: list[int]) -> int:
 
 
 def served_after_an_eviction(routed: Router, served: list[Served]) -> int:
-    """Cached tokens of a prompt that one engine has lost and another has got, neither through the picker."""
+    """Return the cached tokens of a prompt that one engine lost and another received, neither through the picker."""
     random = Random(7)
     prompt = [random.randrange(150_000) for _ in range(16 * 20 + 1)]
     direct = [f"http://{each.address}" for each in served]

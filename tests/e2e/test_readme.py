@@ -1,4 +1,4 @@
-"""README's commands, pasted into a shell."""
+"""The commands of the README, pasted into a shell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REST = " --host 127.0.0.1 --metrics-port 0 --admin-port 0 --debug-port 0 &"
 
 
 def neighbours() -> tuple[int, int]:
-    """Two free ports, the second behind the first."""
+    """Return two free ports, the second after the first."""
     while True:
         with socket.create_server(("127.0.0.1", 0)) as one:
             first: int = one.getsockname()[1]
@@ -38,7 +38,7 @@ def free() -> int:
 
 
 def on_free_ports(script: str) -> str:
-    """``script`` with ports that nobody else has; what is left at its defaults gets a free one, too."""
+    """Return ``script`` with free ports, also in place of the default ones."""
     ports = dict(zip(OWN_PORTS, map(str, (*neighbours(), free())), strict=True))
     script = re.sub(r"\b(8000|8001|8081)\b", lambda found: ports[found[0]], script)
     return re.sub(r"(tierwise standalone .*) &$", rf"\1 --port {ports['8081']}{REST}", script, flags=re.MULTILINE)

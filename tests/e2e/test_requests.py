@@ -1,4 +1,4 @@
-"""The requests that users send, with the client that they use, and what they see when something is wrong."""
+"""The requests that users send with their client, and the answers to wrong ones."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What the picker changes in responses, through a real Envoy: standalone, whose proxy keeps them to itself otherwise,
-and full duplex."""
+"""The changes of responses by the picker through a real Envoy, standalone and in full duplex."""
 
 from __future__ import annotations
 
@@ -81,7 +80,7 @@ def shared(
 
 @pytest.fixture
 def rewrite(shared: Router, request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What makes ``alias`` another model to the engine: the rules, or the client's header where there are none."""
+    """Return the arguments of a request for ``alias``, whose model the rules or the client's header rewrite."""
     rules = bool(shared.picker.core.plan.rewrites)
     return {"model": "alias"} | ({} if rules else {"extra_headers": {"x-llm-d-model-name-rewrite": "engine/model"}})
 

@@ -23,7 +23,7 @@ NOBODY = "no endpoint answers: requests get 503 until one does"
 
 
 def ask(port: int) -> tuple[int, str]:
-    """The status of a request, and which engine answered it."""
+    """Return the status of a request, and the engine that answered it."""
     with closing(HTTPConnection(LOOPBACK, port, timeout=15)) as connection:
         connection.request("POST", "/v1/completions", json.dumps({"model": "m", "prompt": "x"}))
         response = connection.getresponse()

@@ -1,4 +1,4 @@
-"""Where requests go, while engines fill up, fail, come and go; and that nothing stays counted afterwards."""
+"""The endpoints of requests while engines fill up, fail, come and go; no request stays counted afterwards."""
 
 from __future__ import annotations
 

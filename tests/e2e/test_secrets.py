@@ -1,4 +1,4 @@
-"""The whole router at its most verbose, Envoy's own log included, tells no prompt, no answer and no key."""
+"""The whole router at its most verbose, with Envoy's own log, shows no prompt, no answer and no key."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ MANIFEST = Path(__file__).parents[2] / "manifests" / "envoy" / "full-duplex.yaml
 
 @contextmanager
 def manifest_envoy(folder: Path, picker_port: int) -> Iterator[int]:
-    """The manifest with other ports; the one for clients."""
+    """Run Envoy with the manifest on other ports, and yield the port for clients."""
     port, admin_port = claim(LOOPBACK, 0, "--port"), claim(LOOPBACK, 0, "--admin-port")
     text = MANIFEST.read_text()
     for theirs, ours in ((8081, port), (19000, admin_port), (9002, picker_port)):
@@ -46,7 +46,7 @@ def manifest_envoy(folder: Path, picker_port: int) -> Iterator[int]:
 
 
 def picker_is_known(port: int) -> bool:
-    """Whether a request that needs no endpoint of a certain kind is answered by one: 200, and not Envoy's 503."""
+    """Return whether a request that any endpoint can serve is answered with 200, and not with Envoy's 503."""
     connection = HTTPConnection(LOOPBACK, port, timeout=15)
     try:
         connection.request("GET", "/v1/models")

@@ -1,4 +1,4 @@
-"""A WebSocket (vLLM's ``/v1/realtime``) passes, counts as one request while it is open, and is read by nobody."""
+"""A WebSocket (vLLM's ``/v1/realtime``) passes, counts as one request while it is open, and is not read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.e2e
 
 
 async def talk(port: int, said: list[str], path: str = "/v1/realtime?model=m") -> list[str]:
-    """What a client hears that says ``said`` and waits for an answer each time; the last must end the conversation."""
+    """Send each of ``said``, wait for each answer, and return the answers; the last must end the conversation."""
     heard = []
     async with aiohttp.ClientSession() as session, session.ws_connect(f"http://{LOOPBACK}:{port}{path}") as client:
         heard.append(await client.receive_str())
@@ -38,7 +38,7 @@ async def talk(port: int, said: list[str], path: str = "/v1/realtime?model=m") -
 
 
 def a_conversation_is_one_request(running: Router, engines: list[Engine]) -> None:
-    """Opened, counted, talked through both ways, closed by either side, and uncounted once."""
+    """Check that a conversation is counted once, passes both ways, and is uncounted when either side closes it."""
     ledger, loop = running.picker.ledger, running.loop
     completed = ledger.released.get(Cause.COMPLETED, 0)
     began, go_on = loop.call(asyncio.Event), loop.call(asyncio.Event)

@@ -1,4 +1,4 @@
-"""An event loop beside the test, so that a test reads from top to bottom and blocks where a user would."""
+"""An event loop in a thread beside the test, so that a test reads from top to bottom and blocks where a user would."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Background:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of ``work``, which must come within PATIENCE_S."""
+        """Run ``work`` on the loop and return its result, which must come within PATIENCE_S."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE_S)
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """The result of a plain function, called on the loop."""
+        """Call a plain function on the loop and return its result."""
 
         async def work() -> T:
             return function(*arguments)
@@ -33,7 +33,9 @@ class Background:
         return self.run(work())
 
     def until(self, condition: Callable[[], Any], what: str | Callable[[], str] = "") -> None:
-        """Return once ``condition``, called on the loop, holds. Raises: AssertionError with ``what`` in the end."""
+        """Return once ``condition``, called on the loop, holds. Raises: AssertionError with ``what`` if it does not in
+        time.
+        """
         self.run(until(condition, what))
 
     def close(self) -> None:
@@ -43,7 +45,7 @@ class Background:
 
 
 async def until(condition: Callable[[], Any], what: str | Callable[[], str] = "") -> None:
-    """Return once ``condition`` holds. Raises: AssertionError with ``what`` when it does not in time."""
+    """Return once ``condition`` holds. Raises: AssertionError with ``what`` if it does not in time."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_S * 0.8
     while not condition():
         if asyncio.get_running_loop().time() >= deadline:

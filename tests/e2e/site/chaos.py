@@ -1,6 +1,6 @@
-"""What chaos tests break: a real Envoy, a picker in a process of its own, engines that fail on order.
+"""The site of the chaos tests: a real Envoy, a picker in a process of its own, engines that fail on request.
 
-After each scenario ``Site.settled`` asks for what must be as before: no request in flight, no stream, no file open
+After each scenario ``Site.settled`` checks that everything is as before: no request in flight, no stream, no open file
 that was not open before, no memory beyond a bound.
 """
 
@@ -56,11 +56,11 @@ class Picker:
 
     @property
     def log(self) -> str:
-        """What it said since it was last started."""
+        """Return the output of the process since its last start."""
         return (self.folder / f"picker-{self.starts}.log").read_text()
 
     async def start(self) -> None:
-        """Run it, and return once it is ready."""
+        """Start the process, and return once it is ready."""
         self.starts += 1
         with (self.folder / f"picker-{self.starts}.log").open("wb") as log:
             self.process = await asyncio.create_subprocess_exec(
@@ -78,56 +78,56 @@ class Picker:
             return False
 
     async def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """End it at once, and return when it is gone."""
+        """Kill the process, and return when it is gone."""
         assert self.process is not None
         if self.process.returncode is None:
             self.process.send_signal(number)
             await self.process.wait()
 
     def freeze(self) -> None:
-        """Let it stand still, as a suspended machine does."""
+        """Stop the process, as a suspended machine would."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Continue the stopped process."""
         os.kill(self.pid, signal.SIGCONT)
 
     async def get(self, path: str) -> tuple[int, str]:
-        """Status and text of a page of its metrics port. Raises: OSError."""
+        """Return status and text of a page of its metrics port. Raises: OSError."""
         return await get(self.options["metrics_port"], path)
 
     async def in_flight(self) -> int:
-        """Requests that it counts."""
+        """Return the number of requests that the picker counts."""
         return int(await self.metric("llm_d_epp_request_running"))
 
     async def fresh(self) -> dict[str, bool]:
-        """By endpoint: whether its numbers are believed."""
+        """Return by endpoint whether its metrics are fresh."""
         page = (await self.get("/metrics"))[1]
         found = re.findall(r'^tierwise_endpoint_fresh{endpoint="(.*)"} (\S+)$', page, re.MULTILINE)
         return {address: float(value) == 1 for address, value in found}
 
     async def metric(self, name: str) -> float:
-        """The sum of a metric over its labels."""
+        """Return the sum of a metric over its labels."""
         values = re.findall(rf"^{name}(?:{{.*}})? (\S+)$", (await self.get("/metrics"))[1], re.MULTILINE)
         return sum(map(float, values))
 
     def files(self) -> int:
-        """Files and sockets that it has open."""
+        """Return the number of files and sockets that it has open."""
         return len(self.links())
 
     def links(self) -> list[Path]:
-        """One for each of them."""
+        """Return a link for each open file."""
         return list(Path(f"/proc/{self.pid}/fd").iterdir())
 
     def resident_bytes(self) -> int:
-        """Memory that it has."""
+        """Return the resident memory of the process."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
 
 @dataclass
 class Site:
-    """Everything together. ``storm`` is its load."""
+    """The proxy, the picker and the engines together. ``storm`` is their load."""
 
     mode: Mode
     proxy: Proxy
@@ -138,7 +138,7 @@ class Site:
     folder: Path = field(default_factory=Path)
 
     async def warm(self, answers: int = 40) -> None:
-        """Serve a little, and remember what is open then."""
+        """Serve a few requests, and record the files that are open then."""
         with self.storm.raging(16):
             await self.storm.more(answers)
         await self.storm.ended()
@@ -146,11 +146,11 @@ class Site:
         self.base_files = self.picker.files()
 
     def list_endpoints(self, engines: Sequence[FragileEngine]) -> None:
-        """Tell the proxy, as the command's own writer does."""
+        """Write the endpoints for the proxy, as the command's own writer does."""
         write_endpoints(self.proxy.settings.endpoints_file, [engine.address for engine in engines])
 
     async def settled(self) -> None:
-        """Return once nothing of any request is left, in the picker, the proxy or the engines.
+        """Return once no request has left anything, in the picker, the proxy or the engines.
 
         The proxy keeps one stream of its access log per worker thread, and the picker a connection for each.
         """
@@ -173,13 +173,13 @@ class Site:
             )
 
     async def stat(self, name: str) -> int:
-        """A number of the proxy's."""
+        """Return a number of the proxy's statistics."""
         _, text = await get(self.proxy.settings.admin_port, f"/stats?filter=^{re.escape(name)}$")
         return int(text.partition(": ")[2])
 
 
 async def get(port: int, path: str) -> tuple[int, str]:
-    """Status and text of a page, over a connection of its own. Raises: OSError."""
+    """Return status and text of a page, over a connection of its own. Raises: OSError."""
     reader, writer = await asyncio.open_connection(LOOPBACK, port)
     try:
         writer.write(f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
@@ -195,7 +195,7 @@ async def get(port: int, path: str) -> tuple[int, str]:
 
 
 async def eventually(ask: Callable[[], Any], condition: Callable[[Any], bool], what: str) -> None:
-    """Return once the answer of ``ask`` fulfils ``condition``. Raises: AssertionError when it does not in time."""
+    """Return once the answer of ``ask`` fulfills ``condition``. Raises: AssertionError if it does not in time."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + PATIENCE_S
     while not condition(seen := await ask()):
@@ -214,7 +214,7 @@ async def site(
     config_file: Path | None = None,
     **settings: Any,
 ) -> AsyncIterator[Site]:
-    """Everything started. In full duplex only a proxy that fails closed keeps its promise."""
+    """Start everything and yield the site. In full duplex only a proxy that fails closed keeps its promise."""
     lean = mode is Mode.STANDALONE
     made = [FragileEngine() for _ in range(engines)]
     async with AsyncExitStack() as stack:

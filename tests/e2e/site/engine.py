@@ -1,4 +1,4 @@
-"""An OpenAI-like server that does exactly what a test tells it: wait, fail, break off."""
+"""An OpenAI-like server that waits, fails or breaks off exactly when a test requests it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from aiohttp import web
 
 PIECES = 3
 MODELS = ("m", "other", "engine/model")
-"""What it lists; it answers requests for any."""
+"""The model that it lists; it answers requests for any model."""
 
 
 @dataclass
 class Engine:
-    """Answers with its own address, so that a client can tell who served it.
+    """An engine that answers with its own address, so that a client can see which engine served it.
 
-    ``gate`` cleared holds every answer back; ``break_off`` ends the connection after the first
-    piece of a streamed one.
+    While ``gate`` is cleared, every answer waits; ``break_off`` ends the connection after the first piece of a streamed
+    one.
     """
 
     waiting: int = 0
-    """What its metrics say."""
+    """The numbers of its metrics page."""
     running: int = 0
     break_off: bool = False
     compressing: bool = False
@@ -33,7 +33,7 @@ class Engine:
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     started: asyncio.Event = field(default_factory=asyncio.Event)
     gone: int = 0
-    """Requests whose client left."""
+    """The number of requests whose client left."""
 
     async def start(self, port: int = 0) -> None:
         self.gate.set()
@@ -49,7 +49,7 @@ class Engine:
         self.address = f"127.0.0.1:{self._runner.addresses[0][1]}"
 
     def reset(self) -> None:
-        """As new, at the same address."""
+        """Reset everything but the address."""
         self.waiting = self.running = 0
         self.break_off = self.compressing = False
         self.requests.clear()
@@ -76,7 +76,7 @@ class Engine:
         return web.Response(text="\n".join(lines) + "\n")
 
     async def _realtime(self, request: web.Request) -> web.WebSocketResponse:
-        """A WebSocket that says who it is, and then returns what it is sent, until it is sent ``bye``."""
+        """Serve a WebSocket that sends its address, and then echoes every message until ``bye``."""
         talk = web.WebSocketResponse()
         await talk.prepare(request)
         self.requests.append(request)
@@ -126,7 +126,7 @@ USAGE = {"prompt_tokens": 7, "completion_tokens": PIECES, "total_tokens": 7 + PI
 
 
 def answer(text: str, chat: bool, piece: int | None, model: str) -> dict[str, Any]:
-    """A whole answer, or the ``piece``-th of a streamed one."""
+    """Return a whole answer, or the ``piece``-th piece of a streamed one."""
     finish = "stop" if piece in (None, PIECES - 1) else None
     if chat:
         said = {"role": "assistant", "content": text}

@@ -1,7 +1,7 @@
-"""Engines that break on order, and that know how often each request was begun.
+"""Engines that fail on request, and that count how often each request was begun.
 
-Raw HTTP/1.1, so that a connection dies exactly where a test wants it. What an answer holds follows from the request
-alone: its number and the checksum of its body. So a client can tell a right answer from a wrong one.
+They use raw HTTP/1.1, so that a connection ends exactly where a test wants it. The content of an answer follows from
+the request alone: its number and the checksum of its body. So a client can distinguish a right answer from a wrong one.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-e
 
 
 class Mood(Enum):
-    """What an engine does with a request that it has read."""
+    """The behavior of an engine with a request that it has read."""
 
     WELL = "well"
     HELD = "held"
-    """Begins a streamed answer with its first piece, and waits with the rest; answers metrics."""
+    """Sends the first piece of a streamed answer and holds the rest; answers scrapes."""
     SILENT = "silent"
-    """Reads, and says nothing, to scrapes neither."""
+    """Reads requests and scrapes, and answers neither."""
     DIES_BEFORE_HEADERS = "dies before headers"
     DIES_MID_STREAM = "dies mid-stream"
-    """After the headers and a piece of a streamed answer; half of one that is not streamed."""
+    """Ends the connection after the headers and a piece of a streamed answer, or after half of another."""
 
 
 def request_body(number: int, *, stream: bool, size: int = 0, pad: int = 0) -> bytes:
-    """A completion request that names itself; each piece of its streamed answer has ``pad`` bytes more."""
+    """Return a completion request with its number; each piece of its streamed answer has ``pad`` extra bytes."""
     prompt = f"{number} " + "x" * size
     return json.dumps({"model": "m", "prompt": prompt, "stream": stream, "pad": pad}).encode()
 
 
 def whole_answer(number: int, body: bytes) -> bytes:
-    """What an engine answers when the answer is not streamed."""
+    """Return the answer to a request that is not streamed."""
     text = f"{number}:{zlib.crc32(body)}"
     choice = {"index": 0, "text": text, "finish_reason": "stop"}
     return json.dumps({"object": "text_completion", "model": "m", "choices": [choice]}).encode()
 
 
 def streamed_answer(number: int, body: bytes) -> list[bytes]:
-    """The same in pieces."""
+    """Return the pieces of the answer to a streamed request."""
     pad = "y" * json.loads(body)["pad"]
     events = [json.dumps({"choices": [{"index": 0, "text": f"{number}:{i} {pad}"}]}) for i in range(PIECES - 1)]
     events.append(json.dumps({"choices": [{"index": 0, "text": str(zlib.crc32(body)), "finish_reason": "stop"}]}))
@@ -62,7 +62,7 @@ class FragileEngine:
 
     mood: Mood = Mood.WELL
     begun: Counter[int] = field(default_factory=Counter)
-    """Requests read to their end, by number."""
+    """How often each request was read to its end, by number."""
     address: str = ""
     connections: set[_Connection] = field(default_factory=set)
     _waiting: list[Callable[[], None]] = field(default_factory=list)
@@ -70,18 +70,18 @@ class FragileEngine:
 
     @property
     def running(self) -> int:
-        """Requests under way here."""
+        """Return the number of requests in progress."""
         return sum(connection.busy for connection in self.connections)
 
     async def start(self) -> None:
-        """Listen, where it did before if it ever did."""
+        """Listen, at the same port as before if it has listened before."""
         port = int(self.address.rpartition(":")[2] or 0)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", port, backlog=4096)
         self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def die(self) -> None:
-        """Be gone at once: the port closed, every connection broken off."""
+        """Close the port and break off every connection at once."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -90,7 +90,7 @@ class FragileEngine:
         self._waiting.clear()
 
     def recover(self) -> None:
-        """Be well, and go on with what was held back."""
+        """Recover, and continue the answers that were held."""
         self.mood = Mood.WELL
         waiting, self._waiting = self._waiting, []
         for go_on in waiting:
@@ -101,7 +101,7 @@ class FragileEngine:
         self._waiting.append(go_on)
 
     def metrics(self) -> bytes:
-        """What vLLM says of its queue and cache."""
+        """Return a metrics page with the queue and the cache of vLLM."""
         labels = 'model_name="m"'
         lines = (
             f"vllm:num_requests_waiting{{{labels}}} 0",
@@ -193,7 +193,7 @@ class _Connection(asyncio.Protocol):
         self.busy = False
 
     def break_off(self) -> None:
-        """Once the proxy can have read what was written: it would throw that away with a reset in the same moment."""
+        """Break off once the proxy can have read what was written, which an immediate reset would discard."""
         asyncio.get_running_loop().call_later(0.01, self.transport.close)
 
 

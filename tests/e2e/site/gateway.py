@@ -1,6 +1,6 @@
 """A gateway as the endpoint-picker protocol describes it: both bodies full duplex, and a subset hint.
 
-The hint comes from a request header here, so that a test can choose it; a gateway has it from its routes.
+Here the hint comes from a request header, so that a test can choose it; a gateway takes it from its routes.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from epp.standalone.settings import ProxySettings
 
 LIST_HEADER, STRING_HEADER = "x-test-subset-list", "x-test-subset-string"
 TOLD = "told.log"
-"""The file beside the endpoints' into which the gateway writes what it was told of each request's ``cost``."""
+"""The file, beside that of the endpoints, in which the gateway logs each request's ``cost`` from the metadata."""
 SUBSET_KEY = "x-gateway-destination-endpoint-subset"
 
 
 def gateway(settings: ProxySettings) -> Bootstrap:
-    """``settings`` with a filter that turns the test's headers into the subset hint."""
+    """Return a bootstrap for ``settings`` with a filter that turns the test's headers into the subset hint."""
     made = bootstrap(settings)
     assert made.static_resources is not None
     network_filter = made.static_resources.listeners[0].filter_chains[0].filters[0]
@@ -74,7 +74,7 @@ def gateway(settings: ProxySettings) -> Bootstrap:
 
 
 def subset_list(addresses: Sequence[str]) -> dict[str, str]:
-    """The headers that make a hint of list type."""
+    """Return the headers that make a hint of list type."""
     value = Value()
     value.list_value.SetInParent()  # an empty list is a list
     value.list_value.extend(addresses)
@@ -82,5 +82,5 @@ def subset_list(addresses: Sequence[str]) -> dict[str, str]:
 
 
 def subset_string(addresses: Sequence[str]) -> dict[str, str]:
-    """The headers that make a hint of string type."""
+    """Return the headers that make a hint of string type."""
     return {STRING_HEADER: ",".join(addresses)}

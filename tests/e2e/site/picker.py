@@ -1,4 +1,4 @@
-"""The command's own picker, within reach of the test."""
+"""Starts the command's own picker where the test can reach it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from epp.standalone.options import StandaloneOptions
 
 
 def starts(made: list[App]) -> Callable[[StandaloneOptions], Awaitable[App]]:
-    """Starts a picker as the command does, and notes it in ``made``."""
+    """Return a function that starts a picker as the command does, and appends it to ``made``."""
 
     async def start(options: StandaloneOptions) -> App:
         made.append(await start_picker(options))

@@ -1,4 +1,4 @@
-"""``tierwise standalone`` as a user runs it, in the test's process: client, Envoy, picker, engines, all real."""
+"""Runs ``tierwise standalone`` as a user does, in the test's process: client, Envoy, picker and engines are real."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class Addressed(Protocol):
-    """An engine, as far as a router needs it."""
+    """The part of an engine that a router needs."""
 
     @property
     def address(self) -> str: ...
@@ -45,15 +45,15 @@ class Router:
     picker: App
 
     def complete(self, prompt: str, **more: Any) -> str:
-        """The text of a completion, which is the address of the engine that gave it."""
+        """Return the text of a completion, which is the address of the engine that answered."""
         return self.client.completions.create(model="m", prompt=prompt, **more).choices[0].text
 
     def settle(self) -> None:
-        """Return once the picker knows that nothing is in flight."""
+        """Return once the picker counts no request in flight."""
         self.loop.until(lambda: len(self.picker.ledger) == 0, "the ledger is empty")
 
     def ask(self, path: str, content: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, str]:
-        """Status and text of a request that no polite client sends; a POST when it has content."""
+        """Send a request that no library would send, a POST if it has content; return status and text."""
         with closing(HTTPConnection(LOOPBACK, self.port, timeout=15)) as connection:
             connection.request("GET" if content is None else "POST", f"/v1{path}", content, headers or {})
             response = connection.getresponse()
@@ -95,7 +95,7 @@ def behind_gateway(
     picker_timeout_s: float = 10.0,
     **more: Any,
 ) -> Iterator[Router]:
-    """A picker as a gateway uses it: full duplex unless told otherwise, with subset hints and no access log."""
+    """Run a picker as a gateway uses it: full duplex by default, with subset hints and no access log."""
     port = claim(LOOPBACK, 0, "--port")
     made: list[App] = []
     options = options_of(
@@ -130,7 +130,7 @@ def behind_gateway(
 
 
 def refuse_three_and_answer_one(port: int) -> None:
-    """Send four requests on one connection, which must stay as it is."""
+    """Send four requests on one connection, which must stay open."""
     with closing(HTTPConnection(LOOPBACK, port, timeout=PATIENCE_S)) as connection:
         connection.connect()
         socket = connection.sock

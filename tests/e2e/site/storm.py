@@ -1,7 +1,8 @@
-"""Load that knows what became of each request, and why that may be.
+"""Load that records the result of each request, and the causes that may explain it.
 
-A request is *lost* when its client gets no answer, or two. Everything but a right answer needs a cause: something that
-the test broke while the request was under way. What has none is ``unexplained``, and a test asserts that it is empty.
+A request is *lost* when its client gets no answer, or two. Every result but a right answer needs a cause: something
+that the test broke while the request was in progress. A result without one is ``unexplained``, and a test asserts that
+there is none.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ import httptools
 from tests.e2e.site.fragile import request_body, streamed_answer, whole_answer
 
 PATIENCE_S = 45.0
-"""After this long without the end of an answer there is none."""
+"""After this time without the end of an answer the request counts as unanswered."""
 PAUSE_S = 0.02
-"""Between a client's failure and its next try: a loop of refusals would starve what it waits for."""
+"""The delay between a client's failure and its next try: a loop of refusals would starve the part that recovers."""
 
 
 class Fate(Enum):
-    """What a client saw of one request."""
+    """The result of one request as its client saw it."""
 
     ANSWERED = "answered, with the right bytes"
     REFUSED = "refused with a status"
@@ -45,7 +46,7 @@ LOST = frozenset({Fate.UNANSWERED, Fate.STUCK, Fate.TWICE})
 
 @dataclass(frozen=True)
 class Result:
-    """How one request went. Times are the loop's."""
+    """The course of one request. Times are those of the event loop."""
 
     number: int
     began: float
@@ -53,22 +54,22 @@ class Result:
     fate: Fate
     status: int = 0
     text: str = ""
-    """Of a refusal."""
+    """The sentence of a refusal."""
 
 
 @dataclass
 class Cause:
-    """Something that was broken for a while, and what that may do to a request under way."""
+    """A part that was broken for a while, and the results that this may have for requests in progress."""
 
     name: str
     fates: frozenset[Fate]
     says: str = ""
-    """What a refusal must say."""
+    """Text that a refusal must contain."""
     since: float = 0.0
     until: float = float("inf")
 
     def explains(self, result: Result) -> bool:
-        """Whether ``result`` may be its doing."""
+        """Return whether this cause may explain ``result``."""
         overlaps = result.began <= self.until and result.ended >= self.since
         said = result.fate is not Fate.REFUSED or self.says in result.text
         return overlaps and said and result.fate in self.fates
@@ -76,7 +77,7 @@ class Cause:
 
 @dataclass
 class Storm:
-    """Closed loops of clients, each with its own connection, until told to stop."""
+    """Closed loops of clients, each with its own connection, until the storm is stopped."""
 
     port: int
     results: list[Result] = field(default_factory=list)
@@ -85,23 +86,23 @@ class Storm:
     _clients: list[asyncio.Task[None]] = field(default_factory=list)
 
     def fates(self) -> Counter[Fate]:
-        """How many of each."""
+        """Return the number of requests of each fate."""
         return Counter(result.fate for result in self.results)
 
     def explained(self, name: str) -> list[Result]:
-        """What ``name`` is the cause of."""
+        """Return the results that ``name`` explains."""
         causes = [cause for cause in self.causes if cause.name == name]
         failed = (result for result in self.results if result.fate is not Fate.ANSWERED)
         return [result for result in failed if any(cause.explains(result) for cause in causes)]
 
     def unexplained(self) -> list[Result]:
-        """Requests that were not answered rightly although nothing was broken that they needed."""
+        """Return the requests without a right answer that no cause explains."""
         failed = (result for result in self.results if result.fate is not Fate.ANSWERED)
         return [result for result in failed if not any(cause.explains(result) for cause in self.causes)]
 
     @contextmanager
     def broken(self, name: str, *fates: Fate, says: str = "") -> Iterator[Cause]:
-        """What happens to requests under way meanwhile may be explained by ``name``."""
+        """Within this context, results of requests in progress may be explained by ``name``."""
         clock = asyncio.get_running_loop().time
         cause = Cause(name, frozenset(fates), says, since=clock())
         self.causes.append(cause)
@@ -112,7 +113,7 @@ class Storm:
 
     @contextmanager
     def raging(self, clients: int, *, size: int = 0) -> Iterator[None]:
-        """Load while the context lasts; ``ended`` waits for its last answers."""
+        """Run the load while the context lasts; ``ended`` waits for its last answers."""
         over = asyncio.Event()
         self._clients += [asyncio.create_task(self._client(size, over)) for _ in range(clients)]
         try:
@@ -121,16 +122,16 @@ class Storm:
             over.set()
 
     async def ended(self) -> None:
-        """Every client has the end of its last request."""
+        """Return once every client has the end of its last request."""
         await asyncio.gather(*self._clients)
         self._clients.clear()
 
     async def until(self, condition: Callable[[], object], what: str) -> None:
-        """Return once ``condition`` holds. Raises: AssertionError when it does not in time."""
+        """Return once ``condition`` holds. Raises: AssertionError if it does not in time."""
         await until(condition, what, self._state)
 
     async def more(self, answers: int) -> None:
-        """Return once so many more requests were answered that began from now on."""
+        """Return once ``count`` more requests were answered that began from now on."""
         now = asyncio.get_running_loop().time()
 
         def answered() -> bool:
@@ -154,7 +155,7 @@ class Storm:
 
 
 class Visitor(asyncio.Protocol):
-    """One client with one kept connection, which it opens again when it is broken."""
+    """One client with one kept connection, which it opens again after a failure."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -163,13 +164,13 @@ class Visitor(asyncio.Protocol):
         self.body = bytearray()
         self.status = 0
         self.begun = asyncio.Event()
-        """A piece of the answer is here."""
+        """Set when a piece of the answer has arrived."""
         self._complete = 0
         self._surplus = False
-        """Something came after the end of an answer."""
+        """Whether bytes came after the end of an answer."""
 
     async def ask(self, number: int, *, stream: bool, size: int = 0, pad: int = 0) -> Result:
-        """Send one request and wait for what becomes of it."""
+        """Send one request and wait for its result."""
         loop = asyncio.get_running_loop()
         began, sent = loop.time(), request_body(number, stream=stream, size=size, pad=pad)
         fate, text = Fate.UNCONNECTED, ""
@@ -188,7 +189,7 @@ class Visitor(asyncio.Protocol):
         return Result(number, began, loop.time(), fate, self.status, text)
 
     async def send(self, body: bytes, *, part: int | None = None) -> bool:
-        """Send a request or ``part`` of its body, over a new connection if there is none; False when nobody listens."""
+        """Send a request or ``part`` of its body, over a new connection if need be; False if the port is closed."""
         loop = asyncio.get_running_loop()
         self._surplus = self._surplus or self._complete > 1
         self.body, self.status, self._complete = bytearray(), 0, 0
@@ -208,23 +209,23 @@ class Visitor(asyncio.Protocol):
         return True
 
     async def end(self) -> None:
-        """Return at the answer's end, or the connection's."""
+        """Return at the end of the answer or of the connection."""
         assert self._ended is not None
         await self._ended
 
     def leave(self) -> None:
-        """Break the connection off, whatever is under way."""
+        """Break off the connection, even with a request in progress."""
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
 
     def pause(self) -> None:
-        """Read no more."""
+        """Stop reading from the connection."""
         assert self._transport is not None
         self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue reading from the connection."""
         assert self._transport is not None
         self._transport.resume_reading()
 
@@ -273,7 +274,7 @@ class Visitor(asyncio.Protocol):
 async def until(
     condition: Callable[[], object], what: str, say: Callable[[], object] = lambda: "", *, within_s: float = PATIENCE_S
 ) -> None:
-    """Return once ``condition`` holds. Raises: AssertionError when it does not in time."""
+    """Return once ``condition`` holds. Raises: AssertionError if it does not in time."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + within_s
     while not condition():
@@ -282,7 +283,7 @@ async def until(
 
 
 def executed(engines: Sequence[object]) -> Counter[int]:
-    """How often each request was begun, on any engine."""
+    """Return how often each request was begun, on any engine."""
     total: Counter[int] = Counter()
     for engine in engines:
         total.update(engine.begun)  # type: ignore[attr-defined]
