@@ -1,4 +1,4 @@
-"""A client that says whatever a test wants: bare frames in, parsed frames out, with codecs that are not ours."""
+"""A client that sends any frames a test needs and returns the answers parsed, by codecs that are not ours."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def rst(stream_id: int, code: int = ErrorCode.CANCEL) -> bytes:
 
 
 class Echo:
-    """Sends every message back; writes down what it saw."""
+    """Sends every message back, and records the calls that it gets."""
 
     def __init__(self, call: Call, seen: list[str]) -> None:
         self.call, self.seen = call, seen
@@ -69,7 +69,7 @@ class Echo:
 
 
 class Quiet(Echo):
-    """Answers nothing until the test makes it."""
+    """Sends no answer until the test makes it."""
 
     def received(self, message: bytes) -> None:
         self.seen.append(f"{len(message)} bytes")
@@ -114,7 +114,7 @@ class Peer:
         return Quiet(call, self.seen)
 
     def drain(self) -> list[Frame]:
-        """Everything that the server has to say now."""
+        """Return all frames that the server has to send now."""
         out = b""
         self.session.drop_overflowed()
         while piece := self.session.output(self.now):
@@ -122,7 +122,7 @@ class Peer:
         return parse(out)
 
     def send(self, *data: bytes) -> list[Frame]:
-        """Feed bytes, and return what comes back."""
+        """Feed bytes, and return the frames of the answer."""
         for piece in data:
             self.session.receive(piece, self.now)
         return self.drain()
@@ -131,7 +131,7 @@ class Peer:
         return self.encoder.encode(pairs)
 
     def plain_block(self, pairs: Pairs) -> bytes:
-        """A block that can be sent any number of times: it neither uses nor changes the dynamic table."""
+        """Return a block that can be repeated: it neither uses nor changes the dynamic table."""
         return Encoder().encode([(k, v, True) for k, v in pairs])
 
     def head(self, stream_id: int, pairs: Pairs = REQUEST, *, end: bool = False) -> bytes:
@@ -160,7 +160,7 @@ class Peer:
 
 
 def parse(data: bytes) -> list[Frame]:
-    """Bytes into hyperframe's frames; GOAWAY's debug data and all."""
+    """Return the frames in ``data`` as hyperframe parses them, with the debug data of a GOAWAY."""
     frames = []
     view = memoryview(data)
     while view:
@@ -172,7 +172,7 @@ def parse(data: bytes) -> list[Frame]:
 
 
 def goaway(frames: Sequence[Frame]) -> ErrorCode | None:
-    """The code of the GOAWAY, which must be the last frame."""
+    """Return the code of the GOAWAY, which must be the last frame; None without one."""
     if frames and isinstance(frames[-1], GoAwayFrame):
         return ErrorCode(frames[-1].error_code)
     assert not any(isinstance(f, GoAwayFrame) for f in frames)
@@ -180,7 +180,7 @@ def goaway(frames: Sequence[Frame]) -> ErrorCode | None:
 
 
 def resets(frames: Sequence[Frame]) -> dict[int, ErrorCode]:
-    """The codes of the RST_STREAM frames, by stream."""
+    """Return the codes of the RST_STREAM frames, by stream."""
     return {f.stream_id: ErrorCode(f.error_code) for f in frames if isinstance(f, RstStreamFrame)}
 
 

@@ -1,4 +1,4 @@
-"""RFC 9113, section by section: what a client may not do, and what exactly it costs."""
+"""The rules of RFC 9113 by section: which frames of a client are faults, and what each fault ends."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def opened(peer: Peer, stream_id: int = 1) -> bytes:
 
 
 def begun(peer: Peer) -> bytes:
-    """A header block that has not ended."""
+    """Return a header block that has not ended."""
     return raw(HEADERS, 0, 1, peer.block(REQUEST))
 
 
@@ -63,7 +63,7 @@ def coded(block: bytes) -> bytes:
 
 
 def ended(peer: Peer, stream_id: int = 1) -> bytes:
-    """A request that both sides have ended."""
+    """Return a request that both sides have ended."""
     return peer.head(stream_id, end=True)
 
 

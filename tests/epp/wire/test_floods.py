@@ -1,4 +1,4 @@
-"""What an attacker may make us do for nothing, and what a proxy does all day."""
+"""Floods end the connection, and the normal traffic of a proxy does not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MANY = 200_000
 
 
 def attack(peer: Peer, what: bytes, times: int, batch: int = 1000) -> int:
-    """Send ``what`` until the connection ends; how often it was sent, to within a batch."""
+    """Send ``what`` until the connection ends; returns how often, to within a batch."""
     for count in range(0, times, batch):
         if peer.session.connection.closed:
             return count

@@ -1,4 +1,4 @@
-"""Windows in both directions: a body larger than all of them gets through, and a reader that stops costs little."""
+"""Windows in both directions: bodies larger than all windows pass, and a reader that stops costs little memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What we write is what others read: frames against hyperframe, header blocks against hpack."""
+"""Our frames are compared with hyperframe, and our header blocks with hpack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any bytes in any pieces: nothing hangs, leaks or raises, and how they are cut changes nothing."""
+"""No bytes make the session hang, leak or raise, and the same bytes in other pieces have the same effect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMITS = Limits(max_receive_message_bytes=10_000, max_concurrent_streams=20)
 
 
 def run(pieces: list[bytes]) -> tuple[bytes, list[str]]:
-    """What the server answers, whatever the pieces, and what its handlers saw; then the connection is lost."""
+    """Return the server's answer to ``pieces`` and the calls of its handlers, with the connection lost at the end."""
     peer = Peer(limits=LIMITS, greet=False)
     out = b""
     for piece in pieces:
@@ -50,7 +50,7 @@ def cut(data: bytes, at: list[int]) -> list[bytes]:
 
 
 def client_traffic(seed: int) -> bytes:
-    """What an h2 client writes for a few calls, without waiting for answers."""
+    """Return what an h2 client writes for a few calls without waiting for answers."""
     rng = random.Random(seed)
     client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding=None))
     client.initiate_connection()
@@ -74,7 +74,7 @@ def client_traffic(seed: int) -> bytes:
 
 
 def mutations(data: bytes, seed: int) -> Iterator[bytes]:
-    """Real traffic with some of its bytes changed, lost, doubled or swapped."""
+    """Return real traffic with some of its bytes changed, lost, doubled or swapped."""
     rng = random.Random(seed)
     for _ in range(40):
         broken = bytearray(data)
@@ -145,7 +145,7 @@ def test_mutated_real_traffic_is_survived_and_means_the_same_however_it_is_cut(s
 
 
 def test_a_header_block_that_repeats_means_what_the_table_says_now() -> None:
-    """The same bytes, after the table has moved, are another request: remembered blocks must not outlive it."""
+    """The same bytes mean another request once the table has changed, so cached blocks must be dropped with it."""
     peer = Peer()
     first = peer.block([*REQUEST, ("x-id", "1")])
     again = peer.block([*REQUEST, ("x-id", "1")])  # references only

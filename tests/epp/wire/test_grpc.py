@@ -1,4 +1,4 @@
-"""gRPC on top of the streams: messages, deadlines, statuses, refusals."""
+"""The gRPC layer above the streams: messages, deadlines, statuses and refusals."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_a_lost_connection_cancels_every_call() -> None:
 
 
 class Broken(Echo):
-    """Raises wherever its message says."""
+    """Raises in the method that its message names."""
 
     def __init__(self, call: Call, seen: list[str]) -> None:
         super().__init__(call, seen)

@@ -1,4 +1,4 @@
-"""Ours against h2 as the client: a strict reader of everything that we send."""
+"""Our server with h2 as the client, which reads all that we send strictly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.epp.wire.peer import ECHO, REQUEST, Echo, message
 
 
 class Client:
-    """An h2 client and a Session, joined without sockets. Bodies wait for the windows, as a polite client's do."""
+    """An h2 client and a Session, connected without sockets. Bodies wait for the windows."""
 
     def __init__(self, window: int, limits: Limits) -> None:
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding="utf-8"))
@@ -38,7 +38,7 @@ class Client:
         return stream_id
 
     def push(self) -> None:
-        """Send what the windows allow."""
+        """Send as much as the windows allow."""
         for stream_id, body in list(self.bodies.items()):
             room = min(self.h2.local_flow_control_window(stream_id), self.h2.max_outbound_frame_size, len(body))
             ended = room == len(body)

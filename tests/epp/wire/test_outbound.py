@@ -1,4 +1,4 @@
-"""The sender against a naive model of two windows: nothing beyond them, nothing lost, nothing out of order."""
+"""The sender is compared with a naive model of two windows: it exceeds none, loses nothing and keeps the order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ steps = st.one_of(
 
 
 class Model:
-    """What the client allows, and what it should have got."""
+    """The windows that the client allows, and the bytes that it should have received."""
 
     def __init__(self) -> None:
         self.ended: list[int] = []
@@ -82,7 +82,7 @@ class Model:
                 self.got[frame.stream_id] += frame.data
 
     def check(self) -> None:
-        """Frames may lie untaken while windows shrink, so the model is compared with what was written in all."""
+        """Windows may shrink while frames wait to be taken, so the model is compared with all that was written."""
         for i in STREAMS:
             assert self.given[i].startswith(self.got[i])
         assert self.out.queued_bytes == sum(s.queued_bytes for s in self.streams.values())

@@ -1,4 +1,4 @@
-"""The shell: sockets, TLS, timers, and ends that the client gets to see."""
+"""The server with real sockets: TLS, timers, turns, and the ends of connections as clients see them."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class Socket:
             self.writer.write(PREFACE + settings() + raw(SETTINGS, ACK, 0))
 
     async def rest(self) -> list[Frame]:
-        """Everything until the server closes."""
+        """Return all frames until the server closes."""
         return parse(await asyncio.wait_for(self.reader.read(), 20))
 
     async def until(self, kind: int) -> list[Frame]:
-        """Everything up to the first frame of a type."""
+        """Return all frames up to the first one of a type."""
         frames: list[Frame] = []
         while not frames or frames[-1].type != kind or (kind == SETTINGS and "ACK" not in frames[-1].flags):
             head = await asyncio.wait_for(self.reader.readexactly(9), 20)
@@ -104,9 +104,9 @@ def test_a_client_that_has_just_left_does_not_keep_the_server_from_stopping(
             client.sendall(PREFACE + settings() + raw(SETTINGS, ACK, 0))
             client.setblocking(False)
             greeting = b""
-            while len(greeting) < 18 or greeting[-9:] != raw(SETTINGS, ACK, 0):  # all that the server has to say
+            while len(greeting) < 18 or greeting[-9:] != raw(SETTINGS, ACK, 0):  # all that the server sends at first
                 greeting += await asyncio.get_running_loop().sock_recv(client, 65536)
-        # The client has left, the loop has not read so, and the GOAWAY makes the kernel reset the connection.
+        # The client has left, the loop has not noticed, and the GOAWAY makes the kernel reset the connection.
         await server.stop()
         assert server.statistics().connections == 0
 
@@ -276,7 +276,7 @@ def test_a_port_in_use_is_an_error_on_both_transports() -> None:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A self-signed certificate for localhost: chain and key."""
+    """Return the chain and key of a self-signed certificate for localhost."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)
@@ -347,7 +347,7 @@ def connected(port: int, host: str = "127.0.0.1") -> sockets.socket:
 
 
 async def read_all(client: sockets.socket) -> list[Frame]:
-    """What the server says until it closes."""
+    """Return the frames that the server sends until it closes."""
     data = b""
     while piece := await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 65_536), 20):
         data += piece
@@ -388,7 +388,7 @@ def test_one_connection_too_many_is_refused_while_all_are_in_use(caplog: pytest.
 
 
 def test_no_address_takes_the_places_of_others() -> None:
-    """A proxy that has nothing to ask keeps its connection, and one that was away comes in again."""
+    """A proxy without requests keeps its connection, and one that was away may connect again."""
 
     async def test(socket: Socket) -> None:
         await socket.connect()
@@ -433,7 +433,7 @@ def test_a_connection_that_ends_by_a_flood_is_named_in_the_log_once(caplog: pyte
 def test_a_neighbour_is_served_in_the_middle_of_one_clients_bytes(
     runner: Callable[[Awaitable[None]], None],
 ) -> None:
-    """The clock says that each look at it took a turn's time: every event ends a turn."""
+    """Each look at the clock takes the time of a turn, so a turn has one or two events."""
 
     async def main() -> None:
         order: list[str] = []
@@ -469,7 +469,7 @@ def test_a_neighbour_is_served_in_the_middle_of_one_clients_bytes(
 def test_fifty_connections_of_one_address_delay_a_neighbour_no_longer_than_a_few(
     runner: Callable[[Awaitable[None]], None],
 ) -> None:
-    """Each message of theirs takes a millisecond by the server's clock, of which a turn has five."""
+    """Each of their messages takes a millisecond by the server's clock, and a turn has five."""
 
     async def main() -> None:
         now, handled = 0.0, 0

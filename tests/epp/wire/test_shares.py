@@ -1,4 +1,4 @@
-"""What one connection can take from all: streams, memory, time. Work is counted, never timed."""
+"""The bounds on one connection's share of streams, memory and time. The tests count work, and never time it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ QUIET = [(k, "/test.Echo/Quiet" if k == ":path" else v) for k, v in REQUEST]
 
 
 class Streams(list[Stream]):
-    """Open streams that count how many of them were looked at."""
+    """Open streams that count how many of them were visited."""
 
     looked_at = 0
 
@@ -119,7 +119,7 @@ def test_settings_that_make_us_walk_many_streams_are_charged_by_them() -> None:
 
 
 def test_open_calls_keep_none_of_their_headers() -> None:
-    """Few bytes of references unpack to 12 KB of headers for each call."""
+    """A few bytes of references unpack to 12 KB of headers for each call."""
     peer = Peer()
     peer.open(1, "/test.Echo/Quiet", ("x-large", "v" * 3_900))
     blocks = [peer.plain_block(QUIET) + b"\xbe\xbe\xbe\0\1n\4%04d" % i for i in range(300)]  # the newest entry
