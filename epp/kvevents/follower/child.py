@@ -63,7 +63,7 @@ def run(commands_in: int, orders_out: int) -> None:
     if not isinstance(start, Start):
         raise TypeError(f"the first command is {start!r}")
     subscriber = Subscriber(start, send)
-    subscriber.watching.poller.register(commands_in, POLLIN)
+    subscriber.sockets.poller.register(commands_in, POLLIN)
     for command in rest:
         subscriber.command(command)
     while True:

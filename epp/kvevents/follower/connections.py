@@ -39,14 +39,14 @@ class Connection:
         """How many replays in a row have failed."""
         self.again_at = 0.0
         """The earliest time at which a replay is tried again."""
-        self.vain = 0
+        self.whole_replays = 0
         """How often the whole buffer has been requested again since the stream was last complete."""
 
 
-Deal: TypeAlias = Callable[[Connection], None]
+Handler: TypeAlias = Callable[[Connection], None]
 
 
-class Watching:
+class SocketPoller:
     """The sockets to wait for, each with its callback. Plain files can be registered with the poller, too."""
 
     def __init__(self) -> None:
@@ -54,11 +54,11 @@ class Watching:
         most = self.context.get(zmq.SOCKET_LIMIT)
         self.context.set(zmq.MAX_SOCKETS, most)  # two per publisher; ZeroMQ's default is 1,023
         self.poller = zmq.Poller()
-        self._of_socket: dict[object, tuple[Deal, Connection]] = {}
+        self._of_socket: dict[object, tuple[Handler, Connection]] = {}
 
-    def watch(self, socket: zmq.Socket[bytes], deal: Deal, connection: Connection) -> None:
+    def watch(self, socket: zmq.Socket[bytes], handler: Handler, connection: Connection) -> None:
         """Call ``deal(line)`` whenever something arrives on ``socket``."""
-        self._of_socket[socket] = (deal, connection)
+        self._of_socket[socket] = (handler, connection)
         self.poller.register(socket, zmq.POLLIN)
 
     def close(self, socket: zmq.Socket[bytes]) -> None:

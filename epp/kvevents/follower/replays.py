@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import zmq
 
-from epp.kvevents.follower.connections import Connection, Watching, received
+from epp.kvevents.follower.connections import Connection, SocketPoller, received
 from epp.kvevents.follower.stream import Replay
 from epp.kvevents.follower.tally import Tally
 
@@ -31,14 +31,14 @@ class Replays:
 
     def __init__(
         self,
-        watching: Watching,
+        sockets: SocketPoller,
         tally: Tally,
         touch: Callable[[Connection], None],
         note: Callable[[str, str], None],
         clock: Callable[[], float],
     ) -> None:
         """``touch`` is called with each line whose state may have changed."""
-        self._watching = watching
+        self._sockets = sockets
         self._tally = tally
         self._touch = touch
         self._note = note
@@ -64,7 +64,7 @@ class Replays:
         if any(each is connection for each, _ in self._waiting):
             self._waiting = deque([(each, replay) for each, replay in self._waiting if each is not connection])
         if connection.dealer is not None:
-            self._watching.close(connection.dealer)
+            self._sockets.close(connection.dealer)
             connection.dealer = None
 
     def look(self) -> None:
@@ -83,8 +83,8 @@ class Replays:
             if now >= connection.again_at and not connection.stream.replaying:
                 replay = connection.source.do(connection.stream, connection.stream.retry())
                 if replay is not None:  # a replay costs as much as the publisher's buffer has batches
-                    connection.again_at = now + min(RARELY_S, AGAIN_S * 2.0 ** min(10, connection.vain))
-                    connection.vain += 1
+                    connection.again_at = now + min(RARELY_S, AGAIN_S * 2.0 ** min(10, connection.whole_replays))
+                    connection.whole_replays += 1
                     self._begin_or_wait(connection, replay, now)
 
     def _begin_or_wait(self, connection: Connection, replay: Replay, now: float) -> None:
@@ -97,8 +97,8 @@ class Replays:
         self._tally.replays += 1
         connection.requested_at = connection.received_at = now
         self._under_way.add(connection)
-        dealer = connection.dealer = self._watching.replay_socket()
-        self._watching.watch(dealer, self._receive, connection)
+        dealer = connection.dealer = self._sockets.replay_socket()
+        self._sockets.watch(dealer, self._receive, connection)
         try:
             dealer.connect(connection.wire.replay)
             dealer.send_multipart([b"", replay.start.to_bytes(8, "big")], zmq.NOBLOCK)
@@ -120,7 +120,7 @@ class Replays:
                 connection.failures = 0
                 self.request(connection, connection.source.do(connection.stream, connection.stream.replay_ended()))
                 if connection.stream.why is None:
-                    connection.vain = 0
+                    connection.whole_replays = 0
             else:
                 number = int.from_bytes(frames[-2], "big")
                 self.request(

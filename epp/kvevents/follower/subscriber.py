@@ -14,7 +14,7 @@ import msgspec
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from epp.kvevents.follower.connections import Connection, Watching, received
+from epp.kvevents.follower.connections import Connection, SocketPoller, received
 from epp.kvevents.follower.decoding import Unreadable, decode
 from epp.kvevents.follower.replays import AT_ONCE, Replays
 from epp.kvevents.follower.runs import Runs
@@ -55,8 +55,8 @@ class Subscriber:
         self._noted: dict[str, set[str]] = {}
         self._reports: list[FollowerMessage] = []
         self._flushed_at = self._reported_at = clock()
-        self.watching = Watching()
-        self._replays = Replays(self.watching, self._tally, self._touch, self._note, clock)
+        self.sockets = SocketPoller()
+        self._replays = Replays(self.sockets, self._tally, self._touch, self._note, clock)
         self._bound = self._bind(start.bind) if start.bind else None
 
     def command(self, command: Command) -> None:
@@ -69,7 +69,7 @@ class Subscriber:
     def step(self, idle_s: float = REPORT_S) -> set[int]:
         """Wait for events for at most ``idle_s``, handle them, and return the registered files that are ready."""
         waiting = FLUSH_S if self._touched or self._reports else idle_s
-        rest = self.watching.wait(waiting)
+        rest = self.sockets.wait(waiting)
         if self._bound in rest:
             self._receive_all()
         self._replays.look()
@@ -104,7 +104,7 @@ class Subscriber:
             self._leave(number)
         if self._bound is not None:
             self._bound.close(0)
-        self.watching.context.destroy(0)
+        self.sockets.context.destroy(0)
 
     def _in_pieces(self, orders: list[FollowerMessage]) -> None:
         begin, size = 0, 0
@@ -139,8 +139,8 @@ class Subscriber:
             self._replays.end(connection)
             if connection.events is not None and connection.monitor is not None:
                 connection.events.disable_monitor()
-                self.watching.close(connection.monitor)
-                self.watching.close(connection.events)
+                self.sockets.close(connection.monitor)
+                self.sockets.close(connection.events)
         for key in [key for key in self._ranks if key[0] == number]:
             del self._ranks[key]
         source.residents.forget()
@@ -149,18 +149,18 @@ class Subscriber:
 
     def _connect(self, connection: Connection) -> None:
         try:
-            events = connection.events = self.watching.subscription()
+            events = connection.events = self.sockets.subscription()
             connection.monitor = events.get_monitor_socket(_WATCHED)
-            self.watching.watch(connection.monitor, self._watched, connection)
-            self.watching.watch(events, self._receive, connection)
+            self.sockets.watch(connection.monitor, self._watched, connection)
+            self.sockets.watch(events, self._receive, connection)
             events.connect(connection.wire.events)
         except zmq.ZMQError as error:
             self._note("address", f"{connection.wire.events}: {error}")
 
     def _bind(self, where: str) -> zmq.Socket[bytes]:
-        socket = self.watching.subscription()
+        socket = self.sockets.subscription()
         socket.bind(where)
-        self.watching.poller.register(socket, zmq.POLLIN)
+        self.sockets.poller.register(socket, zmq.POLLIN)
         return socket
 
     # Messages from publishers
