@@ -23,6 +23,7 @@ def held_along(walked: Walk, parts: Parts, tiers: int, block_tokens: int) -> tup
     if walked.inside is not None:
         runs.append((walked.inside, walked.inside_blocks))
     groups: list[tuple[int, int]] = []
+    single: list[tuple[int, int]] = []
     holding = runs[0][0].holders if runs else 0
     depth = 0
     for node, known in runs:
@@ -33,9 +34,9 @@ def held_along(walked: Walk, parts: Parts, tiers: int, block_tokens: int) -> tup
             if lost != within:
                 groups.append((lost ^ within, depth * block_tokens))
             if within:
-                groups += [(bit, (depth + min(known, kept)) * block_tokens) for bit, kept in parts(node, within)]
+                single += [(bit, (depth + min(known, kept)) * block_tokens) for bit, kept in parts(node, within)]
             if not holding:
                 break
         depth += known
     groups.append((holding, depth * block_tokens))
-    return held_by_tier(groups, tiers)
+    return held_by_tier(groups, single, tiers)

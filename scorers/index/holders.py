@@ -14,39 +14,49 @@ from scorers.base import Slot
 FEW = 24
 """Up to this many pairs are processed one by one, 0.1 µs each. More are processed all at once: 2 µs for 4 endpoints, 5
 for 100 and 16 for 1,000, however few of them hold anything."""
-MOST_ROWS = 8
-"""Of more groups than this, those of few pairs are processed one by one."""
 _AS_BOOLEANS = bytes.maketrans(b"01", b"\0\1")
 
 
-def held_by_tier(groups: Sequence[tuple[int, int]], tiers: int) -> tuple[dict[Slot, int], ...]:
+def held_by_tier(
+    groups: Sequence[tuple[int, int]], single: Sequence[tuple[int, int]], tiers: int
+) -> tuple[dict[Slot, int], ...]:
     """Return, for each tier, the amount by endpoint, given ``(holders, amount)`` groups without a common holder.
 
-    Tiers that hold the same may share one table, so the tables must not be changed.
+    ``single`` are further groups, of one holder each. Tiers that hold the same may share one table, so the tables must
+    not be changed.
     """
     if sum([holders.bit_count() for holders, _ in groups]) <= FEW:
-        return _one_by_one(groups, [{} for _ in range(tiers)])
-    small = [group for group in groups if group[0].bit_count() <= FEW] if len(groups) > MOST_ROWS else []
-    rows = [(_bits(holders), amount) for holders, amount in groups if not small or holders.bit_count() > FEW]
+        tables = _one_by_one(groups, tiers)
+    else:
+        tables = _all_at_once(groups, tiers)
+        if single:
+            tables = [table.copy() for table in tables]
+    for holder, amount in single:
+        slot, tier = divmod(holder.bit_length() - 1, tiers)
+        tables[tier][Slot(slot)] = amount
+    return tuple(tables)
+
+
+def _all_at_once(groups: Sequence[tuple[int, int]], tiers: int) -> list[dict[Slot, int]]:
+    rows = [(_bits(holders), amount) for holders, amount in groups]
     tables: list[dict[Slot, int]] = []
     before: list[bytes] | None = None
     for tier in range(tiers):
         columns = [bits[tier::tiers].rstrip(b"\0") for bits, _ in rows]
         tables.append(tables[-1] if columns == before else _table(columns, rows))
         before = columns
-    return _one_by_one(small, [table.copy() for table in tables]) if small else tuple(tables)
+    return tables
 
 
-def _one_by_one(groups: Sequence[tuple[int, int]], tables: list[dict[Slot, int]]) -> tuple[dict[Slot, int], ...]:
-    """Add the groups to the tables, one for each tier, and return the tables."""
-    tiers = len(tables)
+def _one_by_one(groups: Sequence[tuple[int, int]], tiers: int) -> list[dict[Slot, int]]:
+    tables: list[dict[Slot, int]] = [{} for _ in range(tiers)]
     for holders, amount in groups:
         while holders:
             lowest = holders & -holders
             slot, tier = divmod(lowest.bit_length() - 1, tiers)
             tables[tier][Slot(slot)] = amount
             holders ^= lowest
-    return tuple(tables)
+    return tables
 
 
 def slots_of(holders: int, tiers: int) -> set[Slot]:
