@@ -7,7 +7,7 @@ from typing import Protocol
 
 from epp.wire import grpc
 from epp.wire.grpc import GrpcHead, MessageReader
-from epp.wire.http2.stream import Stream
+from epp.wire.http2.streams import Stream
 from epp.wire.service import Handler, Status
 
 

@@ -18,8 +18,7 @@ from epp.wire.http2.errors import ConnectionFault, ErrorCode
 from epp.wire.http2.events import Aborted, Event, Opened, Received
 from epp.wire.http2.floods import Flood
 from epp.wire.http2.limits import Limits
-from epp.wire.http2.stream import Stream
-from epp.wire.http2.streams import Places
+from epp.wire.http2.streams import Places, Stream
 from epp.wire.service import Methods, Status
 
 logger = logging.getLogger(__name__)

@@ -29,8 +29,7 @@ from epp.wire.http2.limits import Limits
 from epp.wire.http2.outbound import Outbound
 from epp.wire.http2.settings import DEFAULT_WINDOW_BYTES, offered
 from epp.wire.http2.share import Share
-from epp.wire.http2.stream import Closing, Stream
-from epp.wire.http2.streams import Places, StreamTable
+from epp.wire.http2.streams import Closing, Places, Stream, StreamTable
 from epp.wire.http2.windows import ReceiveWindow
 
 Head = TypeVar("Head")

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from epp.wire.http2.errors import ErrorCode
-from epp.wire.http2.stream import Stream
+from epp.wire.http2.streams import Stream
 
 Head = TypeVar("Head")
 

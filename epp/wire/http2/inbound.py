@@ -19,8 +19,7 @@ from epp.wire.http2.floods import Flood
 from epp.wire.http2.frames import END_STREAM, MAX_STREAM_ID, PADDED, PRIORITIZED, unpack_u32
 from epp.wire.http2.limits import Limits
 from epp.wire.http2.outbound import Outbound
-from epp.wire.http2.stream import Closing, Stream
-from epp.wire.http2.streams import StreamTable
+from epp.wire.http2.streams import Closing, Stream, StreamTable
 from epp.wire.http2.windows import ReceiveWindow
 
 Head = TypeVar("Head")

@@ -17,7 +17,7 @@ from epp.wire.http2.frames import DATA, END_STREAM
 from epp.wire.http2.limits import Limits
 from epp.wire.http2.settings import DEFAULT_FRAME_BYTES, DEFAULT_WINDOW_BYTES, MAX_WINDOW_BYTES
 from epp.wire.http2.share import Share
-from epp.wire.http2.stream import Stream
+from epp.wire.http2.streams import Stream
 
 BATCH_BYTES = 1 << 18
 """Bytes of DATA that are written before the state of the transport's buffer is checked again."""

@@ -12,7 +12,7 @@ from epp.wire.http2.counters import Counters
 from epp.wire.http2.limits import Limits
 from epp.wire.http2.outbound import Outbound
 from epp.wire.http2.share import Share
-from epp.wire.http2.stream import Stream
+from epp.wire.http2.streams import Stream
 from epp.wire.http2.windows import ReceiveWindow
 from tests.epp.wire.peer import parse
 

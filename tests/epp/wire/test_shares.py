@@ -19,8 +19,7 @@ from epp.wire.http2.floods import Flood
 from epp.wire.http2.limits import Limits
 from epp.wire.http2.outbound import Outbound
 from epp.wire.http2.share import SMALLEST_BYTES, Share
-from epp.wire.http2.stream import Stream
-from epp.wire.http2.streams import Places
+from epp.wire.http2.streams import Places, Stream
 from epp.wire.http2.windows import ReceiveWindow
 from epp.wire.turns import HEADER_BURST_S, TURN_S, Clocks, HeaderBudget, Turn, TurnQueue
 from tests.epp.wire.peer import (
