@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from epp.discovery.pods import MAX_PORTS
 from epp.errors import ConfigError
 from epp.flags.arguments import Given
 from epp.kube.selector import checked
 
+MAX_PORTS = 8
+"""The most ports of a pod. Source: InferencePool's ``targetPorts``."""
 POD_NAME = "POD_NAME"
 """The variable in which a manifest gives a pod its own name."""
 _SAFE = "[bcdfghjklmnpqrstvwxz2456789]"

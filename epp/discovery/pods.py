@@ -16,8 +16,6 @@ from epp.pool.pool import Endpoint
 
 ACTIVE_PORTS = ("llm-d.ai/active-ports", "inference.networking.k8s.io/active-ports")
 """Annotations that limit a pod to some of its pool's ports; the first one that is there counts."""
-MAX_PORTS = 8
-"""Source: InferencePool's ``targetPorts``."""
 _ENDED = ("Succeeded", "Failed")
 _NEVER = datetime.min.replace(tzinfo=UTC)
 

@@ -72,6 +72,17 @@ def test_help_on_all_commands_imports_the_flags_of_none(words: list[str]) -> Non
     assert "importlib.metadata" not in out.replace("__editable__", "")
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_flags_of_a_command_import_nothing_that_its_program_needs(name: str) -> None:
+    code = (
+        f"import sys\nfrom epp.commandline.programs import PROGRAMS\n"
+        f"[list(each.flags) for each in PROGRAMS if each.name == {name!r}]\nprint(sorted(sys.modules))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    for heavy in ("asyncio", "msgspec", "yaml", "watchfiles", "scorers", "ssl"):
+        assert f"'{heavy}'" not in out
+
+
 @pytest.mark.parametrize("name", ["", *NAMES])
 def test_help_fits_into_80_columns(capsys: pytest.CaptureFixture[str], name: str) -> None:
     text = printed(capsys, *([name] if name else []), "--help")

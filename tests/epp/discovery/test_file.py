@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from epp.discovery import FileDiscovery
+from epp.discovery.file import FileDiscovery
 from epp.errors import ConfigError
 from epp.pool.pool import MAX_ENDPOINTS, Pool
 
