@@ -18,7 +18,7 @@ def new(tokens: int) -> Iterator[Prompt]:
 
 
 def shared(tokens: int) -> Iterator[Prompt]:
-    """One long beginning, and a question of 256 tokens that nobody asked before."""
+    """One long beginning, and a question of 256 tokens that is new in each prompt."""
     random = Random(1)
     system = random.randbytes(4 * tokens)
     while True:

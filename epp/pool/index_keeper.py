@@ -27,7 +27,7 @@ from epp.runtime.logs import counted
 from epp.runtime.slices import sliced
 from scorers.base import Candidate, Slot
 from scorers.index.snapshot import restore
-from scorers.index.snapshot_writer import Taking
+from scorers.index.snapshot_writer import SnapshotBuilder
 from scorers.prefix.cache import PrefixCache
 
 log = logging.getLogger(__name__)
@@ -123,11 +123,11 @@ class IndexKeeper:
         begun = self._begin()
         if begun is None:
             return
-        taking, slots, write = begun
+        builder, slots, write = begun
         for address, slot in slots.items():
             candidate = self._pool.candidate(address)
             if candidate is not None and candidate.slot == slot:  # or another endpoint may have its slot by now
-                await sliced(taking.steps(address, slot))
+                await sliced(builder.steps(address, slot))
         await in_thread(partial(write, logging.DEBUG))
 
     def give_up(self) -> None:
@@ -139,13 +139,13 @@ class IndexKeeper:
         begun = self._begin()
         if begun is None:
             return None
-        taking, slots, write = begun
+        builder, slots, write = begun
         for address, slot in slots.items():
-            for _ in taking.steps(address, slot):
+            for _ in builder.steps(address, slot):
                 pass
         return write
 
-    def _begin(self) -> tuple[Taking, Mapping[str, Slot], Callable[..., None]] | None:
+    def _begin(self) -> tuple[SnapshotBuilder, Mapping[str, Slot], Callable[..., None]] | None:
         """Return what takes the snapshot, its endpoints, and what writes it; None if there is nothing to write."""
         cache = self._in_use()
         if cache is None or cache.index.is_empty or not self._is_ours:
@@ -156,13 +156,13 @@ class IndexKeeper:
             known = identity(self._pool.engine(candidate.address))
             if known is not None:
                 engines[candidate.address], slots[candidate.address] = known, candidate.slot
-        taking, written_s, tiers = Taking(cache.index, self._clock()), self._now_s(), tiers_of(cache)
+        builder, written_s, tiers = SnapshotBuilder(cache.index, self._clock()), self._now_s(), tiers_of(cache)
         nameless = len(self._pool) - len(engines)
         self._begun += 1
         number = self._begun
 
         def write(level: int = logging.INFO) -> None:
-            index, path = taking.snapshot(), self._path
+            index, path = builder.snapshot(), self._path
             try:
                 with self._writing:
                     if number < self._written:
@@ -184,7 +184,7 @@ class IndexKeeper:
                 f"; {counted(nameless, 'endpoint')} did not say when the engine began" if nameless else "",
             )  # fmt: skip
 
-        return taking, slots, write
+        return builder, slots, write
 
     def readings(self) -> Iterator[Reading]:
         """Yield the metrics for ``Telemetry.gauge_source``."""

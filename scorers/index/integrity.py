@@ -29,9 +29,9 @@ def violations(root: Node, endpoints: Iterable[Recency]) -> Iterator[str]:
     runs = list(root.descendants())
     if root.holders or root.digests:
         yield "the root is no run, and holds nothing"
-    everybody = sum([recency.whole for recency in endpoints])
+    every_bit = sum([recency.whole for recency in endpoints])
     for node in runs:
-        yield from _of_node(node, root, everybody)
+        yield from _of_node(node, root, every_bit)
     for recency in endpoints:
         held = {node for node in runs if node.holders & recency.whole}
         if {stretch.node for stretch in recency} != held or any(node not in recency for node in held):
@@ -45,7 +45,7 @@ def violations(root: Node, endpoints: Iterable[Recency]) -> Iterator[str]:
             yield from [f"slot {recency.slot}, tier {tier}: {fault}" for fault in _of_cut(cut, admitted)]
 
 
-def _of_node(node: Node, root: Node, everybody: int) -> Iterator[str]:
+def _of_node(node: Node, root: Node, every_bit: int) -> Iterator[str]:
     parent = node.parent
     if parent is None or (parent.children or {}).get(node.digests[:DIGEST_BYTES]) is not node:
         yield "a run that its parent does not know"
@@ -54,10 +54,10 @@ def _of_node(node: Node, root: Node, everybody: int) -> Iterator[str]:
     if not node.blocks or node.blocks * DIGEST_BYTES != len(node.digests):
         yield "a run whose digests are not one to a block"
     if not node.holders:
-        yield "a run that nobody holds"
+        yield "a run that has no holder"
     if node.full & node.partial:
         yield "a run that is held both whole and in part"
-    if node.holders & ~everybody:
+    if node.holders & ~every_bit:
         yield "a run that is held by an endpoint that is gone"
     if node.children is not None and not node.children:
         yield "an empty table of children"

@@ -23,7 +23,7 @@ class Statistics(NamedTuple):
 
 @dataclass(slots=True)
 class Match:
-    """What the index knows about one prompt. Valid until the index changes, so as long as the generations are equal."""
+    """What the index holds of one prompt. Valid until the index changes, so as long as the generations are equal."""
 
     prompt: Prompt
     blocks: int

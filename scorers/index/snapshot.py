@@ -20,7 +20,7 @@ from scorers.index.recency import Recency
 from scorers.index.tree import Node
 
 ROOT = -1
-NOBODY = -1
+NO_FLOW = -1
 
 
 class SavedRuns(msgspec.Struct, array_like=True, frozen=True):
@@ -90,7 +90,7 @@ def _faults_of(saved: SavedRuns, snapshot: Snapshot) -> Iterator[str]:
         yield "an endpoint holds more than it has runs"
     if saved.flows and len(saved.flows) != len(saved.runs):
         yield "an endpoint's runs and flows do not match"
-    if any(not NOBODY <= flow < len(snapshot.flows) for flow in saved.flows):
+    if any(not NO_FLOW <= flow < len(snapshot.flows) for flow in saved.flows):
         yield "a flow has no name"
     if saved.ages_s and (len(saved.ages_s) != len(saved.runs) or not all(isfinite(age) for age in saved.ages_s)):
         yield "an endpoint's runs and ages do not match"
@@ -162,11 +162,11 @@ def _uses(index: PrefixIndex, saved: SavedRuns, snapshot: Snapshot, taken_s: flo
     for position, place in enumerate(saved.runs):
         path = _planted(index, ends[snapshot.parents[place]], snapshot.digests[place])
         ends[place] = path[-1]
-        flow = saved.flows[position] if saved.flows else NOBODY
+        flow = saved.flows[position] if saved.flows else NO_FLOW
         yield _Use(
             path,
             path[-1].blocks,
-            None if flow == NOBODY else snapshot.flows[flow],
+            None if flow == NO_FLOW else snapshot.flows[flow],
             taken_s - (saved.ages_s[position] if saved.ages_s else 0.0),
             saved.held[position] if saved.gated else 0,
         )

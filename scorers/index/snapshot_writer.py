@@ -14,7 +14,7 @@ from scorers.base import Slot
 from scorers.index.identity import DIGEST_BYTES
 from scorers.index.index import PrefixIndex
 from scorers.index.recency import Recency
-from scorers.index.snapshot import NOBODY, ROOT, SavedRuns, Snapshot
+from scorers.index.snapshot import NO_FLOW, ROOT, SavedRuns, Snapshot
 from scorers.index.stretch import Stretch
 from scorers.index.tree import Node
 
@@ -22,7 +22,7 @@ MAX_ENDPOINT_BLOCKS = 4_000_000
 """The most recent blocks that are kept of one endpoint: 256 million tokens. A guess, far above any engine's memory."""
 
 
-class Taking:
+class SnapshotBuilder:
     """A snapshot in the making. Owner: the event loop."""
 
     def __init__(self, index: PrefixIndex, now: float, most_blocks: int = MAX_ENDPOINT_BLOCKS) -> None:
@@ -186,7 +186,7 @@ class _Runs:
         self._open &= full | (self._gated & ~some)  # behind its end a tier holds only what it got since
         if recency.bounds_flows:
             flow = recency.flow_of(stretch)
-            self._payers.append(NOBODY if flow is None else flows.setdefault(flow, len(flows)))
+            self._payers.append(NO_FLOW if flow is None else flows.setdefault(flow, len(flows)))
 
     def place_before(self, piece: _Piece) -> int:
         """Return the position of the saved run that the piece continues."""
@@ -210,8 +210,8 @@ def taken(
     index: PrefixIndex, slots: Mapping[str, Slot], most_blocks: int = MAX_ENDPOINT_BLOCKS, now: float = 0.0
 ) -> Snapshot:
     """Return a snapshot at ``now`` of the endpoints in ``slots`` (by address), in one step."""
-    taking = Taking(index, now, most_blocks)
+    builder = SnapshotBuilder(index, now, most_blocks)
     for address, slot in slots.items():
-        for _ in taking.steps(address, slot):
+        for _ in builder.steps(address, slot):
             pass
-    return taking.snapshot()
+    return builder.snapshot()

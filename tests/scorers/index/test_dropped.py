@@ -1,4 +1,4 @@
-"""What is dropped goes: runs and entries hold each other, and the garbage collector does not know them."""
+"""What is dropped is freed: runs and stretches refer to each other, and the garbage collector does not track them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def drop_one():
     for _ in cache.clear():
         pass
 """,
-    "an index that engines tell of": """
+    "an index that engines report to": """
 def drop_one():
     index = PreciseIndex()
     for number in range(1, ENDPOINTS * PROMPTS, 2):
@@ -82,7 +82,7 @@ def drop_one():
     for _ in index.clear(bytes(32)):
         pass
 """,
-    "picks that have not been told yet": """
+    "picks that no engine has reported yet": """
 def drop_one():
     picks = Speculations(60.0)
     for number in range(ENDPOINTS * PROMPTS):

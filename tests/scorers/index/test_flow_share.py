@@ -76,7 +76,7 @@ def test_each_endpoint_and_each_flow_has_a_share_of_its_own() -> None:
     assert [bounded.held(blocks, slot) for slot in (A, B) for blocks in ("abc", "uvw")] == [2, 2, 2, 2]
 
 
-def test_what_another_flow_goes_on_from_stays_and_is_nobodys() -> None:
+def test_what_another_flow_continues_from_stays_and_is_charged_to_no_flow() -> None:
     bounded = Bounded(10, 0.4)
     bounded.send("x", "abc")
     bounded.send("y", "abcd")
@@ -161,7 +161,7 @@ Key = tuple[bytes, bytes]
 
 
 class NaiveEndpoint:
-    """Two tiers of single blocks, each least recently used first, and who pays for each block."""
+    """Two tiers of single blocks, each least recently used first, and the flow that each block is charged to."""
 
     def __init__(self) -> None:
         self.capacities = [0, 0]

@@ -1,4 +1,4 @@
-"""Digests that nobody outside can predict."""
+"""Digests cannot be predicted without the secret."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_another_process_hashes_otherwise() -> None:
     assert digest(PrefixHasher(SECRET), b"m", b"x") == digest(PrefixHasher(SECRET), b"m", b"x")
 
 
-def test_what_one_user_of_a_state_feeds_it_nobody_else_sees() -> None:
+def test_each_user_of_a_state_has_a_copy_of_its_own() -> None:
     hasher = PrefixHasher()
     untouched = hasher.begin(b"m").digest()
     hasher.begin(b"m").update(b"x")

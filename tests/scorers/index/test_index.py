@@ -56,7 +56,7 @@ def test_each_endpoint_is_credited_up_to_where_its_own_prompt_ends() -> None:
     assert index.held("abxy") == {A: 2, B: 4, C: 1}
 
 
-def test_later_blocks_count_for_nobody_who_lacks_the_first() -> None:
+def test_later_blocks_do_not_count_for_an_endpoint_that_lacks_the_first() -> None:
     """The Go picker credits B here: it has blocks c and d, and A has the ones before."""
     index = Checked()
     index.send("abcd", A)

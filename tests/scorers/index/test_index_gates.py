@@ -55,7 +55,7 @@ class Pair:
                 self.use_again(*self.random.choice(self.flights[-5:]))
             case _:
                 self.record(slot)
-        # Of what nobody holds any more it is forgotten where in the tree it was.
+        # The place in the tree of what has no holder anymore is forgotten.
         whole = [self.index.match(Prompt(*keys[-1])).walked.depth == len(keys) for _, _, keys in self.flights]
         self.flights = [flight for flight, known in zip(self.flights, whole, strict=True) if known]
 

@@ -31,7 +31,7 @@ capacities = st.integers(0, 30) | st.just(10**30)
 
 
 class OneByOne:
-    """Lets a number of blocks in."""
+    """A gate that admits a fixed number of blocks."""
 
     chunk_blocks = 1
 
@@ -105,7 +105,7 @@ class AgainstTheModel(RuleBasedStateMachine):
             return
         slot, last, blocks, keys = self.flights[number]
         held = max(self.naive.tiers[slot, tier].depth(keys) for tier in TIERS)
-        # What nobody holds is forgotten, and with it where in the tree it was: of that, nothing is used again.
+        # The place in the tree of what has no holder is forgotten: none of that is used again.
         if self.index.match(Prompt(*keys[-1])).walked.depth < len(keys):
             return
         self.now += passes_s

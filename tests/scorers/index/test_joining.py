@@ -11,7 +11,7 @@ from scorers.base import Prompt, Slot
 from scorers.index.index import PrefixIndex
 from scorers.index.joining import MOST_RUNS
 from scorers.index.snapshot import faults, restore
-from scorers.index.snapshot_writer import Taking, taken
+from scorers.index.snapshot_writer import SnapshotBuilder, taken
 
 BLOCKS = 512
 VISITOR = Slot(99)
@@ -149,14 +149,14 @@ def test_runs_that_are_joined_while_a_snapshot_is_taken_are_saved_as_they_were()
         picker.cut(range(1, 2 * MOST_RUNS))
         for length in range(2 * MOST_RUNS, 0, -1):
             picker.send(slot, length)
-        taking = Taking(picker.index, picker.now)
-        going = taking.steps("a", slot)
+        builder = SnapshotBuilder(picker.index, picker.now)
+        going = builder.steps("a", slot)
         for _ in range(steps):
             next(going, None)
         picker.index.record(picker.index.match(tail), slot, now=picker.now)
         for _ in going:
             pass
-        snapshot = taking.snapshot()
+        snapshot = builder.snapshot()
         assert not list(faults(snapshot))
         other = PrefixIndex(2, 1, bytes(32))
         other.set_capacity(slot, 0, 10 * BLOCKS)

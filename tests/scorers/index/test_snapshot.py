@@ -19,7 +19,7 @@ AHEAD_S = 1024.0
 
 
 def stored(snapshot: Snapshot) -> Snapshot:
-    """The same after a way through bytes, without faults."""
+    """Return the same snapshot after it was encoded and decoded; it must have no faults."""
     again = msgspec.msgpack.decode(msgspec.msgpack.encode(snapshot), type=Snapshot)
     assert list(faults(again)) == []
     return again
@@ -28,7 +28,7 @@ def stored(snapshot: Snapshot) -> Snapshot:
 def restarted(
     before: PrefixIndex, slots: list[Slot], flow_shares: tuple[float, ...] = (), now: float = 0.0
 ) -> PrefixIndex:
-    """An index that knows what ``before`` knew, with a clock that is ``AHEAD_S`` ahead."""
+    """Return an index restored from ``before``, with a clock that is ``AHEAD_S`` ahead."""
     known = [slot for slot in slots if slot in before]
     snapshot = stored(taken(before, {str(slot): slot for slot in known}, now=now))
     index = PrefixIndex(before.tiers, before.block_tokens, flow_shares=flow_shares, most_runs=before.most_runs)
@@ -98,7 +98,7 @@ class Small:
         return blocks
 
 
-def test_what_was_learned_meanwhile_is_newer() -> None:
+def test_what_was_recorded_meanwhile_is_newer() -> None:
     before, after = Small(), Small(gpu=6)
     before.send("abcdef")
     before.send("abxyz")
@@ -134,7 +134,7 @@ def test_endpoints_share_their_runs_again() -> None:
     assert after.index.statistics() == before.index.statistics()
 
 
-def test_of_an_endpoint_that_holds_very_much_the_newest_is_kept() -> None:
+def test_only_the_newest_is_saved_of_an_endpoint_that_holds_very_much() -> None:
     before, after = Small(), Small()
     before.send("abc")
     before.send("xyz")
@@ -155,13 +155,13 @@ def test_another_secret_is_refused_and_changes_nothing() -> None:
         after.index.use_secret(bytes(32))
 
 
-def test_an_endpoint_that_nobody_knows_holds_nothing() -> None:
+def test_an_unknown_endpoint_holds_nothing() -> None:
     before = Small()
     before.send("abc")
     assert restore(Small().index, Slot(7), before.snapshot(), "a") == 0
 
 
-def test_an_endpoint_that_holds_nothing_is_not_told() -> None:
+def test_an_endpoint_that_holds_nothing_is_not_saved() -> None:
     before = Small()
     before.send("abc")
     assert set(before.snapshot().endpoints) == {"a"}

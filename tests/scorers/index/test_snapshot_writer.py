@@ -1,4 +1,4 @@
-"""A snapshot that is taken while requests go on."""
+"""A snapshot is taken while requests continue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scorers.base import Slot
 from scorers.index.index import PrefixIndex
 from scorers.index.snapshot import restore
-from scorers.index.snapshot_writer import Taking
+from scorers.index.snapshot_writer import SnapshotBuilder
 from tests.scorers.index.test_index import BLOCK, prompt
 from tests.scorers.index.test_snapshot import stored
 
@@ -33,7 +33,7 @@ STEPS = st.lists(
 
 
 class Second:
-    """Admits what was offered before."""
+    """A gate that admits what was offered before."""
 
     chunk_blocks = 1
 
@@ -59,13 +59,13 @@ def made(flow_shares: tuple[float, ...], *, gated: bool, most_runs: int = 1) -> 
 @pytest.mark.parametrize("gated", [False, True])
 @settings(max_examples=150, deadline=None)
 @given(steps=STEPS, most_runs=st.sampled_from([0, 1, 100]))
-def test_whatever_goes_on_meanwhile_a_snapshot_is_sound_and_says_only_what_was_held(
+def test_a_snapshot_is_sound_and_has_only_what_was_held_whatever_happens_meanwhile(
     flow_shares: tuple[float, ...], gated: bool, steps: list[Step], most_runs: int
 ) -> None:
     index = made(flow_shares, gated=gated, most_runs=most_runs)
     gates = {slot: {1: Second()} if gated else {} for slot in (A, B)}
-    taking = Taking(index, 100.0)
-    under_way = chain.from_iterable(taking.steps(address, slot) for address, slot in SLOTS.items())
+    builder = SnapshotBuilder(index, 100.0)
+    under_way = chain.from_iterable(builder.steps(address, slot) for address, slot in SLOTS.items())
     ever: dict[Slot, set[str]] = {A: {""}, B: {""}}
     for now, (kind, sent, number, slot) in enumerate(steps):
         if kind == "send":
@@ -79,7 +79,7 @@ def test_whatever_goes_on_meanwhile_a_snapshot_is_sound_and_says_only_what_was_h
         index.check_integrity()
     for _ in under_way:
         pass
-    snapshot = stored(taking.snapshot())
+    snapshot = stored(builder.snapshot())
     again = made(flow_shares, gated=gated)
     for address, slot in SLOTS.items():
         if address in snapshot.endpoints:
@@ -91,46 +91,46 @@ def test_whatever_goes_on_meanwhile_a_snapshot_is_sound_and_says_only_what_was_h
             assert sent[:deepest] in ever[slot]
 
 
-def test_an_endpoint_that_goes_while_it_is_taken_is_left_out() -> None:
+def test_an_endpoint_that_is_removed_while_it_is_saved_is_left_out() -> None:
     index = made((), gated=False)
     for sent in ("abc", "abd", "xyz"):
         index.record(index.match(prompt(sent)), A)
-    taking = Taking(index, 0.0)
-    steps = taking.steps("a", A)
+    builder = SnapshotBuilder(index, 0.0)
+    steps = builder.steps("a", A)
     next(steps)
     index.remove_endpoint(A)
     assert list(steps) == []
-    assert stored(taking.snapshot()).endpoints == {}
+    assert stored(builder.snapshot()).endpoints == {}
 
 
-def test_what_a_tier_lost_before_it_was_looked_at_is_not_told() -> None:
+def test_what_a_tier_lost_before_it_was_read_is_not_saved() -> None:
     index = made((), gated=False)
     index.set_capacity(A, 0, BLOCK * 5)
     index.record(index.match(prompt("aaaaa")), A)
-    taking = Taking(index, 0.0)
-    steps = taking.steps("a", A)
+    builder = SnapshotBuilder(index, 0.0)
+    steps = builder.steps("a", A)
     next(steps)
     index.record(index.match(prompt("bbb")), A)
     assert held(index, "aaaaa") == [2, 5]
     list(steps)
     again = made((), gated=False)
-    restore(again, A, stored(taking.snapshot()), "a")
+    restore(again, A, stored(builder.snapshot()), "a")
     assert held(again, "aaaaa") == [2, 5]
 
 
-def test_what_is_used_again_meanwhile_takes_nothing_else_along() -> None:
+def test_what_is_used_again_meanwhile_adds_nothing_else() -> None:
     index = made((), gated=False)
     index.set_capacity(A, 0, BLOCK * 3)
     for sent in ("aaa", "bbb", "ccc"):
         index.record(index.match(prompt(sent)), A)
-    taking = Taking(index, 0.0)
-    steps = taking.steps("a", A)
+    builder = SnapshotBuilder(index, 0.0)
+    steps = builder.steps("a", A)
     next(steps), next(steps)  # c is taken
     index.record(index.match(prompt("aaa")), A)
     assert held(index, "bbb") == [0, 3]
     list(steps)
     again = made((), gated=False)
-    restore(again, A, stored(taking.snapshot()), "a")
+    restore(again, A, stored(builder.snapshot()), "a")
     assert held(again, "bbb") == [0, 3]
 
 
