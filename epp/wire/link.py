@@ -208,7 +208,7 @@ class Link(asyncio.Protocol):
         if (work := self._connection.headers_read.work) != self._header_work:
             wait_s = self.origin.headers.wait(work - self._header_work, now)
             self._header_work = work
-        if done and not wait_s and not turn.over():
+        if done and not wait_s and (session.turn_checked or not turn.over()):
             return True
         self._rest(wait_s)
         return False

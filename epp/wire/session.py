@@ -35,9 +35,8 @@ def never() -> bool:
 class Session:
     """A connection and its calls. Owned by the event loop."""
 
-    __slots__ = ("_assembling_bytes", "_busy", "_counters", "_incoming", "_limits",
-                 "_methods", "_share", "_wake", "connection", "deadlines", "overflowed",
-                 "peer")  # fmt: skip
+    __slots__ = ("_assembling_bytes", "_busy", "_counters", "_incoming", "_limits", "_methods", "_share", "_wake",
+                 "connection", "deadlines", "overflowed", "peer", "turn_checked")  # fmt: skip
 
     def __init__(
         self, methods: Methods, limits: Limits, counters: Counters, peer: str, wake: Callable[[], None],
@@ -49,7 +48,7 @@ class Session:
         self._limits = limits
         self._counters = counters
         self._wake = wake
-        self._busy = False
+        self._busy = self.turn_checked = False  # the latter: whether the turn was found to go on after the last event
         self.connection: Connection[GrpcHead] = Connection(limits, counters, grpc.interpret, places)
         self._share = self.connection.share
         self._incoming: Iterable[Event[GrpcHead] | None] | None = None  # what ``proceed`` goes on with
@@ -153,8 +152,9 @@ class Session:
 
     def _deliver(self, events: Iterable[Event[GrpcHead] | None], now: float, pressed: Pressed = never) -> bool:
         """Act on ``events``; returns True at their end, and False if ``pressed`` returned True before."""
-        self._busy, done = True, True
+        self._busy, done, checked = True, True, False
         for event in events:
+            checked = False
             if type(event) is Received:
                 call = event.stream.call
                 if isinstance(call, GrpcCall) and not self._received(call, event.payload, event.ended):
@@ -166,9 +166,10 @@ class Session:
             if pressed():
                 done = False
                 break
+            checked = True
         if self.overflowed:
             self.drop_overflowed()
-        self._busy = False
+        self._busy, self.turn_checked = False, checked
         return done
 
     def _opened(self, stream: Stream, head: GrpcHead, ended: bool, now: float) -> None:
