@@ -16,7 +16,7 @@ from epp.server.reload import PlanSource
 from epp.server.settings import Settings
 from epp.standalone.options import StandaloneOptions
 from epp.standalone.run import standalone
-from epp.standalone.warnings import told_of_lessons, warned_of_waits
+from epp.standalone.warnings import with_learning_notes, with_wait_warnings
 
 PROXY_MESSAGES = "envoy_data_plane"
 if find_spec(PROXY_MESSAGES) is None:  # checked here, since the import waits until the ports are known to be free
@@ -50,7 +50,7 @@ async def start_picker(options: StandaloneOptions) -> App:
 
     def read(before: Plan | None = None) -> Plan:
         plan = plan_from(config.file, config.inline, picks=ENDPOINTS_NAMED, by_model=True, before=before)
-        return told_of_lessons(warned_of_waits(plan), options.proxy)
+        return with_learning_notes(with_wait_warnings(plan), options.proxy)
 
     source = PlanSource(followed(config), read)
     plan = read()

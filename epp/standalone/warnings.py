@@ -16,7 +16,7 @@ LONGEST_S = MOST_PATIENCE_S - LATE_S
 """The longest that a request may wait while its proxy does."""
 
 
-def told_of_lessons(plan: Plan, proxy: ProxySettings) -> Plan:
+def with_learning_notes(plan: Plan, proxy: ProxySettings) -> Plan:
     """Return ``plan`` with a line about the share of requests that its prices learn from, if that is small."""
     learns = any(isinstance(each, TierCostProducer) and each.parameters.learn for each in plan.profile.producers)
     if not learns or proxy.response_mode is ResponseMode.FULL or proxy.sample_rate >= LITTLE:
@@ -31,7 +31,7 @@ def told_of_lessons(plan: Plan, proxy: ProxySettings) -> Plan:
     return replace(plan, summary=(*plan.summary, line))
 
 
-def warned_of_waits(plan: Plan) -> Plan:
+def with_wait_warnings(plan: Plan) -> Plan:
     """Return ``plan`` with a warning for each wait that is longer than Envoy's own."""
     flow = plan.admission.flow
     if flow is None:

@@ -1,4 +1,4 @@
-"""The start reports that prices are learned only from a small sample."""
+"""The start warns of waits longer than the proxy's time limit, and of prices that are learned from a small sample."""
 
 from __future__ import annotations
 
@@ -18,6 +18,15 @@ plugins:
   - {type: tier-cost-scorer}
 """
 WEIGHED = "{apiVersion: llm-d.ai/v1alpha1, kind: EndpointPickerConfig, plugins: [{type: queue-scorer}]}"
+WAITING = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+featureGates: [flowControl]
+plugins: [{type: queue-scorer}]
+schedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer}]}]
+flowControl: {@limits}
+"""
+TOO_LONG = " is longer than Envoy waits; requests are refused after 3599 s"
 
 
 def lines_about_learning(
@@ -65,7 +74,32 @@ def test_prices_that_can_learn_nothing_are_a_warning() -> None:
         (WEIGHED, 0.01, ResponseMode.LEAN),
     ],
 )
-def test_who_sees_enough_or_learns_nothing_anyway_is_told_nothing(
+def test_a_start_that_sees_enough_or_learns_nothing_anyway_has_no_such_line(
     config: str, sample_rate: float, mode: ResponseMode
 ) -> None:
     assert lines_about_learning(config, sample_rate=sample_rate, mode=mode) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("limits", "warned"),
+    [
+        ("", []),
+        ("defaultRequestTTL: 0s", []),
+        ("defaultRequestTTL: 3599s", []),
+        ("defaultRequestTTL: 1h", ["flowControl.defaultRequestTTL: 3600 s"]),
+        ("noEndpointRequestTTL: 2h", ["flowControl.noEndpointRequestTTL: 7200 s"]),
+    ],
+)
+def test_a_wait_that_is_longer_than_the_proxys_patience_is_warned_of(limits: str, warned: list[str]) -> None:
+    async def scene() -> tuple[str, ...]:
+        options = options_of(
+            host="127.0.0.1",
+            metrics_port=0,
+            endpoint=("127.0.0.1:9",),
+            config_text=WAITING.replace("@limits", limits),
+        )
+        picker = await start_picker(options)
+        await picker.stop(0.0)
+        return picker.core.plan.warnings
+
+    assert [line for line in asyncio.run(scene()) if "Envoy waits" in line] == [each + TOO_LONG for each in warned]
