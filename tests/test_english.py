@@ -57,6 +57,8 @@ DONE: tuple[str, ...] = (
     "tests/scorers",
     "tests/scorers/affinity",
     "tests/scorers/cost",
+    "benchmarks/index",
+    "tests/scorers/index",
     "tests/scorers/labels",
     "tests/scorers/load",
     "tests/scorers/precise",

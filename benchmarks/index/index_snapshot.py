@@ -101,7 +101,7 @@ def measured(blocks: int, endpoints: int, run: int, *, shared: bool) -> dict[str
 
 
 def main() -> None:
-    """Print the table."""
+    """Measure every shape and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--blocks", type=int, default=1_000_000)
     parser.add_argument("--json", type=Path)

@@ -72,7 +72,7 @@ plugins:
 
 
 class Engine:
-    """One endpoint's events."""
+    """The events of one simulated endpoint."""
 
     def __init__(self, number: int) -> None:
         self._random = Random(number)
@@ -121,7 +121,7 @@ class Engine:
 
 
 def ignore(kind: str, value: str) -> None:
-    """A note."""
+    """Discard what the reader reports."""
 
 
 def batches(seconds: float = 2.0) -> tuple[list[tuple[int, bytes]], int, int]:
@@ -337,7 +337,7 @@ async def beside(seconds: float, rate: int) -> dict[str, Any]:
 
 
 def percentiles(times: list[tuple[float, float]]) -> dict[str, float]:
-    """In milliseconds."""
+    """Return the medians and 99th percentiles in milliseconds."""
     found = {}
     for name, column in zip(("due", "decision"), zip(*times, strict=True), strict=True):
         found[f"{name}_p50"] = 1000 * statistics.median(column)
@@ -346,7 +346,7 @@ def percentiles(times: list[tuple[float, float]]) -> dict[str, float]:
 
 
 def report(found: dict[str, Any], rate: int) -> Iterator[str]:
-    """Tables."""
+    """Yield the lines of the tables."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, CPython {platform.python_version()}"
     yield f"{machine}; load {os.getloadavg()[0]:.1f}"
     yield ""
@@ -374,7 +374,7 @@ def report(found: dict[str, Any], rate: int) -> Iterator[str]:
 
 
 def main() -> int:
-    """Measure, and print."""
+    """Measure, and print what was measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--rate", type=int, default=100_000)

@@ -34,7 +34,7 @@ class Checked(PrefixIndex):
         self.check_integrity()
 
     def held(self, blocks: str, tier: int = GPU, identity: bytes = b"m") -> dict[Slot, int]:
-        """Blocks by slot."""
+        """Return the number of blocks by slot."""
         tokens = self.match(prompt(blocks, identity)).held[tier]
         return {slot: held // BLOCK for slot, held in tokens.items()}
 

@@ -86,7 +86,7 @@ class Small:
         self.index.check_integrity()
 
     def held(self, blocks: str, slot: Slot = A) -> tuple[int, ...]:
-        """By tier."""
+        """Return how many blocks are held, by tier."""
         return tuple([held.get(slot, 0) for held in self.index.match(self.prompt(blocks)).held])
 
     def snapshot(self, **more: int) -> Snapshot:
