@@ -31,6 +31,10 @@ class Claims:
             self._by_pod[pod] = after
         return {one.endpoint.address for one in (*before, *after)}
 
+    def of(self, pod: str) -> tuple[PodEndpoint, ...]:
+        """Return the endpoints of ``pod``; none for a pod that is gone or not ready."""
+        return self._by_pod.get(pod, ())
+
     def pods(self) -> Iterator[str]:
         """Yield the pods that have at least one endpoint."""
         yield from tuple(self._by_pod)

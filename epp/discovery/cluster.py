@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 
 from epp.discovery.claims import Claims
 from epp.discovery.options import PodOptions
-from epp.discovery.pods import endpoints_of
+from epp.discovery.pods import PodEndpoint, endpoints_of
 from epp.kube.access import Access, InCluster
 from epp.kube.client import Client
 from epp.kube.follow import Follower, Kind
@@ -93,11 +93,13 @@ class PodDiscovery:
 
     def changed(self, item: Pod) -> None:
         """Gather the change of one pod."""
-        self._gather(self._claims.put(_key(item), endpoints_of(item, self._ports)))
+        if not self._is_late(item):
+            self._gather(self._claims.put(_key(item), endpoints_of(item, self._ports)))
 
     def removed(self, item: Pod) -> None:
         """Gather the end of one pod, or that its labels are not selected any more."""
-        self._gather(self._claims.put(_key(item), ()))
+        if not self._is_late(item):
+            self._gather(self._claims.put(_key(item), ()))
 
     def readings(self) -> Iterator[Reading]:
         """Yield the readings for ``Telemetry.gauge_source``."""
@@ -129,27 +131,34 @@ class PodDiscovery:
             self._timer.cancel()
             self._timer = None
         dirty, self._dirty = self._dirty, set()
-        left_out = set()
+        holders = list[PodEndpoint]()
         for address in sorted(dirty):  # in the order of addresses, so that equal events make equal pools
             self._note_dispute(address)
             holder = self._claims.holder(address)
-            identity = None if holder is None else holder.identity
-            if address in self._used and self._used[address] != identity:
+            if address in self._used and (holder is None or self._used[address] != holder.identity):
                 self._pool.remove(address)
                 del self._used[address]
-            if holder is None:
-                continue
+            if holder is not None:
+                holders.append(holder)
+        left_out = set()
+        for holder in holders:  # after every removal, which makes room
+            address = holder.endpoint.address
             if address not in self._used and len(self._pool) >= self._most:
                 left_out.add(address)
                 continue
             self._pool.put(holder.endpoint)
             self._used[address] = holder.identity
-        if left_out:
-            log.error(
-                "%d endpoints are left out: a pool holds at most %d; split the pool", len(left_out), MAX_ENDPOINTS
-            )
+        if left_out and not self._left_out:  # once, and not again with every change
+            log.error("%d endpoints are left out: a pool holds at most %d; split the pool", len(left_out), self._most)
         self._left_out = len(left_out)
         self._dirty = left_out  # tried again with the next change
+
+    def _is_late(self, item: Pod) -> bool:
+        """Whether ``item`` is an older pod than the one that has its name now, such as a StatefulSet makes anew."""
+        now = self._claims.of(_key(item))
+        return (
+            bool(now) and now[0].identity[0] != item.metadata.uid and item.metadata.creation_timestamp < now[0].created
+        )
 
     def _note_dispute(self, address: str) -> None:
         pods = self._claims.disputed(address)

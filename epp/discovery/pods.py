@@ -7,8 +7,8 @@ has an empty cache. Source: the Go picker's pod reconciler, which keeps the old 
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from epp.kube.objects import ContainerStatus, Pod
@@ -17,36 +17,35 @@ from epp.pool.pool import Endpoint
 ACTIVE_PORTS = ("llm-d.ai/active-ports", "inference.networking.k8s.io/active-ports")
 """Annotations that limit a pod to some of its pool's ports; the first one that is there counts."""
 _ENDED = ("Succeeded", "Failed")
-_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class PodEndpoint(NamedTuple):
     """One port of one pod."""
 
-    identity: tuple[str, datetime | None, int]
+    identity: tuple[str, str | None, int]
     """The pod's UID, the start of its container (None where it is not known which one has the port), the rank."""
-    created: datetime
-    """When the pod was made: of two pods with one address the younger has it."""
+    created: str
+    """When the pod was made, as the API server writes it: of two pods with one address the younger has it."""
     endpoint: Endpoint
 
 
 def endpoints_of(pod: Pod, ports: Sequence[int]) -> tuple[PodEndpoint, ...]:
     """Return the endpoints of ``pod``, whose pool serves ``ports``, in the order of ranks.
 
-    Empty while the pod is not ready, has no address, has ended, or is being deleted. Readiness gates count, since the
-    condition ``Ready`` contains them.
+    Empty while the pod is not ready, has no IP address, has ended, or is being deleted. Readiness gates count, since
+    the condition ``Ready`` contains them.
     """
     meta, status = pod.metadata, pod.status
     ready = any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions or ())
-    if not ready or not status.pod_ip or meta.deletion_timestamp is not None or status.phase in _ENDED:
+    host = _host(status.pod_ip)
+    if not ready or host is None or meta.deletion_timestamp or status.phase in _ENDED:
         return ()
     active = active_ports(pod, ports)
-    host = f"[{status.pod_ip}]" if ":" in status.pod_ip else status.pod_ip
-    created, labels = meta.creation_timestamp or _NEVER, meta.labels or {}
+    labels = meta.labels or {}
     return tuple(
         PodEndpoint(
             (meta.uid, container_start(pod, port), rank),
-            created,
+            meta.creation_timestamp,
             Endpoint(f"{host}:{port}", f"{meta.namespace}/{meta.name}-rank-{rank}", labels),
         )
         for rank, port in enumerate(ports)
@@ -68,7 +67,7 @@ def active_ports(pod: Pod, ports: Sequence[int]) -> frozenset[int]:
     return frozenset(ports)
 
 
-def container_start(pod: Pod, port: int) -> datetime | None:
+def container_start(pod: Pod, port: int) -> str | None:
     """Return when the container that declares ``port`` began to run: the only container where none declares it.
 
     None if that cannot be said; an engine that started again is then found by its metrics page.
@@ -91,3 +90,14 @@ def container_start(pod: Pod, port: int) -> datetime | None:
         if container.name == declaring[0] and container.state is not None and container.state.running is not None:
             return container.state.running.started_at
     return None
+
+
+def _host(text: str) -> str | None:
+    """Return the IP address ``text`` as a host of ``host:port``; None if it is not one, or names an interface."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    if address.version == 4:
+        return str(address)
+    return None if address.scope_id else f"[{address}]"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from importlib.metadata import version
 from types import TracebackType
 from typing import Self, TypeVar
@@ -19,7 +19,7 @@ import msgspec
 
 from epp.kube.access import Access
 from epp.kube.errors import KubeError, Refused, Unreachable
-from epp.kube.objects import Status, WatchEvent
+from epp.kube.objects import Decoder, Status, WatchEvent
 
 T = TypeVar("T")
 
@@ -34,8 +34,8 @@ MAX_BODY_BYTES = 64 << 20
 """The most bytes of an answer, or of one event. etcd refuses objects above 1.5 MB; a page has 500 at most."""
 _SHOWN = 200
 """How many characters of an answer that is not the API's own an error shows."""
-_STATUS = msgspec.json.Decoder(Status)
-_EVENT = msgspec.json.Decoder(WatchEvent)
+_STATUS = Decoder(Status)
+_EVENT = Decoder(WatchEvent)
 
 
 class Client:
@@ -65,7 +65,7 @@ class Client:
             await self._session.close()
             await asyncio.sleep(0)  # connections that were aborted are closed in the loop's next turn
 
-    async def get(self, path: str, decoder: msgspec.json.Decoder[T], query: Mapping[str, str] | None = None) -> T:
+    async def get(self, path: str, decoder: Decoder[T], query: Mapping[str, str] | None = None) -> T:
         """Return the object or page at ``path``. Raises: KubeError; ConfigError for credentials that cannot be read."""
         async with self._opened(path, query or {}, self._answer) as response:
             body = await self._body(response)
@@ -77,21 +77,35 @@ class Client:
                     "is a proxy in between?"
                 ) from error
 
-    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[WatchEvent]:
-        """Yield the events of a watch until the API server ends it.
+    @asynccontextmanager
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncGenerator[WatchEvent]]:
+        """Open a watch, and return its events until the API server ends it.
 
-        Raises: KubeError when it is refused, cut off, silent for too long, or sends what is no event.
+        Raises: KubeError when it is refused, cut off, silent for too long, or sends what is not an event.
         """
-        async with self._opened(path, {**query, "watch": "1"}, self._watch) as response:
-            rest = b""
-            async for chunk in response.content.iter_any():
-                *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
-                if len(rest) > MAX_BODY_BYTES:
-                    raise Unreachable(f"watch {path}: an event of more than {MAX_BODY_BYTES:,} bytes")
-                for line in lines:
+        async with (
+            self._opened(path, {**query, "watch": "1"}, self._watch) as response,
+            aclosing(self._events(path, response)) as events,
+        ):
+            yield events
+
+    async def _events(self, path: str, response: aiohttp.ClientResponse) -> AsyncGenerator[WatchEvent]:
+        rest, size = list[bytes](), 0  # the pieces of a line that has not ended: joined once, or it would be quadratic
+        async for chunk in response.content.iter_any():
+            first, *further = chunk.split(b"\n")
+            rest.append(first)
+            size += len(first)
+            if size > MAX_BODY_BYTES:
+                raise Unreachable(f"watch {path}: an event of more than {MAX_BODY_BYTES:,} bytes")
+            if not further:
+                continue
+            lines = (b"".join(rest), *further[:-1])
+            rest, size = [further[-1]], len(further[-1])
+            for line in lines:
+                if line.strip():
                     yield self._event(path, line)
-            if rest:
-                raise Unreachable(f"watch {path}: cut off in the middle of an event: {_shown(rest)}")
+        if size:
+            raise Unreachable(f"watch {path}: cut off in the middle of an event: {_shown(b''.join(rest))}")
 
     def _event(self, path: str, line: bytes) -> WatchEvent:
         try:

@@ -1,7 +1,7 @@
 """Keep up with all objects of one kind: a list, then a watch from the list's version, for as long as the picker runs.
 
 Laws:
-1. The listener's objects are those of the API server at some version, and versions only go forward.
+1. The listener's objects are those of the API server at some version; without a new list, versions only go forward.
 2. A list that ends in the middle changes nothing.
 3. No read waits without a deadline, and no failure ends the follower: it waits, longer after each failure in a row,
    and begins again where it stopped, or with a new list where that version is gone.
@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -20,8 +19,8 @@ import msgspec
 
 from epp.errors import ConfigError
 from epp.kube.client import Client, refusal
-from epp.kube.errors import KubeError, Refused
-from epp.kube.objects import ListOf, Metadata, Status
+from epp.kube.errors import KubeError, Refused, Unreachable
+from epp.kube.objects import Decoder, ListOf, Metadata, Status
 
 T = TypeVar("T")
 
@@ -32,7 +31,14 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 30.0
 outage the API server is asked again within the longest wait, by each picker at another moment."""
 WATCH_S = 300, 600
 """A watch ends by itself after a random time between these. Source: client-go's reflector."""
-_GONE = 410
+SETTLED_S = 1.0
+"""How long a watch must be open until an outage counts as over: until then each further failure waits longer, and no
+further warning is logged. A guess."""
+MAX_OBJECTS = 200_000
+"""The most objects of a list. Source: Kubernetes supports 150,000 pods in a cluster."""
+_LIST_AGAIN = (400, 410, 504)
+"""The refusals of a watch after which its version is of no use: not valid, no longer kept, or (after etcd was restored
+from a backup) larger than every version there is. Source: client-go's reflector, which lists again after each."""
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +73,8 @@ class _Meta(msgspec.Struct, frozen=True):
     metadata: Metadata = Metadata()
 
 
-_META = msgspec.json.Decoder(_Meta)
-_STATUS = msgspec.json.Decoder(Status)
+_META = Decoder(_Meta)
+_STATUS = Decoder(Status)
 
 
 class Follower(Generic[T]):
@@ -98,8 +104,9 @@ class Follower(Generic[T]):
         self._random, self._clock, self._page = random, clock, page
         self._version: str | None = None
         self._failed_in_a_row = 0
-        self._list: msgspec.json.Decoder[ListOf[T]] = msgspec.json.Decoder(ListOf[kind.type])  # type: ignore[name-defined]
-        self._object: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind.type)
+        self._warned = False  # one warning for each outage
+        self._list: Decoder[ListOf[T]] = Decoder(ListOf[kind.type])  # type: ignore[name-defined]
+        self._object: Decoder[T] = Decoder(kind.type)
 
     async def run(self) -> None:
         """Follow until the task is cancelled."""
@@ -118,17 +125,25 @@ class Follower(Generic[T]):
         """
         objects: list[T] = []
         query: dict[str, str] = {**self._query(), "limit": str(self._page)}
-        while True:
+        for _ in range(MAX_OBJECTS // self._page + 1):
             page = await self._client.get(self._kind.path, self._list, query)
+            if not page.metadata.resource_version:  # any JSON object would pass as a list without objects
+                raise Unreachable(f"GET {self._kind.path}: the answer is not a list; is a proxy in between?")
             objects += page.items or []
-            if not page.metadata.continue_:
+            if len(objects) > MAX_OBJECTS:
                 break
+            if not page.metadata.continue_:
+                self._use(objects, page.metadata.resource_version)
+                return
             query["continue"] = page.metadata.continue_
+        raise Unreachable(f"GET {self._kind.path}: a list of more than {MAX_OBJECTS:,} objects, or without end")
+
+    def _use(self, objects: list[T], version: str) -> None:
         self._listener.listed(objects)
-        self._version = page.metadata.resource_version
+        self._version = version
         self.lists += 1
         self.synced = True
-        self._heard()
+        self._answered()
 
     async def _follow(self) -> None:
         """Apply one watch's events. Returns when the API server ends it in time. Raises: KubeError."""
@@ -139,15 +154,18 @@ class Follower(Generic[T]):
             "resourceVersion": self._version or "",
             "timeoutSeconds": str(int(shortest + self._random() * (longest - shortest))),
         }
-        began = self._clock()
-        heard = False
-        async with aclosing(self._client.watch(self._kind.path, query)) as events:
-            async for event in events:
-                heard = True
-                self._apply(event.type, event.object)
-        if not heard and self._clock() - began < 1.0:  # a server that ends watches at once is not asked in a loop
+        async with self._client.watch(self._kind.path, query) as events:
+            opened = self._clock()
+            self._answered()
+            settled = asyncio.get_running_loop().call_later(SETTLED_S, self._settled)
+            try:
+                async for event in events:
+                    self._apply(event.type, event.object)
+            finally:
+                settled.cancel()
+        if self._clock() - opened < SETTLED_S:  # a server that ends watches at once is not asked in a loop
             raise KubeError(f"watch {self._kind.path}: ended at once")
-        self._heard()
+        self._answered()
 
     def _apply(self, change: str, raw: msgspec.Raw) -> None:
         try:
@@ -160,29 +178,37 @@ class Follower(Generic[T]):
             elif change == "DELETED":
                 self._listener.removed(self._object.decode(raw))
             elif change != "BOOKMARK":
+                self._version = None
                 raise KubeError(f"watch {self._kind.path}: an event of the unknown type {change[:40]!r}")
         except msgspec.DecodeError as error:
+            self._version = None  # a list has the object's state now, or shows the same error
             raise KubeError(f"watch {self._kind.path}: {change} of what cannot be read: {error}") from error
         self._version = version or self._version
         self.events += 1
-        self._heard()
+        self._answered()
 
-    def _heard(self) -> None:
+    def _answered(self) -> None:
+        """Note that the API server answers now, which a failure may follow at once."""
         self.heard_at = self._clock()
+        self.trouble = None
+
+    def _settled(self) -> None:
+        """End an outage: the watch has been open for a while."""
         self._failed_in_a_row = 0
-        if self.trouble is not None:
+        if self._warned:
+            self._warned = False
             log.info("%s is followed again", self._kind.path)
-            self.trouble = None
 
     def _failed(self, error: KubeError | ConfigError) -> float:
         """Count a failure. Returns the seconds to wait before the next request."""
         self.failures += 1
-        if isinstance(error, Refused) and error.status == _GONE:
+        if isinstance(error, Refused) and error.status in _LIST_AGAIN:
             self._version = None
-            if not self._failed_in_a_row:  # the usual end of a version, not an outage
+            if error.expired and not self._failed_in_a_row:  # the usual end of a version, not an outage
                 self._failed_in_a_row = 1
                 return 0.0
-        if self.trouble is None:
+        if not self._warned:
+            self._warned = True
             kept = "what was read last stays in use" if self.synced else "nothing was read yet"
             log.warning("%s; %s, and the API server is asked again", error, kept)
         self.trouble = str(error)

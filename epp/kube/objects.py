@@ -1,13 +1,15 @@
 """Kubernetes objects, as far as a picker reads them; other fields are skipped while decoding.
 
+Times stay text: the API server writes all of them in UTC with a length that is always the same, so that text is
+ordered as the times are, and one time in an odd form cannot spoil a list.
+
 Source: the OpenAPI schema of Kubernetes 1.35, and the CRDs of the Gateway API Inference Extension v1.2.0 to v1.6.0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -17,6 +19,7 @@ __all__ = [
     "ContainerPort",
     "ContainerState",
     "ContainerStatus",
+    "Decoder",
     "ListMeta",
     "ListOf",
     "Metadata",
@@ -33,7 +36,7 @@ T = TypeVar("T")
 
 
 class _Object(msgspec.Struct, frozen=True, rename="camel"):
-    """A part of an object. A field that the API leaves out, or that is null, has its default."""
+    """A part of an object. ``Decoder`` gives a field that is left out or null its default."""
 
 
 class Metadata(_Object, frozen=True):
@@ -43,9 +46,9 @@ class Metadata(_Object, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
-    """When the object began to end; None while it lives."""
+    creation_timestamp: str = ""
+    deletion_timestamp: str = ""
+    """When the object began to end; empty while it lives."""
     labels: Mapping[str, str] | None = None
     annotations: Mapping[str, str] | None = None
 
@@ -60,7 +63,7 @@ class Condition(_Object, frozen=True):
 class Running(_Object, frozen=True):
     """The state of a container that runs."""
 
-    started_at: datetime | None = None
+    started_at: str = ""
 
 
 class ContainerState(_Object, frozen=True):
@@ -152,3 +155,29 @@ class WatchEvent(msgspec.Struct, frozen=True):
 
     type: str
     object: msgspec.Raw
+
+
+class Decoder(Generic[T]):
+    """Decodes JSON of one type. A field that is null has its default, like a field that is left out."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
+        self._typed = msgspec.json.Decoder(kind)
+
+    def decode(self, raw: bytes | msgspec.Raw) -> T:
+        """Return the object in ``raw``. Raises: msgspec.DecodeError, for text that is not UTF-8 or too deep as well."""
+        try:
+            try:
+                return self._typed.decode(raw)
+            except msgspec.ValidationError:  # slower, and needed only where there is a null
+                return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), self._kind)
+        except (RecursionError, UnicodeDecodeError) as error:
+            raise msgspec.DecodeError(str(error)) from error
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value if item is not None]
+    return value

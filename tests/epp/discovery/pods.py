@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from epp.kube.objects import Pod
+from epp.kube.objects import Decoder, Pod
 
 ACTIVE = "llm-d.ai/active-ports"
 
@@ -56,4 +56,4 @@ def written(
 
 def pod(name: str = "vllm-0", **fields: Any) -> Pod:
     """Return ``written`` as the client decodes it."""
-    return msgspec.json.decode(msgspec.json.encode(written(name, **fields)), type=Pod)
+    return Decoder(Pod).decode(msgspec.json.encode(written(name, **fields)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +9,6 @@ from epp.discovery.claims import Claims
 from epp.discovery.pods import PodEndpoint
 from epp.pool.pool import Endpoint
 
-BEGIN = datetime(2026, 11, 22, tzinfo=UTC)
 PODS = st.sampled_from(["a", "b", "c"])
 ADDRESSES = ["10.0.0.1:80", "10.0.0.1:81", "10.0.0.2:80"]
 
@@ -20,7 +17,7 @@ ADDRESSES = ["10.0.0.1:80", "10.0.0.1:81", "10.0.0.2:80"]
 def test_the_youngest_pod_has_an_address_whatever_came_before(steps: list[tuple[str, int, set[str]]]) -> None:
     claims, model = Claims(), dict[str, tuple[PodEndpoint, ...]]()
     for pod, age, addresses in steps:
-        born = BEGIN + timedelta(seconds=age)
+        born = f"2026-11-22T10:00:0{age}Z"
         endpoints = tuple(
             PodEndpoint((f"{pod}-{age}", None, 0), born, Endpoint(address)) for address in sorted(addresses)
         )

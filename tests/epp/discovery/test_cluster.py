@@ -13,7 +13,7 @@ import pytest
 from epp.discovery.cluster import PodDiscovery
 from epp.pool.pool import Pool
 from scorers.base import Candidate, Slot
-from tests.epp.discovery.pods import ACTIVE, written
+from tests.epp.discovery.pods import ACTIVE, pod, written
 from tests.epp.kube.access import TokenAccess
 from tests.epp.kube.api_server import ApiServer, api_server, status
 
@@ -174,6 +174,61 @@ def test_of_two_pods_with_one_address_the_younger_has_it_and_one_warning_names_b
     assert [r.message for r in caplog.records if "youngest" in r.message] == [
         "10.0.0.1:8000 is the address of default/new and default/old: the youngest pod has it"
     ]
+
+
+def test_a_full_pool_takes_an_endpoint_for_one_that_goes_in_the_same_moment() -> None:
+    async def work() -> None:
+        async with site(written("old", ip="10.0.0.9"), most=1, gather_s=3600.0) as here:
+            await here.shows("10.0.0.9:8000")
+            here.discovery.changed(pod("new", ip="10.0.0.1"))
+            here.discovery.removed(pod("old", ip="10.0.0.9"))
+            here.discovery._apply()
+            assert here.addresses() == ["10.0.0.1:8000"]
+            assert here.gauges()["tierwise_discovery_left_out"] == 0
+
+    run(work())
+
+
+def test_endpoints_that_stay_left_out_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async with site(most=1, gather_s=3600.0) as here:
+            await here.shows()
+            for n in range(5):
+                here.discovery.changed(pod(f"p{n}", ip=f"10.0.0.{n + 1}"))
+                here.discovery._apply()
+
+    run(work())
+    assert [r.message for r in caplog.records if r.levelno >= logging.ERROR] == [
+        "1 endpoints are left out: a pool holds at most 1; split the pool"
+    ]
+
+
+def test_a_late_event_of_a_pod_does_not_concern_the_younger_pod_of_its_name() -> None:
+    before = pod("vllm-0", uid="first", created="2026-11-22T09:00:00Z", ip="10.0.0.7")
+
+    async def work() -> None:
+        async with site(written("vllm-0", uid="second"), gather_s=0.0) as here:
+            await here.shows("10.0.0.1:8000")
+            here.discovery.removed(before)
+            here.discovery.changed(before)
+            here.discovery._apply()
+            assert here.addresses() == ["10.0.0.1:8000"]
+            here.discovery.removed(pod("vllm-0", uid="second"))
+            here.discovery._apply()
+            assert here.addresses() == []
+
+    run(work())
+
+
+def test_a_pod_whose_address_cannot_be_used_keeps_no_other_pod_out() -> None:
+    async def work() -> None:
+        async with site(written("a", ip="of course"), written("b", ip="10.0.0.2")) as here:
+            await here.shows("10.0.0.2:8000")
+            await here.server.put(written("c", ip="fe80::1%eth0"))
+            await here.server.put(written("d", ip="FD00::0:7"))
+            await here.shows("10.0.0.2:8000", "[fd00::7]:8000")
+
+    run(work())
 
 
 def test_what_a_pool_cannot_hold_is_left_out_counted_and_taken_in_when_there_is_room() -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from epp.discovery.pods import ACTIVE_PORTS, container_start, endpoints_of
-from epp.kube.objects import Pod
+from epp.kube.objects import Decoder, Pod
 from tests.epp.discovery.pods import ACTIVE, pod, written
 
 OLDER = ACTIVE_PORTS[1]
@@ -100,9 +100,9 @@ def test_a_sidecar_that_starts_again_changes_nothing() -> None:
     data["spec"]["containers"].append({"name": "proxy", "ports": [{"containerPort": 15001}]})
     states = data["status"]["containerStatuses"]
     states.append({"name": "proxy", "state": {"running": {"startedAt": "2026-11-22T10:00:11Z"}}})
-    before = container_start(msgspec.convert(data, Pod), 8000)
+    before = container_start(Decoder(Pod).decode(msgspec.json.encode(data)), 8000)
     states[1]["state"]["running"]["startedAt"] = "2026-11-22T12:00:00Z"
-    assert container_start(msgspec.convert(data, Pod), 8000) == before is not None
+    assert container_start(Decoder(Pod).decode(msgspec.json.encode(data)), 8000) == before is not None
 
 
 def test_the_only_container_has_the_port_though_it_declares_none() -> None:
@@ -112,4 +112,4 @@ def test_the_only_container_has_the_port_though_it_declares_none() -> None:
 def test_of_several_containers_without_the_port_none_is_guessed() -> None:
     data = written(declared=())
     data["spec"]["containers"].append({"name": "proxy"})
-    assert container_start(msgspec.convert(data, Pod), 8000) is None
+    assert container_start(Decoder(Pod).decode(msgspec.json.encode(data)), 8000) is None

@@ -127,11 +127,11 @@ class ApiServer:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         self.watches += 1
-        sent, cuts = 0, self._cuts
+        sent, cuts, opened_at = 0, self._cuts, len(self._events)
         try:
             while self._cuts == cuts and not self._closing:
                 for version, kind, item in self._events[sent:]:
-                    if not self.silent and (version > since or kind in ("BOOKMARK", "ERROR")):
+                    if not self.silent and (sent >= opened_at if kind in ("BOOKMARK", "ERROR") else version > since):
                         await response.write(json.dumps({"type": kind, "object": item}).encode() + b"\n")
                     sent += 1
                 async with self._changed:

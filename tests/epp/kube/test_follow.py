@@ -12,6 +12,7 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from epp.kube import follow
 from epp.kube.client import Client
 from epp.kube.errors import Refused, Unreachable
 from epp.kube.follow import Follower, Kind
@@ -321,6 +322,107 @@ def test_an_object_of_more_than_a_megabyte_arrives_in_pieces() -> None:
             large["metadata"]["annotations"] = {"x": "y" * 1_500_000}
             await here.server.put(large)
             await here.equal()
+
+    run(work())
+
+
+@pytest.mark.parametrize("body", ["{}", '{"kind": "Status", "metadata": {}, "status": "Failure"}', '{"items": null}'])
+def test_json_that_is_not_a_list_removes_nothing(body: str) -> None:
+    async def work() -> None:
+        async with site("a") as here:
+            await here.equal()
+            gone = status(410, "Expired", "too old")
+            here.server.refuse = lambda r: gone if "watch" in r.query else web.Response(text=body)
+            await here.server.cut()
+            await here.until(lambda: "the answer is not a list" in (here.follower.trouble or ""))
+            assert here.kept.nodes == {"a": "n"}
+
+    run(work())
+
+
+def test_a_list_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "MAX_OBJECTS", 10)
+
+    async def work() -> None:
+        async with api_server() as server:
+            endless = {"metadata": {"resourceVersion": "5", "continue": "on"}, "items": []}
+            server.refuse = lambda _: web.json_response(endless)
+            here = Site(server, page=5, silent_s=20.0)
+            async with here.client:
+                with pytest.raises(Unreachable, match="without end"):
+                    await here.follower._read_list()
+            assert len(server.requests) == 3
+
+    run(work())
+
+
+def test_a_version_that_is_refused_again_and_again_waits_longer_and_warns_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work() -> None:
+        async with api_server() as server:
+            here = Site(server, page=500, silent_s=20.0)
+            server.refuse = lambda r: status(410, "Expired", "too old") if "watch" in r.query else None
+            waits = list[float]()
+            failed = here.follower._failed
+            here.follower._failed = lambda error: waits.append(failed(error)) or 0.0  # type: ignore[method-assign,func-returns-value]
+            async with here.client:
+                task = asyncio.create_task(here.follower.run())
+                await here.until(lambda: len(waits) >= 10)
+                task.cancel()
+                await asyncio.wait({task})
+            assert waits[:4] == [0.0, 0.25, 0.5, 1.0]
+
+    with caplog.at_level("INFO"):
+        run(work())
+    assert [r.levelname for r in caplog.records if r.name == "epp.kube.follow"] == ["WARNING"]
+
+
+def test_a_version_beyond_every_version_there_is_begins_with_a_new_list() -> None:
+    async def work() -> None:
+        async with site("a") as here:
+            await here.equal()
+            late = [status(504, "Timeout", "Too large resource version: 9, current: 2")]
+            here.server.refuse = lambda r: late.pop() if late and "watch" in r.query else None
+            await here.server.cut()
+            await here.until(lambda: here.kept.lists == 2)
+            await here.equal()
+
+    run(work())
+
+
+def test_a_quiet_watch_that_is_open_again_ends_the_trouble() -> None:
+    async def work() -> None:
+        async with site("a") as here:
+            await here.equal()
+            here.server.refuse = lambda _: status(500, "InternalError", "etcd is gone")
+            await here.server.cut()
+            await here.until(lambda: here.follower.trouble is not None)
+            here.server.refuse = lambda _: None
+            await here.until(lambda: here.follower.trouble is None)
+            assert here.follower.events == 0
+
+    run(work())
+
+
+def test_blank_lines_of_a_watch_are_skipped_and_a_long_line_is_joined_once() -> None:
+    async def work() -> None:
+        async with site("a") as here:
+            await here.equal()
+            event = b'{"type": "ADDED", "object": {"metadata": {"name": "b", "resourceVersion": "9"}}}'
+
+            async def pieces(request: web.Request) -> web.StreamResponse:
+                response = web.StreamResponse()
+                await response.prepare(request)
+                for at in range(len(event)):
+                    await response.write(event[at : at + 1])
+                await response.write(b"\n\n \n" + event + b"\n")
+                return response
+
+            here.server._watch = pieces  # type: ignore[method-assign]
+            await here.server.cut()
+            await here.until(lambda: here.follower.events >= 2)
+            assert here.kept.nodes == {"a": "n", "b": ""}
 
     run(work())
 
