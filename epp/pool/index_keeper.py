@@ -290,7 +290,8 @@ async def in_thread(work: Callable[[], None]) -> None:
 async def finish_in_time(write: Callable[[], None]) -> None:
     """Call ``write`` in a thread, and give up after ``WRITE_S``."""
     try:
-        await asyncio.wait_for(in_thread(write), WRITE_S)
+        async with asyncio.timeout(WRITE_S):  # not wait_for, which can lose a cancellation in Python 3.11
+            await in_thread(write)
     except TimeoutError:
         log.warning("the index snapshot is not written after %g s, and is left", WRITE_S)
     except Exception:  # the rest of the shutdown goes on

@@ -88,7 +88,8 @@ class TokenStep:
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         job = source.later(wanted, answered.set_result)
         try:
-            return await asyncio.wait_for(answered, self.limits.timeout_s)
+            async with asyncio.timeout(self.limits.timeout_s):  # not wait_for, which can lose a cancellation
+                return await answered
         except TimeoutError:
             return NoTokenIds.TIMEOUT
         finally:

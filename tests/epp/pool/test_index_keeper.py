@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from epp.pool.index_keeper import IndexKeeper
+from epp.pool.index_keeper import IndexKeeper, finish_in_time
 from epp.pool.pool import Endpoint, EngineMetrics, Pool
 from epp.pool.restarts import Restarts
 from scorers.base import Candidate, Prompt, Request, Slot, Tier, TierReport
@@ -376,3 +376,22 @@ def test_blocks_that_an_engine_evicted_between_two_runs_are_not_held(tmp_path: P
     assert after.held(TEXT) == {}
     assert after.held(OTHER) == {A: 1024}
     assert after.fates() == {"restored": 1}
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_a_cancellation_in_the_moment_that_the_file_is_written_is_not_lost(steps: int) -> None:
+    async def run() -> None:
+        loop, wrote = asyncio.get_running_loop(), asyncio.Event()
+
+        def write() -> None:
+            loop.call_soon_threadsafe(wrote.set)
+
+        task = asyncio.create_task(finish_in_time(write))
+        await wrote.wait()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if task.cancel():
+            await asyncio.wait({task})
+            assert task.cancelled()
+
+    asyncio.run(run())

@@ -27,6 +27,7 @@ from tests.epp.doubles import (
     request_headers,
 )
 from tests.epp.extproc.test_exchange_waiting import Stream
+from tests.epp.flowcontrol.doubles import arrival
 from tests.epp.tokens.doubles import SlowSource
 
 IDS = b"\x01\0\0\0\x02\0\0\0"
@@ -274,3 +275,20 @@ def test_without_the_step_nothing_is_looked_at() -> None:
     stream = Stream(world)
     stream.send(request_headers(), request_body(completion()))
     assert len(stream.answers) == 2
+
+
+def test_a_cancellation_in_the_moment_that_the_tokens_come_is_not_lost() -> None:
+    async def run() -> None:
+        source = SlowSource()
+        step = Scene(source).step
+        waiting = arrival()
+        waiting.request.prompts = (Prompt(identity(b"text", "m", None), b"hello"),)
+        task = asyncio.create_task(step.tokenize(waiting, b"{}"))
+        while not source.jobs:  # noqa: ASYNC110 - the task has not begun
+            await asyncio.sleep(0)
+        source.finish((IDS,))
+        assert task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled()
+
+    on_a_loop(run)
