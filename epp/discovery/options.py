@@ -14,6 +14,7 @@ MAX_PORTS = 8
 """The most ports of a pod. Source: InferencePool's ``targetPorts``."""
 POD_NAME = "POD_NAME"
 """The variable in which a manifest gives a pod its own name."""
+_NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _SAFE = "[bcdfghjklmnpqrstvwxz2456789]"
 _OWNERS = (
     re.compile(
@@ -60,7 +61,13 @@ def pod_options(given: Given) -> PodOptions | None:
         selector = checked(selector)
     except ConfigError as error:
         raise ConfigError(f"--endpoint-selector: {error}") from error
-    return PodOptions(selector=selector, ports=tuple(ports), namespace=given["pool-namespace"])
+    namespace = given["pool-namespace"]
+    if not _NAMESPACE.fullmatch(namespace):
+        raise ConfigError(
+            f"--pool-namespace: {namespace!r} is not the name of a namespace: at most 63 of a-z, 0-9 and '-'; "
+            "without the flag it is the variable NAMESPACE"
+        )
+    return PodOptions(selector=selector, ports=tuple(ports), namespace=namespace)
 
 
 def pool_of(environment: Mapping[str, str]) -> str | None:

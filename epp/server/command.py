@@ -62,7 +62,7 @@ async def serve(options: ServeOptions, *sources: ReadingSource) -> None:
     read = partial(plan_from, config.file, config.inline, metrics_source=options.metrics_source)
     source = PlanSource(followed(config), read)
     plan = read()
-    announce(plan, options.notices, picker.endpoints, options.remarks)
+    announce(plan, (*options.notices, *selected_twice(plan, picker)), picker.endpoints, options.remarks)
     if not picker.endpoints and plan.discovery is None and picker.pods is None:
         raise ConfigError(nowhere(picker.pool_name))
     app = App(plan, picker, source=source, options=options)
@@ -87,6 +87,17 @@ async def serve(options: ServeOptions, *sources: ReadingSource) -> None:
         await app.stop(max(0.0, options.drain_timeout_s - (loop.time() - began)))
 
     await until_signalled(work)
+
+
+def selected_twice(plan: Plan, picker: Settings) -> tuple[str, ...]:
+    """Return a warning if both a flag and the configuration select the endpoints, which is not meant."""
+    if picker.pods is None or plan.discovery is None:
+        return ()
+    warning = (
+        "dataLayer.discovery says where the endpoints are, so --endpoint-selector has no effect; "
+        "leave out one of the two"
+    )
+    return (warning,)
 
 
 def encryption(picker: Settings) -> str:

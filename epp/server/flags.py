@@ -170,9 +170,9 @@ def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
     one_config(given)
     shared.clamp_refresh(given, notices)
     _metric_names(given, notices)
-    given.setdefault("pool-namespace", environment.get("NAMESPACE") or "default")
     for name in [name for name in ("pool-name", "pool-namespace", "pool-group") if given.get(name) == ""]:
         del given[name]
+    given.setdefault("pool-namespace", environment.get("NAMESPACE") or "default")
     if given.get("model-server-metrics-port") == 0:
         del given["model-server-metrics-port"]
     pods = pod_options(given)

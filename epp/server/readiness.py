@@ -33,6 +33,8 @@ def readiness(health: Health, discovery: Discovery | None, pool: Pool, *, scrape
         return Readiness(True, "ready, but there are no endpoints")
     if len(silent) == len(pool) and all(candidate.silence is Silence.GONE for candidate in silent):
         return Readiness(True, "ready, but no endpoint answers: requests get 503 until one does")
+    if discovery is not None and discovery.trouble is not None:
+        return Readiness(True, f"ready, but the list of endpoints may be out of date: {discovery.trouble}")
     if silent:
         return Readiness(True, f"ready, but {len(silent)} of {len(pool)} endpoints have no recent metrics")
     return Readiness(True, "ready")

@@ -26,6 +26,11 @@ def test_pods_are_those_of_the_namespace_of_the_flag_or_of_the_variable() -> Non
     assert options({"NAMESPACE": "llm"}, pool_namespace="other").picker.pods.namespace == "other"
 
 
+def test_an_empty_namespace_is_no_namespace() -> None:
+    assert options(pool_namespace="").picker.pods.namespace == "default"
+    assert options({"NAMESPACE": "llm"}, pool_namespace="").picker.pods.namespace == "llm"
+
+
 def test_without_the_flags_there_are_no_pods() -> None:
     assert serve_options({}, {}).picker.pods is None
 
@@ -42,6 +47,8 @@ def test_without_the_flags_there_are_no_pods() -> None:
             "--endpoint-selector: 'a in b': an opening parenthesis is missing at character 6",
         ),
         ({"endpoint": (("h:1",),)}, "--endpoint-selector and --endpoint each say"),
+        ({"pool_namespace": "a/../b"}, "'a/../b' is not the name of a namespace"),
+        ({"pool_namespace": "Llm"}, "'Llm' is not the name of a namespace"),
         ({"pool_name": "p"}, "--endpoint-selector and --pool-name each say"),
     ],
 )

@@ -52,6 +52,13 @@ def test_a_picker_without_a_list_of_endpoints_is_not_ready_and_says_which_file_i
             )
             path.write_text("endpoints: [{address: 10.0.0.1, port: 8000}]")
             await until(app, 200, "ready")
+            path.write_text("endpoints: 7")
+            await until(
+                app,
+                200,
+                "ready, but the list of endpoints may be out of date: "
+                f"{path}: endpoints: missing, or not a list; write endpoints: [] for none",
+            )
             path.write_text("endpoints: []")
             await until(app, 200, "ready, but there are no endpoints")
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from epp.config.options import ConfigOptions
+from epp.discovery.options import PodOptions
 from epp.errors import ConfigError
 from epp.server.command import serve
 from epp.server.options import ServeOptions
@@ -15,6 +18,23 @@ from epp.server.options import ServeOptions
 def test_without_endpoints_it_says_where_they_may_come_from() -> None:
     with pytest.raises(ConfigError, match=r"^nothing says where the endpoints are: pass --endpoint HOST:PORT; "):
         asyncio.run(serve(ServeOptions()))
+
+
+def test_a_selector_beside_discovery_in_the_configuration_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "picker.yaml"
+    config.write_text(
+        "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
+        f"plugins: [{{type: file-discovery, parameters: {{path: {tmp_path}/endpoints.yaml}}}}]\n"
+        "dataLayer: {discovery: {pluginRef: file-discovery}}\n"
+    )
+    pods = PodOptions(selector="app=vllm", ports=(8000,), namespace="default")
+    options = ServeOptions(config=ConfigOptions(file=config))
+    options = replace(options, picker=replace(options.picker, pods=pods))
+    with pytest.raises(ConfigError, match=r"endpoints\.yaml: No such file"):  # the configuration's list is read
+        asyncio.run(serve(options))
+    assert "so --endpoint-selector has no effect" in caplog.text
 
 
 def test_with_a_pools_name_alone_it_says_that_pools_are_not_read() -> None:
