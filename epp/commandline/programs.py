@@ -115,6 +115,10 @@ PROGRAMS = (
         (
             ("four fixed endpoints, the default profile, no TLS",
              "tierwise serve --endpoint 10.0.0.7:8000,10.0.0.8:8000 --secure-serving=false"),
+            (
+                "in a pod: the ready pods of its namespace that have a label",
+                "tierwise serve --endpoint-selector app=vllm --endpoint-target-ports 8000",
+            ),
             ("a configuration that says where the endpoints are", "tierwise serve --config-file picker.yaml --v=4"),
         ),
         _serve,

@@ -1,4 +1,4 @@
-"""Which pod has an address, when several have it: with the host's network two pods may name one address and port."""
+"""Decide which of several pods has an address: with the host's network two pods may name one address and port."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Claims:
         self._by_address: dict[str, dict[str, PodEndpoint]] = {}
 
     def put(self, pod: str, endpoints: Iterable[PodEndpoint]) -> set[str]:
-        """Make ``endpoints`` those of ``pod``, none for a pod that is gone. Returns the addresses that it concerns."""
+        """Make ``endpoints`` those of ``pod``, none for a pod that is gone. Returns the addresses to look at again."""
         before, after = self._by_pod.pop(pod, ()), tuple(endpoints)
         for old in before:
             claims = self._by_address[old.endpoint.address]

@@ -1,7 +1,7 @@
 """Endpoints from the pods of a Kubernetes namespace, followed by a watch.
 
 Changes are gathered for a moment and applied one by one in constant time, so that a rollout of 1,000 pods stalls no
-pick. While the API server is away the last endpoints stay in use; the scraper finds out which of them are gone.
+pick. During an outage of the API server the last endpoints stay in use; scrapes show which of them are gone.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class PodDiscovery:
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing comes from the API server now; None while it answers."""
+        """The error of the last request to the API server; None while it answers."""
         return self._follower.trouble
 
     async def start(self) -> None:

@@ -1,7 +1,7 @@
-"""Where the API server is, and how a client proves who it is.
+"""The address of the API server, and the credentials for requests to it.
 
-In a pod both are files that the kubelet replaces while the pod runs: the token about every hour, the certificate
-authority when the cluster's is changed. So neither is read once.
+In a pod the credentials are files that the kubelet replaces while the pod runs: the token about every hour, the
+certificate authority when the cluster's is changed. So both are read again for each request.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ class Access(Protocol):
     """The namespace of the identity; None where there is none."""
 
     async def headers(self, *, renew: bool) -> Mapping[str, str]:
-        """Return the headers that prove the identity; with ``renew`` nothing kept from before is used.
+        """Return the headers that prove the identity; with ``renew`` the cached credentials are not used.
 
         Raises: ConfigError when the credentials cannot be read.
         """
 
     def tls(self) -> ssl.SSLContext | None:
-        """Return the context of new connections: another object when what is trusted has changed; None for HTTP.
+        """Return the TLS context of new connections, a new object after the authority has changed; None for HTTP.
 
         Raises: ConfigError when the certificate authority cannot be read.
         """
 
 
 class InCluster:
-    """The access of a pod, by the files and variables that every pod has."""
+    """The access of a pod, from the files and variables that every pod has."""
 
     def __init__(self, environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> None:
         """Raises: ConfigError outside a pod, or where the pod has no token mounted."""
-        host, port = environ.get(HOST, ""), environ.get(PORT, "443")
+        host, port = environ.get(HOST, ""), environ.get(PORT) or "443"
         if not host:
             raise ConfigError(f"{HOST} is not set, so this is not a pod; outside of one give --endpoint")
         self.server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
@@ -56,7 +56,12 @@ class InCluster:
 
     async def headers(self, *, renew: bool) -> Mapping[str, str]:  # noqa: ARG002 (nothing is kept)
         """Return the token as it is in its file now: reading it costs microseconds, and requests are few."""
-        return {"Authorization": f"Bearer {_read(self._token)}"}
+        token = _read(self._token)
+        if not token.isascii() or not token.isprintable() or " " in token:
+            raise ConfigError(
+                f"{self._token} has characters that no token has; a pod's service account token is one word"
+            )
+        return {"Authorization": f"Bearer {token}"}
 
     def tls(self) -> ssl.SSLContext:
         """Return a context that trusts the authority in its file now: the same one until the file changes."""
@@ -64,7 +69,7 @@ class InCluster:
         if self._trusted is None or self._trusted[0] != authority:
             try:
                 self._trusted = authority, ssl.create_default_context(cadata=authority)
-            except ssl.SSLError as error:
+            except (ssl.SSLError, TypeError) as error:  # TypeError: it is not ASCII
                 raise ConfigError(f"{self._authority} has no certificate that can be read: {error}") from error
         return self._trusted[1]
 

@@ -1,13 +1,13 @@
-"""What can go wrong between the picker and the Kubernetes API."""
+"""The errors of requests to the Kubernetes API."""
 
 from __future__ import annotations
 
 
 class KubeError(Exception):
-    """The API server did not do what was asked. The text names the request, what came back, and what to do."""
+    """A request to the API server failed. The text names the request, what came back, and what to do."""
 
     retry_after_s: float | None = None
-    """How long the API server asks its client to wait before the next request; None where it does not."""
+    """The seconds until the next request that the API server asks for; None if it names none."""
 
 
 class Unreachable(KubeError):
@@ -21,10 +21,10 @@ class Refused(KubeError):
         super().__init__(text)
         self.status = status
         self.reason = reason
-        """The API's own word: ``Forbidden``, ``NotFound``, ``Expired``."""
+        """The API's name of the refusal: ``Forbidden``, ``NotFound``, ``Expired``."""
         self.retry_after_s = retry_after_s
 
     @property
     def expired(self) -> bool:
-        """Whether the version or page that was asked for is no longer kept, so that the list must be read again."""
+        """Whether the requested version or page is no longer kept, so that the list must be read again."""
         return self.status == 410

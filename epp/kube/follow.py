@@ -44,16 +44,16 @@ log = logging.getLogger(__name__)
 
 
 class Listener(Protocol[T]):
-    """What keeps the objects. Called on the follower's event loop, and never after ``run`` has ended."""
+    """The interface of the owner of the objects. Its methods run on the follower's event loop, never after ``run``."""
 
     def listed(self, objects: list[T]) -> None:
-        """``objects`` are all there are: what is kept and not among them is gone."""
+        """Replace all objects by ``objects``: every other one is gone."""
 
     def changed(self, item: T) -> None:
-        """``item`` is new or has changed."""
+        """Add ``item``, or replace the object of its name."""
 
     def removed(self, item: T) -> None:
-        """``item``, in its last state, is deleted, or the label selector does not match it any more."""
+        """Remove ``item``: it is deleted, or the label selector does not match it any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Follower(Generic[T]):
         self.synced = False
         """Whether a whole list was ever read."""
         self.trouble: str | None = None
-        """Why nothing comes from the API server now; None while it answers."""
+        """The error of the last request; None while the API server answers."""
         self.heard_at: float | None = None
         """When the API server last sent something, by ``clock``; None if it never did."""
         self.lists = 0

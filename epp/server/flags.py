@@ -71,7 +71,8 @@ SERVE: tuple[Flag, ...] = (
         Flag("endpoint-target-ports", values.unless_empty(values.integers(1, 65535)), "",
              "the ports of each such pod, at most eight", "LIST"),
         shared.POOL_NAME,
-        Flag("pool-namespace", values.text, "pool_namespace", "its namespace (default: $NAMESPACE)", "NAME"),
+        Flag("pool-namespace", values.text, "pool_namespace",
+             "its namespace, and that of the selected pods (default: $NAMESPACE, or else default)", "NAME"),
         Flag("pool-group", values.text, "pool_group", "its API group", "GROUP"),
     ),
     *grouped(

@@ -42,13 +42,26 @@ def test_a_certificate_authority_that_was_replaced_makes_a_new_context(tmp_path:
     assert access.tls() is not first
 
 
+@pytest.mark.parametrize("token", ["a\r\nX-Forged: 1", "a b", "tökén"])
+def test_a_token_that_no_header_can_have_is_refused_and_not_shown(tmp_path: Path, token: str) -> None:
+    access = InCluster(POD, mounted(tmp_path, token))
+    with pytest.raises(ConfigError, match="token has characters") as refused:
+        asyncio.run(access.headers(renew=False))
+    assert token not in str(refused.value)
+
+
+def test_an_empty_port_is_https(tmp_path: Path) -> None:
+    assert InCluster({HOST: "10.96.0.1", PORT: ""}, mounted(tmp_path)).server == "https://10.96.0.1:443"
+
+
 def test_outside_a_pod_the_flag_to_give_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"KUBERNETES_SERVICE_HOST is not set.*--endpoint"):
         InCluster({}, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("token", None), ("token", b""), ("ca.crt", b"\xff\xfe"), ("ca.crt", b"no")]
+    ("name", "content"),
+    [("token", None), ("token", b""), ("ca.crt", b"\xff\xfe"), ("ca.crt", b"no"), ("ca.crt", "nö".encode())],
 )
 def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes | None) -> None:
     file = mounted(tmp_path) / name
