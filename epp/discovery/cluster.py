@@ -57,6 +57,7 @@ class PodDiscovery:
         self._dirty: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._disputed: set[str] = set()
+        self._warned: set[str] = set()  # addresses that were disputed since a pod has them: one warning for each
         self._left_out = 0
         self._closing = AsyncExitStack()
 
@@ -162,8 +163,11 @@ class PodDiscovery:
 
     def _note_dispute(self, address: str) -> None:
         pods = self._claims.disputed(address)
-        if pods and address not in self._disputed:
+        if pods and address not in self._warned:
             log.warning("%s is the address of %s: the youngest pod has it", address, " and ".join(pods))
+            self._warned.add(address)
+        if self._claims.holder(address) is None:
+            self._warned.discard(address)
         (self._disputed.add if pods else self._disputed.discard)(address)
 
 

@@ -176,6 +176,19 @@ def test_of_two_pods_with_one_address_the_younger_has_it_and_one_warning_names_b
     ]
 
 
+def test_a_dispute_that_comes_and_goes_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async with site(written("a"), gather_s=3600.0) as here:
+            await here.shows("10.0.0.1:8000")
+            for ready in ("True", "False") * 3:
+                here.discovery.changed(pod("b", ready=ready))
+                here.discovery._apply()
+            assert here.gauges()["tierwise_discovery_disputed_addresses"] == 0
+
+    run(work())
+    assert len([r for r in caplog.records if "youngest" in r.message]) == 1
+
+
 def test_a_full_pool_takes_an_endpoint_for_one_that_goes_in_the_same_moment() -> None:
     async def work() -> None:
         async with site(written("old", ip="10.0.0.9"), most=1, gather_s=3600.0) as here:
