@@ -174,7 +174,7 @@ class _Subcommand(click.Command):
             with formatter.section(click.style(group, bold=True)):
                 formatter.write_dl(records, col_max=36)
         if refused:
-            with formatter.section(click.style("Known, and refused by name until they can be honoured", bold=True)):
+            with formatter.section(click.style("Known, and refused by name until they can be honored", bold=True)):
                 width = formatter.width - formatter.current_indent
                 for line in wrap(" ".join(refused), width, break_on_hyphens=False):
                     formatter.write(f"{'':{formatter.current_indent}}{line}\n")

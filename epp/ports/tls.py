@@ -105,7 +105,7 @@ def refuse_for_grpcio(options: TlsOptions) -> None:
         ("--tls-cipher-suites", bool(options.cipher_suites)),
     ):
         if asked:
-            raise ConfigError(f"{flag} cannot be honoured with --transport=grpcio; leave out one of the two")
+            raise ConfigError(f"{flag} cannot be honored with --transport=grpcio; leave out one of the two")
 
 
 def self_signed() -> Pair:

@@ -1,7 +1,7 @@
 """The flags of ``tierwise serve``, and the function that makes its options of them.
 
 The command accepts all flags of the Go picker, of v0.9 and of later versions, so that its arguments work unchanged. A
-flag that cannot be honoured yet is refused unless its value requests nothing.
+flag that cannot be honored yet is refused unless its value requests nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from epp.tracing.settings import trace_settings
 
 _YES = values.boolean
 _OFF = (
-    ("metrics-endpoint-auth", "it asks Kubernetes, and there is none"),
+    ("metrics-endpoint-auth", "it would ask Kubernetes who may read /metrics"),
     ("tracing", "OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT turn it on, too"),
     ("enable-pprof", "Go profiles do not exist here"),
 )
@@ -57,7 +57,7 @@ def _idle(name: str, read: Callable[[str], object], why: str, harmless: object =
 
 
 def _refused(name: str, read: Callable[[str], object], why: str, harmless: object = None) -> Flag:
-    return Flag(name, read, "", "", group="known, not honoured yet", refusal=why, harmless=harmless)
+    return Flag(name, read, "", "", group="known, not honored yet", refusal=why, harmless=harmless)
 
 
 SERVE: tuple[Flag, ...] = (
@@ -148,8 +148,8 @@ SERVE: tuple[Flag, ...] = (
         Flag("zap-log-level", values.log_level, "zap_log_level", "as --v, and wins over it", "LEVEL"),
     ),
     _refused("ha-enable-leader-election", _YES, "leader election needs Kubernetes; run one replica", False),
-    _refused("metrics-endpoint-auth", _YES, "it asks Kubernetes who may read /metrics, and there is none; set it to "
-             "false or leave it out, and see --metrics-client-ca-file", False),
+    _refused("metrics-endpoint-auth", _YES, "it would ask Kubernetes who may read /metrics, which is "
+             "not built yet; set it to false or leave it out, and see --metrics-client-ca-file", False),
     _idle("enable-pprof", _YES, "Go profiles do not exist here; use py-spy on the process", False),
     _idle("zap-stacktrace-level", values.text, "tracebacks are logged with every unexpected error"),
     _idle("zap-time-encoding", values.text, "log times are ISO 8601", "iso8601"),
@@ -239,7 +239,7 @@ def _encryption(given: dict[str, Any], notices: list[str]) -> tuple[TlsOptions |
 def _refuse(given: Given) -> None:
     for flag in SERVE:
         if flag.refusal and flag.name in given and given[flag.name] != flag.harmless:
-            raise ConfigError(f"--{flag.name}={_written(given[flag.name])} cannot be honoured: {flag.refusal}")
+            raise ConfigError(f"--{flag.name}={_written(given[flag.name])} cannot be honored: {flag.refusal}")
 
 
 def _written(value: object) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 TIERS_BY_MEDIUM = {"": 0, "GPU": 0, "CPU": 1, "STORAGE": 2}
 """Positions in ``scorers.precise.index.TIERS``. Source: vLLM's media; an event without a medium means GPU memory."""
-TIERS = 3
+TIERS = len(set(TIERS_BY_MEDIUM.values()))
 DEPTH_BITS = 20
 RUN_BITS = 32
 COUNT_BITS = 16

@@ -37,7 +37,8 @@ ROOT = Path(__file__).parents[3]
 HOST_PORT = "must be host:port, such as 10.0.0.7:8000 or [fd00::7]:8000"
 OFF = (
     (
-        "on by default in the Go picker and off here: --metrics-endpoint-auth (it asks Kubernetes, and there is none), "
+        "on by default in the Go picker and off here: "
+        "--metrics-endpoint-auth (it would ask Kubernetes who may read /metrics), "
         "--tracing (OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT turn it on, too), "
         "--enable-pprof (Go profiles do not exist here)"
     ),
@@ -251,10 +252,10 @@ REFUSED = [flag for flag in SERVE if flag.refusal]
 
 
 @pytest.mark.parametrize("flag", REFUSED, ids=lambda flag: flag.name)
-def test_what_cannot_be_honoured_is_refused_by_name(refused: Callable[..., str], flag: Flag) -> None:
+def test_what_cannot_be_honored_is_refused_by_name(refused: Callable[..., str], flag: Flag) -> None:
     value = "true" if flag.is_boolean else "something"
     sentence = refused("serve", f"--{flag.name}={value}")
-    assert sentence == f"tierwise serve: --{flag.name}={value} cannot be honoured: {flag.refusal}"
+    assert sentence == f"tierwise serve: --{flag.name}={value} cannot be honored: {flag.refusal}"
 
 
 @pytest.mark.parametrize("flag", [f for f in REFUSED if f.harmless is not None], ids=lambda flag: flag.name)
@@ -301,7 +302,7 @@ def test_a_default_that_is_not_done_here_is_in_the_one_line_and_refused_when_ask
 ) -> None:
     (line,) = run("serve").remarks
     assert f"--{name} (" in line
-    assert refused("serve", f"--{name}=true").startswith(f"tierwise serve: --{name}=true cannot be honoured: ")
+    assert refused("serve", f"--{name}=true").startswith(f"tierwise serve: --{name}=true cannot be honored: ")
     assert not any(f"--{name}" in notice for notice in run("serve", f"--{name}=false").remarks)
 
 

@@ -101,6 +101,6 @@ def test_a_file_that_is_no_certificate_is_refused(tmp_path: Path) -> None:
         (TlsOptions(cipher_suites=("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",)), "--tls-cipher-suites"),
     ],
 )
-def test_what_grpcio_cannot_honour_is_refused_by_name(options: TlsOptions, flag: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{flag} cannot be honoured with --transport=grpcio"):
+def test_what_grpcio_cannot_honor_is_refused_by_name(options: TlsOptions, flag: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{flag} cannot be honored with --transport=grpcio"):
         refuse_for_grpcio(options)
