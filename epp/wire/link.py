@@ -75,7 +75,7 @@ class Link(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # what create_server gives, under uvloop in name only
         server = self._server
         peer = _address(transport.get_extra_info("peername"))
-        self.origin = server.origins.join(peer.rpartition(":")[0])
+        self.origin = server.origins.join(peer.rpartition(":")[0], self._loop.time())
         self._session = Session(server.methods, server.limits, server.counters, peer, self._wake, self.origin.places)
         self._connection = self._session.connection
         server.links.add(self)
@@ -98,7 +98,10 @@ class Link(asyncio.Protocol):
             return
         now = self._loop.time()
         turn = self.origin.turn
-        if turn.begin(now):
+        if not self._header_work and (wait_s := self.origin.headers.wait(0, now)):  # what older connections owe
+            self._backlog.append(data)
+            self._rest(wait_s)
+        elif turn.begin(now):
             self._work(data, now, turn)
         else:
             self._backlog.append(data)
@@ -119,7 +122,7 @@ class Link(asyncio.Protocol):
         server.queue.remove(self)
         server.links.discard(self)
         server.idle.pop(self, None)
-        server.origins.leave(self.origin)
+        server.origins.leave(self.origin, self._loop.time())
         server.counters.connections -= 1
         self._session.end()
         if not self.lost.done():

@@ -94,6 +94,10 @@ class HeaderBudget:
         self._since = now
         return max(0.0, -self._tokens / rate)
 
+    def full(self, now: float) -> bool:
+        """Return whether a new budget would be no better than this one."""
+        return self._tokens + (now - self._since) * self._rate >= HEADER_BURST_S * self._rate
+
 
 class Waiter(Protocol):
     """A connection that waits for a turn."""
@@ -139,15 +143,17 @@ class TurnQueue:
         self._scheduled = False
         turn = self._turn
         turn.renew()
-        while self._waiting:
-            origin, line = next(iter(self._waiting.items()))
-            del self._waiting[origin]
-            waiter = line.popleft()
-            if line:
-                self._waiting[origin] = line  # behind the other addresses
-            waiter.resume(turn)
-            if turn.over():
-                break
-        if self._waiting and not self._scheduled:
-            self._scheduled = True
-            self._schedule(self._run)
+        try:
+            while self._waiting:
+                origin, line = next(iter(self._waiting.items()))
+                del self._waiting[origin]
+                waiter = line.popleft()
+                if line:
+                    self._waiting[origin] = line  # behind the other addresses
+                waiter.resume(turn)
+                if turn.over():
+                    break
+        finally:  # if one connection fails by a defect of ours, the others must not wait for ever
+            if self._waiting and not self._scheduled:
+                self._scheduled = True
+                self._schedule(self._run)

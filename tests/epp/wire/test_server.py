@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import random
 import socket as sockets
 import ssl
 from collections.abc import Awaitable, Callable
@@ -26,6 +27,7 @@ from epp.wire.http2.errors import ErrorCode
 from epp.wire.http2.floods import Flood
 from epp.wire.http2.limits import Limits
 from epp.wire.server import WireServer
+from epp.wire.service import Call
 from epp.wire.turns import Clocks
 from tests.epp.wire.peer import (
     ACK,
@@ -42,6 +44,7 @@ from tests.epp.wire.peer import (
     message,
     parse,
     raw,
+    rst,
     settings,
     window_update,
 )
@@ -524,6 +527,118 @@ def test_a_connection_whose_headers_take_more_than_their_share_waits_and_is_serv
 
     run(test, Limits(header_share=1e-4))
     assert "waits: decoding its headers takes 0% of a core" in caplog.text
+
+
+def test_a_client_that_connects_anew_has_no_new_share_of_a_core() -> None:
+    async def test(socket: Socket) -> None:
+        await socket.connect()
+        for stream_id in range(1, 161, 2):
+            socket.writer.write(socket.codec.head(stream_id, [*REQUEST, ("x-number", str(stream_id))]))
+        socket.writer.write(raw(DATA, 0, 159, message(b"first")))
+        await socket.until(DATA)
+        (link,) = socket.server.links
+        socket.writer.close()
+        await link.lost
+        waits = socket.server.statistics().header_waits
+        again = Socket(socket.server, socket.port, socket.seen)
+        await again.connect()
+        again.writer.write(again.codec.head(1) + raw(DATA, 0, 1, message(b"again")))
+        assert body(await again.until(DATA)) == message(b"again")
+        assert socket.server.statistics().header_waits > waits
+        again.writer.close()
+
+    run(test, Limits(header_share=1e-3))
+
+
+class Whim:
+    """Answers, finishes, fails or keeps silent at random."""
+
+    def __init__(self, call: Call, rng: random.Random) -> None:
+        self.call, self.rng, self.ended = call, rng, 0
+        if rng.random() < 0.02:
+            raise RuntimeError("a handler that cannot be made")
+
+    def received(self, message: bytes) -> None:
+        whim = self.rng.random()
+        if whim < 0.4:
+            self.call.send(message * self.rng.choice((1, 1, 50)))
+        elif whim < 0.6:
+            self.call.finish()
+        elif whim < 0.62:
+            raise RuntimeError("a handler that fails")
+
+    def half_closed(self) -> None:
+        if self.rng.random() < 0.7:
+            self.call.finish()
+
+    def cancelled(self) -> None:
+        self.ended += 1
+        assert self.ended == 1
+
+
+async def misbehave(socket: Socket, rng: random.Random, host: str) -> None:
+    """Send random frames, then close, reset, or leave in the middle of a frame."""
+    with contextlib.suppress(OSError):
+        await socket.connect(host, greet=rng.random() < 0.95)
+        socket.writer.write(socket.codec.head(1))
+        last = 1  # the newest stream
+        for _ in range(rng.randrange(80)):
+            stream_id = max(1, last - 2 * rng.randrange(rng.choice((2, 2, 12))))
+            match rng.randrange(9):
+                case 0 | 1 | 2:
+                    extra = [("x", str(rng.random()) * rng.choice((1, 20)))]
+                    if rng.random() < 0.3:
+                        extra.append(("grpc-timeout", "5m"))
+                    last += 2
+                    socket.writer.write(socket.codec.head(last, [*REQUEST, *extra], end=rng.random() < 0.1))
+                case 3 | 4:
+                    whole = message(bytes(rng.choice((0, 10, 5000))))
+                    piece = whole[: rng.choice((len(whole), 3))]
+                    socket.writer.write(raw(DATA, rng.random() < 0.2, stream_id, piece))
+                case 5:
+                    socket.writer.write(rst(stream_id))
+                case 6:
+                    socket.writer.write(settings((4, rng.choice((0, 10, 100_000)))))
+                case 7:
+                    socket.writer.write(window_update(rng.choice((0, stream_id)), 1000))
+                case _:
+                    await asyncio.sleep(0)
+        if rng.random() < 0.3:
+            socket.writer.write(b"\0\0\7")
+        if rng.random() < 0.5:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(socket.reader.read(1 << 16), rng.random() / 50)
+    if not hasattr(socket, "writer"):
+        return
+    socket.writer.transport.abort() if rng.random() < 0.5 else socket.writer.close()
+
+
+@pytest.mark.parametrize("runner", [asyncio.run, uvloop.run])
+@pytest.mark.parametrize("seed", range(3))
+def test_all_accounts_are_zero_when_everybody_has_left(runner: Callable[[Awaitable[None]], None], seed: int) -> None:
+    async def main() -> None:
+        rng = random.Random(seed)
+        limits = Limits(max_streams=24, max_connections=12, max_buffered_bytes=1 << 20, header_share=0.02)
+        server = WireServer({ECHO: lambda call: Whim(call, rng)}, limits=limits)
+        port = await server.start("127.0.0.1", 0)
+        for _ in range(8):
+            hosts = [f"127.0.0.{rng.randrange(2, 5)}" for _ in range(16)]
+            await asyncio.gather(*(misbehave(Socket(server, port, []), rng, host) for host in hosts))
+        origins = {link.origin for link in server.links}
+        links = list(server.links)
+        if links:
+            await asyncio.wait([link.lost for link in links], timeout=20)
+        counts = server.statistics()
+        assert (counts.connections, counts.streams, counts.buffered_bytes) == (0, 0, 0)
+        assert {(origin.connections, origin.places.taken) for origin in origins} <= {(0, 0)}
+        assert counts.streams_total > 100
+        assert not server.links
+        assert not server.idle
+        assert all(link.lost.done() for link in links)
+        assert not server.queue._waiting
+        await server.stop()
+
+    runner(main())
 
 
 @pytest.mark.skipif(not hasattr(sockets, "TCP_USER_TIMEOUT"), reason="Linux only")

@@ -21,6 +21,7 @@ from epp.wire.http2.outbound import Outbound
 from epp.wire.http2.share import SMALLEST_BYTES, Share
 from epp.wire.http2.streams import Places, Stream
 from epp.wire.http2.windows import ReceiveWindow
+from epp.wire.origins import Origins
 from epp.wire.turns import HEADER_BURST_S, TURN_S, Clocks, HeaderBudget, Turn, TurnQueue
 from tests.epp.wire.peer import (
     DATA,
@@ -182,6 +183,30 @@ def test_headers_may_take_their_share_of_a_core_and_wait_beyond_it() -> None:
         now += wait
     assert waited == pytest.approx(100 * 0.5 - HEADER_BURST_S)
     assert budget.wait(0, now) == pytest.approx(0.0)
+
+
+def test_an_address_that_connects_anew_has_the_debt_of_its_old_connections() -> None:
+    origins = Origins(Limits(header_share=0.25), Clocks())
+    second = int(0.25 / WORK_S)
+    first = origins.join("bad", 100.0)
+    assert first.headers.wait(3 * second, 100.0) == pytest.approx(2.0)
+    origins.leave(first, 100.0)
+    assert origins.join("bad", 101.0) is first
+    assert first.headers.wait(0, 101.0) == pytest.approx(1.0)
+    origins.leave(first, 101.0)
+    assert origins.join("bad", 104.0) is not first
+
+
+def test_addresses_that_left_are_forgotten_once_they_owe_nothing() -> None:
+    origins = Origins(Limits(), Clocks())
+    for number in range(1000):
+        origin = origins.join(str(number), number / 1000)
+        origin.headers.wait(1000, number / 1000)
+        origins.leave(origin, number / 1000)
+    assert len(origins) < 10
+    origins.leave(origins.join("last", 10.0), 10.0)
+    origins.leave(origins.join("last", 10.0), 10.0)
+    assert len(origins) == 0
 
 
 def test_an_envoy_that_traces_4000_requests_a_second_never_waits() -> None:
@@ -460,3 +485,22 @@ def test_a_turn_of_the_queue_is_shared_by_connections_that_have_little_to_do() -
     scheduled.pop()()
     assert order == ["proxy"] * 50
     assert not scheduled
+
+
+def test_a_connection_that_fails_in_its_turn_does_not_keep_the_others_waiting() -> None:
+    scheduled: list[Callable[[], None]] = []
+    order: list[str] = []
+    queue = TurnQueue(Turn(Clocks(lambda: 0.0, lambda: 0.0)), scheduled.append)
+
+    class Failing(Greedy):
+        def resume(self, turn: Turn) -> None:
+            order.append(self.origin)
+            if self.origin == "bad":
+                raise RuntimeError
+
+    for origin in ("bad", "good"):
+        queue.add(Failing(origin, queue, iter(()), 1, order))
+    with pytest.raises(RuntimeError):
+        scheduled.pop()()
+    scheduled.pop()()
+    assert order == ["bad", "good"]
