@@ -1,8 +1,8 @@
 """Save an index as plain data in small steps, so that requests in between do not have to wait.
 
 For each endpoint, the snapshot has what each tier held when the endpoint's turn began and still held when the run was
-read. Runs that are split or extended in the meantime are saved again as they then are, so that each endpoint's part is
-consistent in itself.
+read. Runs that are split, joined or extended in the meantime are saved as they then are, so that each endpoint's part
+is consistent in itself, and what other endpoints do in the meantime takes nothing away from it.
 """
 
 from __future__ import annotations
@@ -53,11 +53,13 @@ class SnapshotBuilder:
         if recency is None or not recency.used:
             return
         saved = _Runs(recency, self._now)
-        for stretch in list(recency):
+        stretches = list(recency)
+        listed = set(stretches)
+        for stretch in stretches:
             yield
             if self._index.recency(slot) is not recency:
                 return
-            if not self._save(stretch, saved):
+            if not all(self._save(each, saved) for each in _as_it_is_now(stretch, recency, listed)):
                 break
         if saved.runs:
             self._endpoints[address] = saved.saved()
@@ -113,6 +115,23 @@ def _digest(node: Node, blocks: int) -> bytes:
     if blocks:
         return node.digests[(blocks - 1) * DIGEST_BYTES : blocks * DIGEST_BYTES]
     return b"" if node.parent is None else node.parent.digests[-DIGEST_BYTES:]
+
+
+def _as_it_is_now(stretch: Stretch, recency: Recency, listed: set[Stretch]) -> Iterator[Stretch]:
+    """Yield the stretches that hold the blocks of ``stretch`` now: one that it was united with, or the parts of it.
+
+    Those in ``listed`` have their own turn.
+    """
+    while not stretch.tiers and stretch.above is not None:
+        stretch = stretch.above
+    now = stretch if stretch.tiers else recency.deepest_of(stretch.node)
+    while now is not None:
+        yield now
+        older = now.older
+        is_cut_off = older.used_s == now.used_s and (
+            older.above is now or (not older.start and older.tiers and older.node.parent is now.node)
+        )
+        now = older if is_cut_off and older not in listed else None
 
 
 class _Runs:

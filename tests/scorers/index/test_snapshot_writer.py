@@ -134,6 +134,44 @@ def test_what_is_used_again_meanwhile_adds_nothing_else() -> None:
     assert held(again, "bbb") == [0, 3]
 
 
+@given(
+    before=st.lists(st.tuples(st.text("ab", min_size=1, max_size=12), st.booleans()), min_size=1, max_size=20),
+    meanwhile=st.lists(st.text("ab", min_size=1, max_size=12), max_size=40),
+    most_runs=st.sampled_from([0, 1, 100]),
+)
+@settings(max_examples=200, deadline=None)
+def test_what_other_endpoints_do_meanwhile_takes_nothing_from_a_snapshot(
+    before: list[tuple[str, bool]], meanwhile: list[str], most_runs: int
+) -> None:
+    """Their prompts split and join the runs that the endpoint holds."""
+    index = made((), gated=False, most_runs=most_runs)
+    for now, (sent, to_other) in enumerate(before):
+        index.record(index.match(prompt(sent)), B if to_other else A, now=float(now))
+    builder = SnapshotBuilder(index, 100.0)
+    for _, sent in zip(builder.steps("a", A), [*meanwhile, *["a"] * 100], strict=False):
+        index.record(index.match(prompt(sent)), B, now=100.0)
+    again = made((), gated=False)
+    snapshot = stored(builder.snapshot())
+    if "a" in snapshot.endpoints:
+        restore(again, A, snapshot, "a")
+    for sent in [sent for sent, _ in before]:
+        assert held(again, sent) == held(index, sent)
+
+
+def test_what_the_endpoint_used_again_with_more_is_saved_once_with_all_of_it() -> None:
+    index = made((), gated=False)
+    index.record(index.match(prompt("abcdef")), A, now=1.0)
+    index.record(index.match(prompt("abc")), A, now=2.0)
+    builder = SnapshotBuilder(index, 3.0)
+    steps = builder.steps("a", A)
+    next(steps), next(steps)  # abc is saved
+    index.record(index.match(prompt("abcdef")), A, now=3.0)
+    list(steps)
+    again = made((), gated=False)
+    restore(again, A, stored(builder.snapshot()), "a")
+    assert held(again, "abcdef") == [6, 6]
+
+
 def held(index: PrefixIndex, sent: str) -> list[int]:
     """Blocks of ``sent`` that ``A`` holds, by tier."""
     return [tokens.get(A, 0) // BLOCK for tokens in index.match(prompt(sent)).held]
