@@ -136,7 +136,7 @@ class PreciseIndex:
 
     def match(self, identity: bytes, data: bytes, limit_tokens: int = sys.maxsize) -> PreciseMatch:
         """Return what every source holds of the first ``limit_tokens`` of a prompt."""
-        found: tuple[dict[int, int], ...] = ({}, {}, {})
+        found: tuple[dict[int, int], ...] = tuple({} for _ in TIERS)
         view, known = memoryview(data), 0
         for block_tokens, root in self._roots.items():
             step = block_tokens * BYTES_PER_TOKEN

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from scorers.base import Candidate, Slot
+from scorers.precise.index import TIERS
 
 FULL = 0.95
 """A tier that is filled to this share with known blocks holds next to nothing else. A guess."""
@@ -24,10 +25,10 @@ class EndpointStatus:
     """Why it is uncertain what the endpoint holds; empty if it is certain."""
     known: int = 0
     """The tiers whose contents are completely known, one bit for each of ``TIERS``."""
-    tokens: tuple[int, ...] = (0, 0, 0)
+    tokens: tuple[int, ...] = (0,) * len(TIERS)
     gaps: int = 0
     restarts: int = 0
-    capacity: tuple[int, ...] = (0, 0, 0)
+    capacity: tuple[int, ...] = (0,) * len(TIERS)
     """Capacity of each tier as the engine reports it; 0 if it does not."""
     block_tokens: int | None = None
     """Tokens per block of GPU memory, as the engine reports it."""
