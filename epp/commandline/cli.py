@@ -158,6 +158,8 @@ class _Subcommand(click.Command):
             ) from error
         if ctx.args and not ctx.resilient_parsing:
             takes = f"one {self.program.argument}" if self.program.argument else "flags only"
+            for flag in (flag for flag in self.program.flags if flag.name == self.program.first_flag):
+                takes += f", such as --{flag.name} {flag.metavar}"
             raise click.UsageError(f"{ctx.args[0]!r} is no flag: it takes {takes}; see {ctx.command_path} --help", ctx)
         return rest
 

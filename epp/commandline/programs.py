@@ -38,6 +38,8 @@ class Program:
     extra: str
     argument: str = ""
     """The name of the word that the command takes without a flag; empty if it takes none."""
+    first_flag: str = ""
+    """The flag for which a user may type its value alone; the error then names it. Empty if there is none."""
 
     @property
     def flags(self) -> tuple[Flag, ...]:
@@ -147,6 +149,7 @@ PROGRAMS = (
         ),
         _explain,
         "epp.explain.command", "run_explain", "epp",
+        first_flag="prompt",
     ),
     Program(
         "check",
@@ -160,6 +163,7 @@ PROGRAMS = (
         ),
         _check,
         "epp.commandline.check", "run_check", "epp",
+        first_flag="config-file",
     ),
     Program(
         "print",
@@ -202,6 +206,7 @@ PROGRAMS = (
         ),
         _size,
         "epp.lab.size.command", "run_size", "epp",
+        first_flag="model",
     ),
     Program(
         "simulate",

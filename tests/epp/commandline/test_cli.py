@@ -111,6 +111,11 @@ def test_help_alone_is_what_its_flag_prints(capsys: pytest.CaptureFixture[str]) 
     [
         (["help", "nope"], "tierwise: there is no command 'nope'; there are serve, "),
         (["sim", "extra"], "tierwise sim: 'extra' is no flag: it takes flags only; see tierwise sim --help"),
+        (["check", "picker.yaml"],
+         "tierwise check: 'picker.yaml' is no flag: it takes flags only, such as --config-file FILE; see "),
+        (["explain", "Once"], "tierwise explain: 'Once' is no flag: it takes flags only, such as --prompt TEXT; see "),
+        (["size", "qwen3-32b"],
+         "tierwise size: 'qwen3-32b' is no flag: it takes flags only, such as --model NAME|PATH; see "),
         (["print", "cost", "extra"], "tierwise print: 'extra' is no flag: it takes one NAME; see "),
         (["sim", "--port"], "tierwise sim: --port needs a value: --port PORT"),
         (["--bogus"], "tierwise: there is no flag --bogus; see tierwise --help"),
