@@ -100,7 +100,7 @@ class CachedPrefix(msgspec.Struct):
         return self.tokens if self.worth is None else self.worth
 
 
-class Request(msgspec.Struct):
+class Request(msgspec.Struct, weakref=True):
     """One inference request as the plugins see it. Only the director and the producers write to its fields."""
 
     id: str

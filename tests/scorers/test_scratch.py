@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import ref
+
 from scorers.base import Request, Scratch
 
 
@@ -29,3 +31,9 @@ def test_neither_two_plugins_nor_two_requests_share_working_data() -> None:
     other.put(first, 2)
     one.put(second, 3)
     assert [one.of(first), other.of(first), one.of(second), other.of(second)] == [1, 2, 3, None]
+
+
+def test_a_plugin_may_hold_a_weak_reference_to_a_request() -> None:
+    """Plugins written before ``Scratch`` recognize a request in ``picked`` by one."""
+    asked = request()
+    assert ref(asked)() is asked
