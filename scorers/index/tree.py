@@ -88,12 +88,18 @@ class Node(msgspec.Struct, gc=False, eq=False):
             below.parent = self
 
     def remove(self) -> None:
-        """Remove a node that has no holder from the tree."""
-        siblings = self.parent.children if self.parent is not None else None
-        if siblings is not None and siblings.get(self.digests[:DIGEST_BYTES]) is self:
+        """Remove a node that has no holder from the tree.
+
+        It has no blocks then, and as its digests only that of the block before it: where it was, other prompts may
+        continue within the parent run from now on.
+        """
+        parent = self.parent
+        siblings = None if parent is None else parent.children
+        if parent is not None and siblings is not None and siblings.get(self.digests[:DIGEST_BYTES]) is self:
             del siblings[self.digests[:DIGEST_BYTES]]
-            if not siblings and self.parent is not None:
-                self.parent.children = None
+            if not siblings:
+                parent.children = None
+            self.digests, self.blocks = parent.digests[-DIGEST_BYTES:], 0
 
     def descendants(self) -> Iterator[Node]:
         """Yield every node below this one."""

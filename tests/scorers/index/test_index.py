@@ -281,3 +281,19 @@ def test_a_broken_invariant_is_named() -> None:
     next(index._root.descendants()).partial |= 1
     with pytest.raises(AssertionError, match="held both whole and in part"):
         index.check_integrity()
+
+
+def test_using_a_prompt_again_whose_end_was_evicted_does_not_use_what_another_prompt_has_in_its_place() -> None:
+    index = Checked()
+    index.send("abcd", A)
+    last = index.record(index.match(prompt("abxy")), A, now=2.0)
+    assert last is not None
+    index.record(index.match(prompt("ab")), A, now=4.0)
+    index.evict_unused(A, GPU, 2.0)
+    index.evict_unused(A, CPU, 2.0)
+    index.record(index.match(prompt("abzz")), A, now=5.0)
+    index.use_again(A, last, 4, 7.0)
+    index.check_integrity()
+    index.evict_unused(A, GPU, 5.0)
+    assert index.held("abzz") == {A: 2}
+    assert index.held("abzz", CPU) == {A: 4}
