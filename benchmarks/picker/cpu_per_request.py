@@ -119,7 +119,7 @@ def cpu_ns(pid: int) -> int:
 
 
 def made(folder: Path) -> Path:
-    """``folder``, new."""
+    """Make ``folder``, which must not exist yet."""
     folder.mkdir()
     return folder
 

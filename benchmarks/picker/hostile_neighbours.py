@@ -111,7 +111,7 @@ def tiny_data(port: int) -> None:
 
 
 def unsent(port: int) -> None:
-    """Bodies of 30 MB, whose answers nobody lets out."""
+    """Send bodies of 30 MB, and never allow the answers to be sent."""
     message = ProcessingRequest()
     message.request_headers.headers.headers.add(key=":path", raw_value=b"/v1/completions")
     head = message.SerializeToString()

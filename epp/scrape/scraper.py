@@ -114,13 +114,8 @@ class Scraper:
             counter=True,
         )
         source, extractor = DATA_SOURCE_TYPE, EXTRACTOR_TYPE
-        yield Reading(
-            "llm_d_epp_datalayer_poll_errors",
-            "Metrics pages that could not be had.",
-            ("source_type",),
-            [((source,), self._poll_errors)],
-            counter=True,
-        )
+        text, polled = "Metrics pages that could not be had.", [((source,), self._poll_errors)]
+        yield Reading("llm_d_epp_datalayer_poll_errors", text, ("source_type",), polled, counter=True)
         yield Reading(
             "llm_d_epp_datalayer_extract_errors",
             "Metrics pages that could not be understood.",

@@ -15,13 +15,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from importlib.metadata import version
-from pathlib import Path
 
 from epp.config.plan import Plan
 from epp.discovery.base import Discovery
-from epp.discovery.cluster import in_cluster
-from epp.discovery.file import FileDiscovery
-from epp.errors import ConfigError
 from epp.explain.explainer import Explainer
 from epp.explain.options import DebugOptions
 from epp.explain.server import DebugServer
@@ -29,8 +25,7 @@ from epp.extproc import service
 from epp.kvevents.feed import Feed, open_feed
 from epp.metrics.exposition import Exposition
 from epp.metrics.gauges import ReadingSource
-from epp.pool import index_file
-from epp.pool.index_keeper import PATIENCE_S, IndexKeeper, finish_in_time
+from epp.pool.index_keeper import IndexKeeper, finish_in_time
 from epp.pool.pool import Endpoint
 from epp.ports.certificates import Certificate, certificate_readings
 from epp.ports.claim import listening
@@ -44,10 +39,12 @@ from epp.scrape.scraper import Scraper
 from epp.served.lister import Lister
 from epp.server.admin import Admin
 from epp.server.core import Core
+from epp.server.endpoints import discovery_of
 from epp.server.health import Health
 from epp.server.quiet import wait_until_quiet
 from epp.server.readiness import readiness
 from epp.server.reload import ConfigReload, PlanSource
+from epp.server.saved_index import open_saved_index
 from epp.server.settings import Settings, Transport
 from epp.server.stream_counts import StreamCounts
 from epp.server.transport import Tls, open_server
@@ -154,8 +151,9 @@ class App:
         self.expose(uncaught.readings)
         if self.core.traces is not None:
             stack.push_async_callback(asyncio.to_thread, self.core.traces.stop)
-        if self._settings.snapshot.file is not None:
-            self._remember(stack, self._settings.snapshot.file)
+        self._keeping = keeping = open_saved_index(self._settings.snapshot, self.core, stack)
+        if keeping is not None:
+            self.expose(keeping.readings)
         await self._list_endpoints(stack)
         self._follow_kv_events(stack)
         if self.core.plan.scrape is not None:
@@ -234,19 +232,6 @@ class App:
         if reload and certificate.folder is not None:
             stack.push_async_callback(Chore(f"follow {certificate.flag}", certificate.follow).stop)
 
-    def _remember(self, stack: AsyncExitStack, file: Path) -> None:
-        if (why := index_file.impossible(file)) is not None:
-            raise ConfigError(f"--index-snapshot={file}: {why}")
-        in_use, clock = (lambda: self.core.plan.prefix_cache), self.core.clock
-        every_s = self._settings.snapshot.interval_s
-        self._keeping = keeping = IndexKeeper(file, self.pool, in_use, clock=clock, every_s=every_s)
-        keeping.load()
-        self.pool.listeners.append(keeping)
-        self.expose(keeping.readings)
-        stack.callback(asyncio.get_running_loop().call_later(PATIENCE_S, keeping.give_up).cancel)
-        if every_s:
-            stack.push_async_callback(Chore("index-snapshot", keeping.keep).stop)
-
     def _follow_kv_events(self, stack: AsyncExitStack) -> None:
         precise, cache = self.core.plan.precise, self.core.precise
         if precise is None or cache is None:
@@ -257,24 +242,14 @@ class App:
         self.expose(feed.readings)
 
     async def _list_endpoints(self, stack: AsyncExitStack) -> None:
-        settings, found = self._settings, self.core.plan.discovery
-        if settings.endpoints:
-            self.pool.replace([Endpoint(address) for address in dict.fromkeys(await resolve(settings.endpoints))])
-        elif settings.endpoints_file is not None:
-            await self._follow_file(stack, settings.endpoints_file, watch=True)
-        elif found is not None:
-            await self._follow_file(stack, Path(found.path), watch=found.watch_file)
-        elif settings.pods is not None:
-            await self._follow(stack, in_cluster(self.pool, settings.pods, os.environ))
-
-    async def _follow_file(self, stack: AsyncExitStack, path: Path, *, watch: bool) -> None:
-        await self._follow(stack, FileDiscovery(self.pool, path, watch=watch))
-
-    async def _follow(self, stack: AsyncExitStack, discovery: Discovery) -> None:
-        self._discovery = discovery
-        await discovery.start()
-        stack.push_async_callback(discovery.stop)
-        self.expose(discovery.readings)
+        if fixed := self._settings.endpoints:
+            self.pool.replace([Endpoint(address) for address in dict.fromkeys(await resolve(fixed))])
+            return
+        self._discovery = discovery = discovery_of(self._settings, self.core.plan, self.pool, os.environ)
+        if discovery is not None:
+            await discovery.start()
+            stack.push_async_callback(discovery.stop)
+            self.expose(discovery.readings)
 
     def _listed(self) -> bool:
         """Whether the endpoints are known: they are fixed, or discovery has read them."""

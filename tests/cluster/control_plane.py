@@ -83,7 +83,7 @@ class ControlPlane:
         process.wait()
 
     def stop(self) -> None:
-        """End both processes."""
+        """End etcd and the API server."""
         for name in list(self._processes):
             self.kill(name)
 

@@ -1,7 +1,7 @@
 """Invalid bodies, through the whole exchange: each is refused clearly, and no other request loses anything.
 
-For every parser at once: the world is the default profile's with all parsers named, and somebody else's request is
-under way all the time.
+Every parser is tried: the picker has the default profile with all parsers named, and a request of another client is
+in flight all the time.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class ApiServer:
         await self._record(kind, {**item, "metadata": {"namespace": "default", **item["metadata"]}})
 
     async def delete(self, name: str) -> None:
-        """Delete an object."""
+        """Delete the object of this name."""
         await self._record("DELETED", self.objects[name])
 
     async def bookmark(self) -> None:
@@ -70,7 +70,7 @@ class ApiServer:
         await self.cut()
 
     async def cut(self) -> None:
-        """Break every connection."""
+        """Break every connection at once."""
         for transport in self._cut:
             transport.abort()
         self._cut.clear()
@@ -99,7 +99,7 @@ class ApiServer:
             self._changed.notify_all()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request."""
+        """Answer one request of a client."""
         self.requests.append(request)
         if request.transport is not None:
             self._cut.append(request.transport)  # type: ignore[arg-type]

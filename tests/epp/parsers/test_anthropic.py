@@ -1,4 +1,4 @@
-"""The Messages API: the chat that an engine makes of it, told apart from every other."""
+"""The Messages API: the chat that an engine makes of a body, which differs for every other chat."""
 
 from __future__ import annotations
 

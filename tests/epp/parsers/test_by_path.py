@@ -15,7 +15,7 @@ from scorers.base import NoParameters
 
 
 class Named(Parser[NoParameters]):
-    """Says who read."""
+    """A parser that reports its own name as the model."""
 
     type_name = "named"
 

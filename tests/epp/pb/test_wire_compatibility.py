@@ -1,4 +1,4 @@
-"""Our subset against a codec that nobody here wrote: every message, every field, both ways."""
+"""Our subset of the messages against an independent codec: every message, every field, in both directions."""
 
 from __future__ import annotations
 
