@@ -39,6 +39,10 @@ class NaiveTier:
         for key in oldest[: max(0, len(oldest) - blocks)] if first <= until_s else ():
             del self.blocks[key]
 
+    def continues(self, key: Key) -> bool:
+        """Return whether a prompt that is held goes on behind ``key``."""
+        return any(other[0] == key[0] and other != key and other[1].startswith(key[1]) for other in self.blocks)
+
     def depth(self, keys: list[Key]) -> int:
         return next((n for n, key in enumerate(keys) if key not in self.blocks), len(keys))
 

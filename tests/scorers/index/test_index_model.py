@@ -105,14 +105,25 @@ class AgainstTheModel(RuleBasedStateMachine):
             return
         slot, last, blocks, keys = self.flights[number]
         held = max(self.naive.tiers[slot, tier].depth(keys) for tier in TIERS)
-        # The place in the tree of what has no holder is forgotten: none of that is used again.
-        if self.index.match(Prompt(*keys[-1])).walked.depth < len(keys):
-            return
         self.now += passes_s
         self.index.use_again(slot, last, blocks, self.now)
         for tier in TIERS:
             naive = self.naive.tiers[slot, tier]
             naive.record(keys[: naive.depth(keys) if naive.gated else held], self.now)
+
+    @rule(number=st.integers(0, 20), before=st.integers(0, 9), ago_s=st.integers(-1, 6))
+    def take_back(self, number: int, before: int, ago_s: int) -> None:
+        if number >= len(self.flights):
+            return
+        slot, last, blocks, keys = self.flights[number]
+        self.index.take_back(slot, last, blocks, before, self.now - ago_s)
+        tiers = [self.naive.tiers[slot, tier] for tier in TIERS]
+        for key in reversed(keys[before:]):
+            used_s = [naive.blocks[key] for naive in tiers if key in naive.blocks]
+            if any(naive.continues(key) for naive in tiers) or max(used_s, default=-1.0) > self.now - ago_s:
+                break
+            for naive in tiers:
+                naive.blocks.pop(key, None)
 
     @rule(slot=slots, gated=st.sets(tiers))
     def gate(self, slot: Slot, gated: set[int]) -> None:
@@ -152,6 +163,12 @@ class AgainstTheModel(RuleBasedStateMachine):
             assert match.held[tier] == {
                 slot: depth * self.index.block_tokens for slot, depth in depths.items() if depth
             }
+
+    @invariant()
+    def forget_flights(self) -> None:
+        """The place in the tree of what has no holder is forgotten: none of that is used again or taken back."""
+        known = [self.index.match(Prompt(*keys[-1])).walked.depth == len(keys) for *_, keys in self.flights]
+        self.flights = [flight for flight, still in zip(self.flights, known, strict=True) if still]
 
     @invariant()
     def every_block_is_where_the_model_has_it(self) -> None:
