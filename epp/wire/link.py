@@ -59,6 +59,7 @@ class Link(asyncio.Protocol):
         self._session: Session
         self._connection: Connection[GrpcHead]
         self._watch: Watch | None = None
+        self._counted = True  # among the connections of its origin
         self._paused = False
         self._flushing: asyncio.Handle | None = None
         self._linger: asyncio.TimerHandle | None = None
@@ -108,10 +109,6 @@ class Link(asyncio.Protocol):
             self._rest(0.0)
 
     @override
-    def eof_received(self) -> bool:
-        return False
-
-    @override
     def connection_lost(self, _exc: Exception | None) -> None:
         server = self._server
         for handle in (self._flushing, self._linger, self._wait):
@@ -122,7 +119,7 @@ class Link(asyncio.Protocol):
         server.queue.remove(self)
         server.links.discard(self)
         server.idle.pop(self, None)
-        server.origins.leave(self.origin, self._loop.time())
+        self._leave_origin()
         server.counters.connections -= 1
         self._session.end()
         if not self.lost.done():
@@ -153,6 +150,7 @@ class Link(asyncio.Protocol):
         self._session.end(ConnectionFault(ErrorCode.NO_ERROR, "the server stops"))
         self.flush()
         self._transport.close()
+        self._leave_origin()
 
     def abort(self) -> None:
         """End the connection at once, without a GOAWAY."""
@@ -185,6 +183,11 @@ class Link(asyncio.Protocol):
         return bool(self._connection.streams)
 
     # Internal
+
+    def _leave_origin(self) -> None:
+        if self._counted:
+            self._counted = False
+            self._server.origins.leave(self.origin, self._loop.time())
 
     def _refuse(self) -> None:
         """Close a connection above the limit, with a GOAWAY that names the limit."""

@@ -418,6 +418,27 @@ def test_no_address_takes_the_places_of_others() -> None:
     run(test, Limits(max_connections=4))
 
 
+def test_a_connection_that_is_being_closed_counts_no_more_for_its_address() -> None:
+    """Its end may take a round trip, in which a burst of newcomers must not displace its address's other ones."""
+
+    async def test(socket: Socket) -> None:
+        await socket.connect()
+        await socket.until(SETTINGS)
+        (link,) = socket.server.links
+        assert socket.server.origins.most_connections() == 1
+        link.stop()
+        assert not link.lost.done()
+        assert socket.server.origins.most_connections() == 0
+        await link.lost
+        again = Socket(socket.server, socket.port, socket.seen)
+        await again.connect()
+        await again.until(SETTINGS)
+        assert socket.server.origins.most_connections() == 1
+        again.writer.close()
+
+    run(test)
+
+
 def test_a_connection_that_ends_by_a_flood_is_named_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
     async def test(socket: Socket) -> None:
         for _ in range(2):
