@@ -48,4 +48,4 @@ def show(console: Console, parts: Iterable[RenderableType]) -> None:
             continue
         with console.capture() as capture:
             console.print(part, crop=False, markup=False)
-        console.file.write("".join(line.rstrip(" ") for line in capture.get().splitlines(keepends=True)))
+        console.file.write("\n".join(line.rstrip(" ") for line in capture.get().split("\n")))

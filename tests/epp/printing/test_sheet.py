@@ -29,9 +29,9 @@ def sheet() -> Sheet:
 def test_a_table_that_fits_has_a_line_for_each_row() -> None:
     assert printed(sheet(), 120) == [
         "What is held",
-        "tier  tokens of each endpoint  why                                                         ",
+        "tier  tokens of each endpoint  why",
         "gpu                   300,560  what is left of [the] memory beside the weights of the model",
-        "cpu                   409,600                                                              ",
+        "cpu                   409,600",
     ]
 
 

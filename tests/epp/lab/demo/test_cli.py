@@ -1,6 +1,7 @@
 """The whole command, on a workload small enough for a test."""
 
 import asyncio
+import io
 
 import pytest
 from rich.console import Console
@@ -14,14 +15,15 @@ SMALL = Workload(groups=4, prompts_per_group=3, system_tokens=200, output_tokens
 
 @pytest.mark.e2e
 def test_every_arm_runs_the_workload_and_all_are_shown_beside_each_other() -> None:
-    console = Console(width=120, record=True, force_terminal=False)
+    out = io.StringIO()
+    console = Console(file=out, width=120)
     results = asyncio.run(compare(DemoOptions(), console, SMALL))
     assert [result.name for result in results] == ["round-robin", "gpu-only", "tier-aware", "cost"]
     for result in results:
         assert (result.requests, result.errors) == (12, {})
         assert result.gpu_share + result.cpu_share + result.miss_share == pytest.approx(1.0)
         assert 0 < result.mean_ttft_s <= result.mean_e2e_s
-    text = console.export_text()
+    text = out.getvalue()
     assert "4 SIMULATED vLLM endpoints" in text
     assert "x1.00" in text
     assert "tierwise standalone --endpoint" in text
