@@ -11,6 +11,7 @@ interrupted; otherwise the program's own.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import sys
@@ -38,6 +39,8 @@ HELP = "help"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line ``argv`` (the process's own by default) and return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a locale that is not UTF-8 lacks the bullets and arrows of tables
+        sys.stdout.reconfigure(errors="replace")
     try:
         code = _run_words(
             [*(word for word in words if word != HELP), "--help"] if words[:1] == [HELP] else words or ["--help"]

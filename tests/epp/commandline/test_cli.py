@@ -182,6 +182,14 @@ def test_output_that_goes_nowhere_is_no_traceback(words: str, output: str, code:
     assert (ran.returncode, ran.stderr) == (code, says)
 
 
+def test_a_terminal_that_lacks_a_character_gets_a_question_mark_for_it() -> None:
+    words = [sys.executable, "-m", "epp.commandline.cli", "size", "--model=qwen3-32b"]
+    latin = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    ran = subprocess.run(words, cwd=ROOT, capture_output=True, env=latin, check=False, timeout=100)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert b"\n? Without --gpu only" in ran.stdout
+
+
 @pytest.mark.parametrize("words", ["help", "print default", "size --model=qwen3-8b --gpu=l4"])
 def test_a_reader_that_leaves_ends_a_command_without_a_word(words: str) -> None:
     reading, writing = os.pipe()
