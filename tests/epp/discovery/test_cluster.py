@@ -104,7 +104,7 @@ def test_before_the_first_list_nothing_is_loaded_and_the_reason_is_there() -> No
             assert "a Role with this rule is missing" in (here.discovery.trouble or "")
             server.refuse = lambda _: None
             await here.shows()
-            assert here.discovery.trouble is None
+            await here.until(lambda: here.discovery.trouble is None)
             await here.discovery.stop()
 
     run(work())
