@@ -1,4 +1,6 @@
-"""The interface of every source of endpoints. Adding one: a file in this folder, and a branch in ``epp.server.app``."""
+"""The interface of every source of endpoints. A new one is a file in this folder, and a branch in
+``epp.server.endpoints``.
+"""
 
 from __future__ import annotations
 

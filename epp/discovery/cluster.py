@@ -28,8 +28,8 @@ from epp.runtime.logs import counted
 log = logging.getLogger(__name__)
 
 GATHER_S = 0.02
-"""How long changes are gathered before they are applied. Source: half of what a slow pick takes; a rollout's events
-come in bursts, and each application makes a new snapshot of the pool."""
+"""How long changes are gathered before they are applied. A guess: a rollout's events come in bursts, and each
+application makes a new snapshot of the pool."""
 
 
 class PodDiscovery:

@@ -22,7 +22,16 @@ from epp.kube.client import Client, refusal
 from epp.kube.errors import KubeError, Refused, Unreachable
 from epp.kube.objects import Decoder, ListOf, Metadata, Status
 
-T = TypeVar("T")
+
+class Object(Protocol):
+    """What every object of the API has."""
+
+    @property
+    def metadata(self) -> Metadata:
+        """Its name, and the version of its last change."""
+
+
+T = TypeVar("T", bound=Object)
 
 PAGE = 500
 """Objects in a page of a list. Source: kubectl's and client-go's default."""
@@ -67,13 +76,6 @@ class Kind(Generic[T]):
     """A label selector that the API server applies."""
 
 
-class _Meta(msgspec.Struct, frozen=True):
-    """Any object, of which only the metadata is of interest."""
-
-    metadata: Metadata = Metadata()
-
-
-_META = Decoder(_Meta)
 _STATUS = Decoder(Status)
 
 
@@ -172,18 +174,18 @@ class Follower(Generic[T]):
             if change == "ERROR":
                 status = _STATUS.decode(raw)
                 raise refusal(f"watch {self._kind.path}", status, status.code)
-            version = _META.decode(raw).metadata.resource_version
+            item = self._object.decode(raw)  # a bookmark is an object that has metadata only
             if change == "ADDED" or change == "MODIFIED":
-                self._listener.changed(self._object.decode(raw))
+                self._listener.changed(item)
             elif change == "DELETED":
-                self._listener.removed(self._object.decode(raw))
+                self._listener.removed(item)
             elif change != "BOOKMARK":
                 self._version = None
                 raise KubeError(f"watch {self._kind.path}: an event of the unknown type {change[:40]!r}")
         except msgspec.DecodeError as error:
             self._version = None  # a list has the object's state now, or shows the same error
             raise KubeError(f"watch {self._kind.path}: {change} of what cannot be read: {error}") from error
-        self._version = version or self._version
+        self._version = item.metadata.resource_version or self._version
         self.events += 1
         self._answered()
 

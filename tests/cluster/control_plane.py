@@ -104,12 +104,14 @@ class ControlPlane:
             raise AssertionError(f"{method} {path}: {error.code} {error.read().decode()}") from None
 
     def put_pod(self, pod: dict[str, Any]) -> None:
-        """Create a pod with its status."""
+        """Create a pod with its status, without the fields that the API server writes itself."""
+        generated = ("uid", "creationTimestamp", "deletionTimestamp")
+        metadata = {name: value for name, value in pod["metadata"].items() if name not in generated}
         spec = {**pod["spec"], "nodeName": "node-1"}
         for container in (*spec["containers"], *spec.get("initContainers", ())):
             container.setdefault("image", "vllm")
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
-        made = self.request("POST", path, {**pod, "spec": spec, "status": {}})
+        made = self.request("POST", path, {**pod, "metadata": metadata, "spec": spec, "status": {}})
         self.set_status(made["metadata"]["namespace"], made["metadata"]["name"], pod["status"])
 
     def set_status(self, namespace: str, name: str, status: dict[str, Any]) -> None:

@@ -68,8 +68,6 @@ def serve(plane: ControlPlane, folder: Path, port: int, ext_proc: int) -> None:
             plane.allow("default", "picker", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
             until(ext_proc, "/readyz", "ready, but there are no endpoints")
             pod = written("engine-0", ip="127.0.0.1")
-            for generated in ("uid", "creationTimestamp", "deletionTimestamp"):
-                del pod["metadata"][generated]
             plane.put_pod(pod)
             until(ext_proc, "/metrics", f'tierwise_endpoint_fresh{{endpoint="127.0.0.1:{port}"}} 1.0')
             assert 'llm_d_epp_ready_endpoints{name="my-epp"} 1.0' in page(ext_proc, "/metrics")

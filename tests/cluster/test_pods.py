@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ from epp.pool.pool import Pool
 from epp.ports.tls import self_signed
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.environment import Unavailable
+from tests.epp.discovery.following import Following
 from tests.epp.discovery.pods import ACTIVE, written
 
-PATIENCE_S = 60
 READ_PODS = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
 NAMES = itertools.count()
 
@@ -33,7 +33,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         pytest.skip(str(reason))
 
 
-class Site:
+class Site(Following):
     """A namespace, a service account that may read its pods, and a pool that follows them."""
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
@@ -48,21 +48,8 @@ class Site:
 
     def put(self, name: str, **fields: Any) -> None:
         pod = written(name, **fields)
-        for generated in ("uid", "creationTimestamp", "deletionTimestamp"):
-            del pod["metadata"][generated]
         pod["metadata"]["namespace"] = self.namespace
         self.plane.put_pod(pod)
-
-    def addresses(self) -> list[str]:
-        return sorted(candidate.address for candidate in self.pool.candidates())
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while not condition():  # noqa: ASYNC110 - a socket announces nothing
-                await asyncio.sleep(0.01)
-
-    async def shows(self, *addresses: str) -> None:
-        await self.until(lambda: self.discovery.loaded and self.addresses() == sorted(addresses))
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,11 +13,10 @@ import pytest
 from epp.discovery.cluster import PodDiscovery
 from epp.pool.pool import Pool
 from scorers.base import Candidate, Slot
+from tests.epp.discovery.following import Following
 from tests.epp.discovery.pods import ACTIVE, pod, written
 from tests.epp.kube.access import TokenAccess
 from tests.epp.kube.api_server import ApiServer, api_server, status
-
-PATIENCE_S = 20
 
 
 class Changes:
@@ -36,7 +35,7 @@ class Changes:
         pass
 
 
-class Site:
+class Site(Following):
     """An API server, and a pool that follows its pods."""
 
     def __init__(self, server: ApiServer, ports: tuple[int, ...], **settings: Any) -> None:
@@ -47,19 +46,8 @@ class Site:
             self.pool, access, namespace="default", selector="app=vllm", ports=ports, **settings
         )
 
-    def addresses(self) -> list[str]:
-        return sorted(candidate.address for candidate in self.pool.candidates())
-
     def gauges(self) -> dict[str, float]:
         return {reading.name: sum(n for _, n in reading.samples) for reading in self.discovery.readings()}
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while not condition():  # noqa: ASYNC110 - a socket announces nothing
-                await asyncio.sleep(0.002)
-
-    async def shows(self, *addresses: str) -> None:
-        await self.until(lambda: self.discovery.loaded and self.addresses() == sorted(addresses))
 
 
 @asynccontextmanager
