@@ -1,4 +1,4 @@
-"""Requests to the Kubernetes API: read one object or page, or follow a watch. Every read has a deadline.
+"""Requests to the Kubernetes API: read one object or page, write one, or follow a watch. Each has a deadline.
 
 Rejected: lightkube has no read timeout (a half-open connection hangs for ever) and asks for no bookmarks;
 kubernetes-asyncio takes 160 times as long to decode a list, and 110 MB.
@@ -12,12 +12,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from importlib.metadata import version
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Literal, NamedTuple, Self, TypeVar
 
 import aiohttp
 import msgspec
 
 from epp.kube.access import Access
+from epp.kube.connections import Connections
 from epp.kube.errors import KubeError, Refused, Unreachable
 from epp.kube.objects import Decoder, Status, WatchEvent
 
@@ -32,10 +33,20 @@ Source: ``bookmarkFrequency`` in k8s.io/apiserver 0.35.
 """
 MAX_BODY_BYTES = 64 << 20
 """The most bytes of an answer, or of one event. etcd refuses objects above 1.5 MB; a page has 500 at most."""
+MERGE_PATCH = "application/merge-patch+json"
 _SHOWN = 200
 """How many characters of an answer that is not the API's own an error shows."""
 _STATUS = Decoder(Status)
 _EVENT = Decoder(WatchEvent)
+
+
+class _Request(NamedTuple):
+    """One request, which may be sent twice: with a fresh token after the first was refused."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: bytes | None = None
 
 
 class Client:
@@ -45,13 +56,14 @@ class Client:
         self.access = access
         self._answer = aiohttp.ClientTimeout(total=answer_s)
         self._watch = aiohttp.ClientTimeout(total=None, sock_connect=answer_s, sock_read=silent_s)
+        self._connections = Connections()
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         """Make the session; no connection is opened yet."""
         # A watch holds its connection for minutes, so connections are not counted.
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=self._connections.make),
             headers={"Accept": "application/json", "User-Agent": f"tierwise/{version('tierwise')}"},
             raise_for_status=False,
         )
@@ -63,17 +75,31 @@ class Client:
         """Close every connection at once."""
         if self._session is not None:
             await self._session.close()
-            await asyncio.sleep(0)  # connections that were aborted are closed in the loop's next turn
+        await self._connections.close()
 
     async def get(self, path: str, decoder: Decoder[T], query: Mapping[str, str] | None = None) -> T:
         """Return the object or page at ``path``. Raises: KubeError; ConfigError for credentials that cannot be read."""
-        async with self._opened(path, query or {}, self._answer) as response:
-            body = await self._body(response)
+        return await self._exchange(_Request("GET", path, query or {}), decoder)
+
+    async def send(self, method: Literal["POST", "PUT", "PATCH"], path: str, body: object, decoder: Decoder[T]) -> T:
+        """Write ``body`` at ``path``, and return the answer, which is the object as the API server has it now.
+
+        POST creates an object, or asks for a review. PUT replaces the version that ``body`` names. PATCH is a JSON
+        merge patch: it sets the fields in ``body``, and removes each field whose value is None. A write that failed
+        with ``Unreachable`` may have been done or not.
+        Raises: KubeError (``Refused`` with status 409 where the object has another version, or exists already);
+        ConfigError for credentials that cannot be read.
+        """
+        return await self._exchange(_Request(method, path, {}, msgspec.json.encode(body)), decoder)
+
+    async def _exchange(self, request: _Request, decoder: Decoder[T]) -> T:
+        async with self._opened(request, self._answer) as response:
+            body = await self._body(request, response)
             try:
                 return decoder.decode(body)
             except msgspec.DecodeError as error:
                 raise Unreachable(
-                    f"GET {self.access.server}{path}: the answer is not the API's: {error}: {_shown(body)}; "
+                    f"{self._name(request)}: the answer is not the API's: {error}: {_shown(body)}; "
                     "is a proxy in between?"
                 ) from error
 
@@ -84,7 +110,7 @@ class Client:
         Raises: KubeError when it is refused, cut off, silent for too long, or sends what is not an event.
         """
         async with (
-            self._opened(path, {**query, "watch": "1"}, self._watch) as response,
+            self._opened(_Request("GET", path, {**query, "watch": "1"}), self._watch) as response,
             aclosing(self._events(path, response)) as events,
         ):
             yield events
@@ -114,22 +140,20 @@ class Client:
             raise Unreachable(f"watch {path}: this is no event: {error}: {_shown(line)}") from error
 
     @asynccontextmanager
-    async def _opened(
-        self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Open a response with status 200, after a second try with a fresh token where the first was refused with 401.
+    async def _opened(self, request: _Request, limits: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Open a response that is no refusal, after a second try with a fresh token where the first was a 401.
 
         Raises: KubeError, for everything that happens until the caller has read the response.
         """
-        what = f"{'watch' if 'watch' in query else 'GET'} {self.access.server}{path}"
+        what = self._name(request)
         try:
-            response = await self._request(path, query, limits, renew=False)
+            response = await self._request(request, limits, renew=False)
             if response.status == 401:
                 response.release()
-                response = await self._request(path, query, limits, renew=True)
+                response = await self._request(request, limits, renew=True)
             try:
-                if response.status != 200:
-                    raise await self._refusal(what, response)
+                if not 200 <= response.status < 300:
+                    raise await self._refusal(request, response)
                 yield response
             finally:
                 if response.connection is not None and response.connection.transport is not None:
@@ -145,35 +169,43 @@ class Client:
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(f"{what}: {str(error) or type(error).__name__}") from error
 
+    def _name(self, request: _Request) -> str:
+        """Return how errors call a request."""
+        return f"{'watch' if 'watch' in request.query else request.method} {self.access.server}{request.path}"
+
     async def _request(
-        self, path: str, query: Mapping[str, str], limits: aiohttp.ClientTimeout, *, renew: bool
+        self, request: _Request, limits: aiohttp.ClientTimeout, *, renew: bool
     ) -> aiohttp.ClientResponse:
         if self._session is None:
             raise RuntimeError("the client is used outside of its context")
         async with asyncio.timeout(self._answer.total):  # not wait_for, which can lose a cancellation in Python 3.11
-            headers = await self.access.headers(renew=renew)
+            headers = dict(await self.access.headers(renew=renew))
+        if request.body is not None:
+            headers["Content-Type"] = MERGE_PATCH if request.method == "PATCH" else "application/json"
         tls = self.access.tls()
-        return await self._session.get(
-            self.access.server + path,
-            params=query,
+        return await self._session.request(
+            request.method,
+            self.access.server + request.path,
+            params=request.query,
+            data=request.body,
             headers=headers,
             timeout=limits,
             allow_redirects=False,
             ssl=True if tls is None else tls,
         )
 
-    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
+    async def _body(self, request: _Request, response: aiohttp.ClientResponse) -> bytes:
         """Return the whole body. Raises: Unreachable if it is larger than ``MAX_BODY_BYTES``."""
         parts, size = [], 0
         async for chunk in response.content.iter_any():
             size += len(chunk)
             if size > MAX_BODY_BYTES:
-                raise Unreachable(f"GET {response.url.path}: an answer of more than {MAX_BODY_BYTES:,} bytes")
+                raise Unreachable(f"{self._name(request)}: an answer of more than {MAX_BODY_BYTES:,} bytes")
             parts.append(chunk)
         return b"".join(parts)
 
-    async def _refusal(self, what: str, response: aiohttp.ClientResponse) -> KubeError:
-        body = await self._body(response)
+    async def _refusal(self, request: _Request, response: aiohttp.ClientResponse) -> KubeError:
+        what, body = self._name(request), await self._body(request, response)
         try:
             status = _STATUS.decode(body)
         except msgspec.DecodeError:

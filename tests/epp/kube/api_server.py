@@ -1,4 +1,4 @@
-"""A small Kubernetes API server for tests: lists in pages, watches with bookmarks, versions, compaction, and faults.
+"""A small Kubernetes API server for tests: lists in pages, watches with bookmarks, writes, compaction, and faults.
 
 It keeps whole states by version, so that a page of an old list shows the old state, as etcd does. The tests in
 ``tests/cluster`` run the same cases against the real one.
@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import web
+from typing_extensions import override
 
 from epp.ports.http_port import HttpPort
 
@@ -22,16 +23,12 @@ Answer = Callable[[web.Request], web.StreamResponse | None]
 TOKEN = "a-token"
 
 
-class ApiServer:
-    """One namespaced kind at one path. Owner: the event loop."""
+class Collection:
+    """All objects of one kind in one namespace. Owner: the event loop."""
 
     def __init__(self) -> None:
         self.version = 1
         self.objects: dict[str, Object] = {}
-        self.requests: list[web.Request] = []
-        self.refuse: Answer = lambda _: None
-        """Returns what is sent instead of the answer, or None."""
-        self.token = TOKEN
         self.watches = 0
         """Watches that are open now."""
         self.silent = False
@@ -40,10 +37,8 @@ class ApiServer:
         self._oldest = 1
         self._states: dict[int, list[Object]] = {1: []}
         self._changed = asyncio.Condition()
-        self._cut: list[asyncio.Transport] = []
         self._cuts = 0
         self._closing = False
-        self.url = ""
 
     async def put(self, item: Object) -> None:
         """Create or change an object, which is named by its metadata."""
@@ -70,10 +65,7 @@ class ApiServer:
         await self.cut()
 
     async def cut(self) -> None:
-        """Break every connection at once."""
-        for transport in self._cut:
-            transport.abort()
-        self._cut.clear()
+        """End every watch at once."""
         async with self._changed:
             self._cuts += 1
             self._changed.notify_all()
@@ -98,16 +90,37 @@ class ApiServer:
             self._events.append((self.version, kind, item))
             self._changed.notify_all()
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request of a client."""
-        self.requests.append(request)
-        if request.transport is not None:
-            self._cut.append(request.transport)  # type: ignore[arg-type]
-        if (answer := self.refuse(request)) is not None:
-            return answer
-        if request.headers.get("Authorization") != f"Bearer {self.token}":
-            return status(401, "Unauthorized", "Unauthorized")
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request that is allowed."""
+        if request.method != "GET":
+            return await self._write(request)
+        if (name := self._named(request)) is not None:
+            return web.json_response(self.objects[name])
         return await (self._watch(request) if request.query.get("watch") else self._list(request))
+
+    def _named(self, request: web.Request) -> str | None:
+        """Return the object that the path ends with, of those that exist."""
+        return next((part for part in request.path.split("/")[-2:] if part in self.objects), None)
+
+    async def _write(self, request: web.Request) -> web.StreamResponse:
+        body, name = json.loads(await request.read()), self._named(request)
+        if request.method == "POST":
+            made = body["metadata"]["name"]
+            if made in self.objects:
+                return status(409, "AlreadyExists", f'"{made}" already exists')
+            await self.put(body)
+            return web.json_response(self.objects[made], status=201)
+        if name is None:
+            return status(404, "NotFound", f"{request.path} not found")
+        before = self.objects[name]
+        expected = body.get("metadata", {}).get("resourceVersion")
+        if expected is not None and expected != before["metadata"]["resourceVersion"]:
+            return status(409, "Conflict", f'"{name}": the object has been modified')
+        if request.method == "DELETE":
+            await self.delete(name)
+            return web.json_response(before)
+        await self.put(body if request.method == "PUT" else merged(before, body))
+        return web.json_response(self.objects[name])
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
         limit = int(request.query.get("limit", "500"))
@@ -140,6 +153,68 @@ class ApiServer:
         finally:
             self.watches -= 1
         return response
+
+
+class ApiServer(Collection):
+    """An API server: every path is one collection, except those that ``at`` named. Owner: the event loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[web.Request] = []
+        self.refuse: Answer = lambda _: None
+        """Returns what is sent instead of the answer, or None."""
+        self.token = TOKEN
+        self.url = ""
+        self._others: dict[str, Collection] = {}
+        self._connections: list[asyncio.Transport] = []
+
+    def at(self, path: str) -> Collection:
+        """Return the collection at ``path``, such as ``/api/v1/namespaces/default/pods``; the first call makes it."""
+        return self._others.setdefault(path, Collection())
+
+    @override
+    async def cut(self) -> None:
+        for transport in self._connections:
+            transport.abort()
+        self._connections.clear()
+        for collection in self._others.values():
+            await collection.cut()
+        await super().cut()
+
+    @override
+    async def close(self) -> None:
+        for collection in self._others.values():
+            await collection.close()
+        await super().close()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request of a client."""
+        self.requests.append(request)
+        if request.transport is not None:
+            self._connections.append(request.transport)  # type: ignore[arg-type]
+        if (answer := self.refuse(request)) is not None:
+            return answer
+        if request.headers.get("Authorization") != f"Bearer {self.token}":
+            return status(401, "Unauthorized", "Unauthorized")
+        for path, collection in self._others.items():
+            if request.path == path or request.path.startswith(f"{path}/"):
+                return await collection.answer(request)
+        return await self.answer(request)
+
+
+def merged(before: Object, patch: Object) -> Object:
+    """Return ``before`` changed by a JSON merge patch."""
+    after = dict(before)
+    for key, value in patch.items():
+        if value is None:
+            after.pop(key, None)
+        else:
+            after[key] = (
+                merged(after[key] if isinstance(after.get(key), dict) else {}, value)
+                if isinstance(value, dict)
+                else value
+            )
+    return after
 
 
 def status(code: int, reason: str, message: str, **details: object) -> web.Response:
