@@ -27,6 +27,7 @@ from epp.decision import Cause, Outcome, RequestHead, Usage
 from epp.discovery.cluster import PodDiscovery
 from epp.discovery.listing import read_listing
 from epp.errors import ConfigError
+from epp.kube.client import Client
 from epp.pool.pool import Pool
 from epp.runtime.followed_files import FollowedFiles
 from epp.server.app import App
@@ -323,7 +324,7 @@ def test_every_metric_is_on_its_page_with_its_type_and_labels(tmp_path: Path) ->
         ),
         "counter",
     )
-    pods = PodDiscovery(Pool(), TokenAccess("http://127.0.0.1:9"), namespace="n", selector="a=b", ports=(8000,))
+    pods = PodDiscovery(Pool(), Client(TokenAccess("http://127.0.0.1:9")), namespace="n", selector="a=b", ports=(8000,))
     followed = {
         f"{reading.name}_total" if reading.counter else reading.name: "counter" if reading.counter else "gauge"
         for reading in pods.readings()

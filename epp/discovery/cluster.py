@@ -10,13 +10,10 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Sequence
 
 from epp.discovery.claims import Claims
-from epp.discovery.options import PodOptions
 from epp.discovery.pods import PodEndpoint, endpoints_of
-from epp.kube.access import Access, InCluster
 from epp.kube.client import Client
 from epp.kube.follow import Follower, Kind
 from epp.kube.objects import Pod
@@ -38,7 +35,7 @@ class PodDiscovery:
     def __init__(
         self,
         pool: Pool,
-        access: Access,
+        client: Client,
         *,
         namespace: str,
         selector: str,
@@ -49,9 +46,8 @@ class PodDiscovery:
     ) -> None:
         self._pool, self._ports = pool, tuple(ports)
         self._gather_s, self._most, self._clock = gather_s, most, clock
-        self._client = Client(access)
         kind = Kind(f"/api/v1/namespaces/{namespace}/pods", Pod, selector)
-        self._follower = Follower(self._client, kind, self, random=random.random, clock=clock)
+        self._follower = Follower(client, kind, self, random=random.random, clock=clock)
         self._claims = Claims()
         self._used: dict[str, tuple[object, ...]] = {}  # the identity of the endpoint in the pool, by address
         self._dirty: set[str] = set()
@@ -59,7 +55,7 @@ class PodDiscovery:
         self._disputed: set[str] = set()
         self._warned: set[str] = set()  # addresses that were disputed since a pod has them: one warning for each
         self._left_out = 0
-        self._closing = AsyncExitStack()
+        self._chore: Chore | None = None
 
     @property
     def loaded(self) -> bool:
@@ -73,14 +69,14 @@ class PodDiscovery:
 
     async def start(self) -> None:
         """Begin to follow. Returns before the first list is there: a picker without an API server stays up."""
-        await self._closing.enter_async_context(self._client)
-        self._closing.push_async_callback(Chore("pod-discovery", self._follower.run).stop)
+        self._chore = Chore("pod-discovery", self._follower.run)
 
     async def stop(self) -> None:
         """Stop following; the pool stays as it is."""
         if self._timer is not None:
             self._timer.cancel()
-        await self._closing.aclose()
+        if self._chore is not None:
+            await self._chore.stop()
 
     def listed(self, objects: list[Pod]) -> None:
         """Make the pool equal to a list of all pods, at once."""
@@ -169,12 +165,6 @@ class PodDiscovery:
         if self._claims.holder(address) is None:
             self._warned.discard(address)
         (self._disputed.add if pods else self._disputed.discard)(address)
-
-
-def in_cluster(pool: Pool, options: PodOptions, environ: Mapping[str, str]) -> PodDiscovery:
-    """Return the discovery of a picker that runs in a pod. Raises: ConfigError without a pod's credentials."""
-    access = InCluster(environ)
-    return PodDiscovery(pool, access, namespace=options.namespace, selector=options.selector, ports=options.ports)
 
 
 def _key(pod: Pod) -> str:

@@ -27,13 +27,12 @@ _OWNERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodOptions:
-    """Which pods of which namespace are endpoints."""
+    """Which pods of a namespace are endpoints."""
 
     selector: str
     """A label selector in the grammar of Kubernetes, never empty."""
     ports: tuple[int, ...]
     """The ports that each pod serves, by rank."""
-    namespace: str
 
 
 def pod_options(given: Given) -> PodOptions | None:
@@ -61,13 +60,21 @@ def pod_options(given: Given) -> PodOptions | None:
         selector = checked(selector)
     except ConfigError as error:
         raise ConfigError(f"--endpoint-selector: {error}") from error
-    namespace = given["pool-namespace"]
-    if not _NAMESPACE.fullmatch(namespace):
+    return PodOptions(selector=selector, ports=tuple(ports))
+
+
+def namespace_of(given: Given, environment: Mapping[str, str]) -> str | None:
+    """Return the namespace that a flag or the environment names; None for that of the picker's identity.
+
+    Raises: ConfigError for what cannot be the name of a namespace.
+    """
+    namespace = given.get("pool-namespace") or environment.get("NAMESPACE") or None
+    if namespace is not None and not _NAMESPACE.fullmatch(namespace):
         raise ConfigError(
             f"--pool-namespace: {namespace!r} is not the name of a namespace: at most 63 of a-z, 0-9 and '-'; "
             "without the flag it is the variable NAMESPACE"
         )
-    return PodOptions(selector=selector, ports=tuple(ports), namespace=namespace)
+    return namespace
 
 
 def pool_of(environment: Mapping[str, str]) -> str | None:

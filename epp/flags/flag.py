@@ -41,3 +41,13 @@ class Flag:
 def grouped(name: str, *flags: Flag) -> tuple[Flag, ...]:
     """Return ``flags`` with the title of their group in the help text."""
     return tuple(replace(flag, group=name) for flag in flags)
+
+
+def idle(name: str, read: Callable[[str], object], why: str, harmless: object = None) -> Flag:
+    """Return a flag of the Go picker that is accepted with a warning, since it changes nothing here."""
+    return Flag(name, read, "", f"accepted with a warning: {why}", group="Without effect", idle=why, harmless=harmless)
+
+
+def refused(name: str, read: Callable[[str], object], why: str, harmless: object = None) -> Flag:
+    """Return a flag of the Go picker that is refused, unless its value requests nothing."""
+    return Flag(name, read, "", "", group="known, not honored yet", refusal=why, harmless=harmless)

@@ -26,11 +26,9 @@ from epp.kvevents.feed import Feed, open_feed
 from epp.metrics.exposition import Exposition
 from epp.metrics.gauges import ReadingSource
 from epp.pool.index_keeper import IndexKeeper, finish_in_time
-from epp.pool.pool import Endpoint
 from epp.ports.certificates import Certificate, certificate_readings
 from epp.ports.claim import listening
 from epp.ports.failures import FailedConnections, Port
-from epp.ports.resolve import resolve
 from epp.ports.tls import ext_proc_certificate, metrics_certificate, metrics_context
 from epp.runtime.background import Chore, Uncaught
 from epp.runtime.logs import counted
@@ -38,11 +36,12 @@ from epp.scrape.parameters import ScrapeParameters
 from epp.scrape.scraper import Scraper
 from epp.served.lister import Lister
 from epp.server.admin import Admin
+from epp.server.cluster import Cluster, open_cluster
 from epp.server.core import Core
-from epp.server.endpoints import discovery_of
+from epp.server.endpoints import open_endpoints
 from epp.server.health import Health
 from epp.server.quiet import wait_until_quiet
-from epp.server.readiness import readiness
+from epp.server.readiness import Readiness, readiness
 from epp.server.reload import ConfigReload, PlanSource
 from epp.server.saved_index import open_saved_index
 from epp.server.settings import Settings, Transport
@@ -82,6 +81,7 @@ class App:
             max_receive_message_bytes=settings.max_message_bytes, max_buffered_bytes=settings.max_held_bytes
         )
         self._source, self._options = source, options
+        self._cluster: Cluster | None = None
         self._discovery: Discovery | None = None
         self._scraper: Scraper | None = None
         self._certificates: list[Certificate] = []
@@ -154,7 +154,8 @@ class App:
         self._keeping = keeping = open_saved_index(self._settings.snapshot, self.core, stack)
         if keeping is not None:
             self.expose(keeping.readings)
-        await self._list_endpoints(stack)
+        self._cluster = await open_cluster(self._settings, self.core, os.environ, stack)
+        self._discovery = await open_endpoints(self._settings, self.core, self._cluster, stack)
         self._follow_kv_events(stack)
         if self.core.plan.scrape is not None:
             await self._scrape(stack, self.core.plan.scrape)
@@ -194,7 +195,7 @@ class App:
 
     async def _serve_metrics(self, stack: AsyncExitStack) -> None:
         """Open the port that Prometheus and probes use."""
-        settings, core = self._settings, self.core
+        settings = self._settings
         exposition = Exposition(
             self.telemetry,
             self.pool,
@@ -204,7 +205,7 @@ class App:
         )
         admin = Admin(
             exposition,
-            lambda: readiness(self.health, self._discovery, self.pool, scraped=core.plan.scrape is not None),
+            self._readiness,
             report=self._failed.at(Port.METRICS, encrypted=settings.metrics_tls is not None),
         )
         stack.push_async_callback(admin.stop)
@@ -241,15 +242,10 @@ class App:
         stack.push_async_callback(feed.stop)
         self.expose(feed.readings)
 
-    async def _list_endpoints(self, stack: AsyncExitStack) -> None:
-        if fixed := self._settings.endpoints:
-            self.pool.replace([Endpoint(address) for address in dict.fromkeys(await resolve(fixed))])
-            return
-        self._discovery = discovery = discovery_of(self._settings, self.core.plan, self.pool, os.environ)
-        if discovery is not None:
-            await discovery.start()
-            stack.push_async_callback(discovery.stop)
-            self.expose(discovery.readings)
+    def _readiness(self) -> Readiness:
+        troubles = self._cluster.troubles if self._cluster is not None else ()
+        scraped = self.core.plan.scrape is not None
+        return readiness(self.health, self._discovery, self.pool, scraped=scraped, troubles=troubles)
 
     def _listed(self) -> bool:
         """Whether the endpoints are known: they are fixed, or discovery has read them."""

@@ -63,7 +63,7 @@ async def serve(options: ServeOptions, *sources: ReadingSource) -> None:
     source = PlanSource(followed(config), read)
     plan = read()
     announce(plan, (*options.notices, *selected_twice(plan, picker)), picker.endpoints, options.remarks)
-    if not picker.endpoints and plan.discovery is None and picker.pods is None:
+    if not picker.endpoints and plan.discovery is None and picker.cluster.pods is None:
         raise ConfigError(nowhere(picker.pool_name))
     app = App(plan, picker, source=source, options=options)
 
@@ -91,7 +91,7 @@ async def serve(options: ServeOptions, *sources: ReadingSource) -> None:
 
 def selected_twice(plan: Plan, picker: Settings) -> tuple[str, ...]:
     """Return a warning if both a flag and the configuration select the endpoints, which is not meant."""
-    if picker.pods is None or plan.discovery is None:
+    if picker.cluster.pods is None or plan.discovery is None:
         return ()
     warning = (
         "dataLayer.discovery says where the endpoints are, so --endpoint-selector has no effect; "

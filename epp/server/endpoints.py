@@ -1,26 +1,39 @@
-"""Which discovery lists the endpoints of a picker, where they are not fixed."""
+"""Where the endpoints of a picker come from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 
-from epp.config.plan import Plan
 from epp.discovery.base import Discovery
-from epp.discovery.cluster import in_cluster
 from epp.discovery.file import FileDiscovery
-from epp.pool.pool import Pool
+from epp.pool.pool import Endpoint
+from epp.ports.resolve import resolve
+from epp.server.cluster import Cluster
+from epp.server.core import Core
 from epp.server.settings import Settings
 
 
-def discovery_of(settings: Settings, plan: Plan, pool: Pool, environ: Mapping[str, str]) -> Discovery | None:
-    """Return the discovery that the settings or else the plan name; None for fixed endpoints.
+async def open_endpoints(
+    settings: Settings, core: Core, cluster: Cluster | None, stack: AsyncExitStack
+) -> Discovery | None:
+    """Return what keeps the pool's endpoints up to date, which ``stack`` stops; None if they are fixed.
 
-    The settings' file comes first, then ``dataLayer.discovery`` of the configuration, then the settings' pods.
-    Raises: ConfigError for pods outside of a cluster.
+    Fixed endpoints come first, then the settings' file, then ``dataLayer.discovery`` of the configuration, then the
+    cluster. Raises: ConfigError for a source that can never be used.
     """
+    if fixed := settings.endpoints:
+        core.pool.replace([Endpoint(address) for address in dict.fromkeys(await resolve(fixed))])
+        return None
+    if cluster is not None and cluster.endpoints is not None:  # started with the cluster
+        return cluster.endpoints
     if settings.endpoints_file is not None:
-        return FileDiscovery(pool, settings.endpoints_file, watch=True)
-    if plan.discovery is not None:
-        return FileDiscovery(pool, Path(plan.discovery.path), watch=plan.discovery.watch_file)
-    return None if settings.pods is None else in_cluster(pool, settings.pods, environ)
+        discovery = FileDiscovery(core.pool, settings.endpoints_file, watch=True)
+    elif (listed := core.plan.discovery) is not None:
+        discovery = FileDiscovery(core.pool, Path(listed.path), watch=listed.watch_file)
+    else:
+        return None
+    await discovery.start()
+    stack.push_async_callback(discovery.stop)
+    core.telemetry.gauge_source(discovery.readings)
+    return discovery

@@ -6,22 +6,22 @@ flag that cannot be honored yet is refused unless its value requests nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from epp.config.flags import CONFIG, one_config
-from epp.discovery.options import pod_options, pool_of
 from epp.errors import ConfigError
 from epp.flags import values
 from epp.flags.arguments import Given, with_fields
 from epp.flags.common import ENDPOINTS, VERBOSITY
-from epp.flags.flag import Flag, grouped
+from epp.flags.flag import Flag, grouped, idle
 from epp.ports.options import MetricsTlsOptions, TlsOptions
 from epp.ports.own_ports import refuse_shared
 from epp.runtime.options import LogFormat
 from epp.scrape.reading.specs import VLLM, parse_spec
 from epp.server import shared_flags as shared
+from epp.server.kube_flags import KUBE, with_cluster
 from epp.server.options import ServeOptions
 from epp.server.settings import Settings
 from epp.tracing.settings import trace_settings
@@ -52,29 +52,10 @@ def metric_spec(value: str) -> str:
     return value
 
 
-def _idle(name: str, read: Callable[[str], object], why: str, harmless: object = None) -> Flag:
-    return Flag(name, read, "", f"accepted with a warning: {why}", group="Without effect", idle=why, harmless=harmless)
-
-
-def _refused(name: str, read: Callable[[str], object], why: str, harmless: object = None) -> Flag:
-    return Flag(name, read, "", "", group="known, not honored yet", refusal=why, harmless=harmless)
-
-
 SERVE: tuple[Flag, ...] = (
     *grouped("Configuration", *CONFIG),
-    *grouped(
-        "The pool",
-        ENDPOINTS,
-        Flag("endpoint-selector", values.text, "",
-             "endpoints are the ready pods with these labels: app=vllm,tier in (a,b); needs a pod's credentials",
-             "LABELS"),
-        Flag("endpoint-target-ports", values.unless_empty(values.integers(1, 65535)), "",
-             "the ports of each such pod, at most eight", "LIST"),
-        shared.POOL_NAME,
-        Flag("pool-namespace", values.text, "pool_namespace",
-             "its namespace, and that of the selected pods (default: $NAMESPACE, or else default)", "NAME"),
-        Flag("pool-group", values.text, "pool_group", "its API group", "GROUP"),
-    ),
+    *grouped("The pool", ENDPOINTS),
+    *KUBE,
     *grouped(
         "Listening",
         Flag("host", values.text, "picker.host", "address to listen on (default 0.0.0.0)", "ADDRESS"),
@@ -147,12 +128,9 @@ SERVE: tuple[Flag, ...] = (
         Flag("zap-devel", _YES, "zap_devel", "true for text, false for JSON; --zap-encoder wins"),
         Flag("zap-log-level", values.log_level, "zap_log_level", "as --v, and wins over it", "LEVEL"),
     ),
-    _refused("ha-enable-leader-election", _YES, "leader election needs Kubernetes; run one replica", False),
-    _refused("metrics-endpoint-auth", _YES, "it would ask Kubernetes who may read /metrics, which is "
-             "not built yet; set it to false or leave it out, and see --metrics-client-ca-file", False),
-    _idle("enable-pprof", _YES, "Go profiles do not exist here; use py-spy on the process", False),
-    _idle("zap-stacktrace-level", values.text, "tracebacks are logged with every unexpected error"),
-    _idle("zap-time-encoding", values.text, "log times are ISO 8601", "iso8601"),
+    idle("enable-pprof", _YES, "Go profiles do not exist here; use py-spy on the process", False),
+    idle("zap-stacktrace-level", values.text, "tracebacks are logged with every unexpected error"),
+    idle("zap-time-encoding", values.text, "log times are ISO 8601", "iso8601"),
 )  # fmt: skip
 """Source: the Go picker's ``pkg/epp/server/options.go``, v0.9.0 and later; ``endpoint``, ``host``, ``transport``,
 ``watch-config``, ``max-request-bytes``, ``index-snapshot``, ``index-snapshot-interval``, ``ask-kvengine`` and
@@ -171,21 +149,15 @@ def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
     one_config(given)
     shared.clamp_refresh(given, notices)
     _metric_names(given, notices)
-    for name in [name for name in ("pool-name", "pool-namespace", "pool-group") if given.get(name) == ""]:
-        del given[name]
-    given.setdefault("pool-namespace", environment.get("NAMESPACE") or "default")
+    if given.get("pool-name") == "":
+        del given["pool-name"]
     if given.get("model-server-metrics-port") == 0:
         del given["model-server-metrics-port"]
-    pods = pod_options(given)
-    given = {name: value for name, value in given.items() if name not in ("endpoint-selector", "endpoint-target-ports")}
-    if pods is not None:
-        given["pool-name"] = pool_of(environment) or Settings().pool_name
     options = with_fields(ServeOptions(notices=tuple(notices), remarks=remarks), given, SERVE)
     picker = replace(
-        shared.completed(options.picker, given, tracing),
+        with_cluster(shared.completed(options.picker, given, tracing), given, environment),
         tls=tls,
         metrics_tls=metrics_tls,
-        pods=pods,
         exchange=replace(options.picker.exchange, any_subset=not given.get("disable-endpoint-subset-filter", False)),
     )
     _refuse_shared_ports(picker)
@@ -200,12 +172,12 @@ def _off(given: Given) -> tuple[str, ...]:
 
 def _without_effect(given: Given) -> list[str]:
     """Return one line about the given flags that change nothing."""
-    idle = [
+    unused = [
         f"--{flag.name}={_written(given[flag.name])} ({flag.idle})"
         for flag in SERVE
         if flag.idle and flag.name in given and given[flag.name] != flag.harmless
     ]
-    return [f"accepted, and without effect: {', '.join(idle)}"] if idle else []
+    return [f"accepted, and without effect: {', '.join(unused)}"] if unused else []
 
 
 def _encryption(given: dict[str, Any], notices: list[str]) -> tuple[TlsOptions | None, MetricsTlsOptions | None]:

@@ -36,8 +36,6 @@ class ServeOptions:
         exchange=ExchangeSettings(max_request_bytes=MAX_REQUEST_BYTES),
     )
     metrics_source: MetricsSourceOptions = MetricsSourceOptions()
-    pool_namespace: str = "default"
-    pool_group: str = "inference.networking.k8s.io"
     drain_timeout_s: float = 30.0
 
     log: LogOptions = LogOptions()

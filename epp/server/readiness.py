@@ -7,6 +7,7 @@ fault of its own network. The sentence and the metrics show such endpoints.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from epp.discovery.base import Discovery
@@ -22,19 +23,35 @@ class Readiness(NamedTuple):
     sentence: str
 
 
-def readiness(health: Health, discovery: Discovery | None, pool: Pool, *, scraped: bool) -> Readiness:
-    """Return the readiness now; ``scraped`` is whether the endpoints' metrics are read."""
+def readiness(
+    health: Health, discovery: Discovery | None, pool: Pool, *, scraped: bool, troubles: Sequence[str] = ()
+) -> Readiness:
+    """Return the readiness now.
+
+    ``scraped`` is whether the endpoints' metrics are read, ``troubles`` what else cannot be done now: it leaves the
+    picker ready, and the sentence has it.
+    """
     if discovery is not None and not discovery.loaded:
-        return Readiness(False, f"not ready: no list of endpoints yet: {discovery.trouble or 'it is being read'}")
+        return _not_ready(f"no list of endpoints yet: {discovery.trouble or 'it is being read'}", troubles)
     if not health.serving:
-        return Readiness(False, "not ready: stopping")
+        return _not_ready("stopping", troubles)
+    remark = _remark(discovery, pool, scraped=scraped)
+    remarks = [*([remark] if remark else []), *troubles]
+    return Readiness(True, f"ready, but {'; '.join(remarks)}" if remarks else "ready")
+
+
+def _not_ready(reason: str, troubles: Sequence[str]) -> Readiness:
+    return Readiness(False, f"not ready: {'; '.join([reason, *troubles])}")
+
+
+def _remark(discovery: Discovery | None, pool: Pool, *, scraped: bool) -> str:
     silent = [candidate for candidate in pool.candidates() if not candidate.fresh] if scraped else []
     if not len(pool):
-        return Readiness(True, "ready, but there are no endpoints")
+        return "there are no endpoints"
     if len(silent) == len(pool) and all(candidate.silence is Silence.GONE for candidate in silent):
-        return Readiness(True, "ready, but no endpoint answers: requests get 503 until one does")
+        return "no endpoint answers: requests get 503 until one does"
     if discovery is not None and discovery.trouble is not None:
-        return Readiness(True, f"ready, but the list of endpoints may be out of date: {discovery.trouble}")
+        return f"the list of endpoints may be out of date: {discovery.trouble}"
     if silent:
-        return Readiness(True, f"ready, but {len(silent)} of {len(pool)} endpoints have no recent metrics")
-    return Readiness(True, "ready")
+        return f"{len(silent)} of {len(pool)} endpoints have no recent metrics"
+    return ""

@@ -34,16 +34,25 @@ class SnapshotOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """What the picker does with the API server of a Kubernetes cluster; nothing, unless something is asked for."""
+
+    namespace: str | None = None
+    """Of the pool and its pods; None for that of the picker's identity, or else ``default``."""
+    pods: PodOptions | None = None
+    """The pods that are endpoints, unless another source lists the endpoints."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings of one picker. Ports: 0 takes a free one, None opens none."""
 
     pool_name: str = "epp"
     endpoints: tuple[str, ...] = ()
-    """``host:port``; if empty, ``endpoints_file``, the plan's discovery or ``pods`` lists the endpoints."""
+    """``host:port``; if empty, ``endpoints_file``, the plan's discovery or ``cluster`` lists the endpoints."""
     endpoints_file: Path | None = None
     """In the format of ``file-discovery``, watched."""
-    pods: PodOptions | None = None
-    """The pods that are endpoints, unless one of the two above or the plan lists them."""
+    cluster: ClusterOptions = ClusterOptions()
 
     host: str = "127.0.0.1"
     grpc_port: int = 0

@@ -13,6 +13,7 @@ import pytest
 
 from epp.discovery.cluster import PodDiscovery
 from epp.kube.access import HOST, PORT, InCluster
+from epp.kube.client import Client
 from epp.pool.pool import Pool
 from epp.ports.tls import self_signed
 from tests.cluster.control_plane import ControlPlane, control_plane
@@ -42,8 +43,9 @@ class Site(Following):
         (folder / "token").write_text(plane.token_for(self.namespace, "picker"))
         (folder / "ca.crt").write_bytes(plane.authority.read_bytes())
         access = InCluster({HOST: "127.0.0.1", PORT: str(plane.port)}, folder)
+        self.client = Client(access)
         self.discovery = PodDiscovery(
-            self.pool, access, namespace=self.namespace, selector="app in (vllm),!canary", ports=(8000, 8001)
+            self.pool, self.client, namespace=self.namespace, selector="app in (vllm),!canary", ports=(8000, 8001)
         )
 
     def put(self, name: str, **fields: Any) -> None:
@@ -57,11 +59,8 @@ async def following(plane: ControlPlane, folder: Path, *, allowed: bool = True) 
     here = Site(plane, folder)
     if allowed:
         plane.allow(here.namespace, "picker", READ_PODS)
-    await here.discovery.start()
-    try:
+    async with here.started():
         yield here
-    finally:
-        await here.discovery.stop()
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -94,9 +93,8 @@ def test_a_list_of_many_pods_comes_in_pages(plane: ControlPlane, tmp_path: Path)
         for n in range(30):
             here.put(f"p{n}", ip=f"10.0.0.{n + 1}", annotations={ACTIVE: "8000"})
         here.discovery._follower._page = 7
-        await here.discovery.start()
-        await here.until(lambda: len(here.pool) == 30)
-        await here.discovery.stop()
+        async with here.started():
+            await here.until(lambda: len(here.pool) == 30)
 
     run(work())
 
@@ -122,21 +120,19 @@ def test_a_wrong_token_and_a_wrong_authority_are_named(plane: ControlPlane, tmp_
         plane.allow(here.namespace, "picker", READ_PODS)
         token, authority = (tmp_path / "token").read_text(), (tmp_path / "ca.crt").read_bytes()
         (tmp_path / "token").write_text("nonsense")
-        await here.discovery.start()
-        await here.until(lambda: "401" in (here.discovery.trouble or ""))
-        (tmp_path / "token").write_text(token)
-        await here.until(lambda: here.discovery.loaded)
-        await here.until(lambda: here.discovery.trouble is None)
-        await here.discovery.stop()
+        async with here.started():
+            await here.until(lambda: "401" in (here.discovery.trouble or ""))
+            (tmp_path / "token").write_text(token)
+            await here.until(lambda: here.discovery.loaded)
+            await here.until(lambda: here.discovery.trouble is None)
 
         other = Site(plane, tmp_path)
         (tmp_path / "ca.crt").write_bytes(self_signed()[0])
-        await other.discovery.start()
-        await other.until(lambda: "not trusted" in (other.discovery.trouble or ""))
-        (tmp_path / "ca.crt").write_bytes(authority)
-        plane.allow(other.namespace, "picker", READ_PODS)
-        await other.until(lambda: other.discovery.loaded)
-        await other.discovery.stop()
+        async with other.started():
+            await other.until(lambda: "not trusted" in (other.discovery.trouble or ""))
+            (tmp_path / "ca.crt").write_bytes(authority)
+            plane.allow(other.namespace, "picker", READ_PODS)
+            await other.until(lambda: other.discovery.loaded)
 
     run(work())
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from epp.discovery.cluster import PodDiscovery
+from epp.kube.client import Client
 from epp.pool.pool import Pool
 
 PATIENCE_S = 60
@@ -15,7 +17,17 @@ class Following:
     """A pool, and the discovery that keeps it equal to the pods."""
 
     pool: Pool
+    client: Client
     discovery: PodDiscovery
+
+    @asynccontextmanager
+    async def started(self) -> AsyncIterator[None]:
+        async with self.client:
+            await self.discovery.start()
+            try:
+                yield
+            finally:
+                await self.discovery.stop()
 
     def addresses(self) -> list[str]:
         return sorted(candidate.address for candidate in self.pool.candidates())

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from epp.discovery.cluster import PodDiscovery
+from epp.kube.client import Client
 from epp.pool.pool import Pool
 from scorers.base import Candidate, Slot
 from tests.epp.discovery.following import Following
@@ -41,9 +42,9 @@ class Site(Following):
     def __init__(self, server: ApiServer, ports: tuple[int, ...], **settings: Any) -> None:
         self.server, self.pool, self.changes = server, Pool(), Changes()
         self.pool.listeners.append(self.changes)
-        access = TokenAccess(server.url)
+        self.client = Client(TokenAccess(server.url))
         self.discovery = PodDiscovery(
-            self.pool, access, namespace="default", selector="app=vllm", ports=ports, **settings
+            self.pool, self.client, namespace="default", selector="app=vllm", ports=ports, **settings
         )
 
     def gauges(self) -> dict[str, float]:
@@ -56,11 +57,8 @@ async def site(*pods: dict[str, Any], ports: tuple[int, ...] = (8000,), **settin
         for item in pods:
             await server.put(item)
         here = Site(server, ports, **settings)
-        await here.discovery.start()
-        try:
+        async with here.started():
             yield here
-        finally:
-            await here.discovery.stop()
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -86,14 +84,13 @@ def test_before_the_first_list_nothing_is_loaded_and_the_reason_is_there() -> No
         async with api_server() as server:
             server.refuse = lambda _: status(403, "Forbidden", "pods is forbidden")
             here = Site(server, (8000,))
-            await here.discovery.start()
-            await here.until(lambda: here.discovery.trouble is not None)
-            assert not here.discovery.loaded
-            assert "a Role with this rule is missing" in (here.discovery.trouble or "")
-            server.refuse = lambda _: None
-            await here.shows()
-            await here.until(lambda: here.discovery.trouble is None)
-            await here.discovery.stop()
+            async with here.started():
+                await here.until(lambda: here.discovery.trouble is not None)
+                assert not here.discovery.loaded
+                assert "a Role with this rule is missing" in (here.discovery.trouble or "")
+                server.refuse = lambda _: None
+                await here.shows()
+                await here.until(lambda: here.discovery.trouble is None)
 
     run(work())
 

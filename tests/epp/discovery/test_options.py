@@ -10,6 +10,7 @@ from epp.discovery.options import PodOptions, pool_of
 from epp.errors import ConfigError
 from epp.flags.arguments import Given
 from epp.server.flags import serve_options
+from epp.server.settings import ClusterOptions
 
 SELECTED: Given = {"endpoint-selector": "app=vllm", "endpoint-target-ports": (8000, 8001)}
 
@@ -21,18 +22,18 @@ def options(environment: dict[str, str] | None = None, **given: Any) -> Any:
 
 
 def test_pods_are_those_of_the_namespace_of_the_flag_or_of_the_variable() -> None:
-    assert options().picker.pods == PodOptions(selector="app=vllm", ports=(8000, 8001), namespace="default")
-    assert options({"NAMESPACE": "llm"}).picker.pods.namespace == "llm"
-    assert options({"NAMESPACE": "llm"}, pool_namespace="other").picker.pods.namespace == "other"
+    assert options().picker.cluster == ClusterOptions(pods=PodOptions(selector="app=vllm", ports=(8000, 8001)))
+    assert options({"NAMESPACE": "llm"}).picker.cluster.namespace == "llm"
+    assert options({"NAMESPACE": "llm"}, pool_namespace="other").picker.cluster.namespace == "other"
 
 
 def test_an_empty_namespace_is_no_namespace() -> None:
-    assert options(pool_namespace="").picker.pods.namespace == "default"
-    assert options({"NAMESPACE": "llm"}, pool_namespace="").picker.pods.namespace == "llm"
+    assert options(pool_namespace="").picker.cluster.namespace is None
+    assert options({"NAMESPACE": "llm"}, pool_namespace="").picker.cluster.namespace == "llm"
 
 
 def test_without_the_flags_there_are_no_pods() -> None:
-    assert serve_options({}, {}).picker.pods is None
+    assert serve_options({}, {}).picker.cluster.pods is None
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from epp.runtime.options import LogFormat, LogOptions
 from epp.scrape.parameters import EngineMetricNames, MetricsSourceOptions
 from epp.server.flags import SERVE
 from epp.server.options import ServeOptions
-from epp.server.settings import Transport
+from epp.server.settings import ClusterOptions, Transport
 from epp.standalone.options import StandaloneOptions
 from epp.standalone.settings import ProxySettings, ResponseMode
 from epp.tracing.settings import Exporter, TraceSettings
@@ -92,7 +92,9 @@ def test_the_arguments_of_the_no_kubernetes_guide_are_understood(run: Callable[.
     )  # fmt: skip
     assert options == ServeOptions(
         config=ConfigOptions(file=Path("/config/epp.yaml")),
-        picker=replace(ServeOptions().picker, pool_name="file-discovery", tls=None),
+        picker=replace(
+            ServeOptions().picker, pool_name="file-discovery", tls=None, cluster=ClusterOptions(namespace="default")
+        ),
         remarks=OFF,
     )
 
@@ -104,7 +106,7 @@ def test_the_arguments_of_the_v04_guide_are_understood(run: Callable[..., ServeO
         "--config-file", "/config/tiered-prefix-cache-plugins.yaml",
         "--kv-cache-usage-percentage-metric", "vllm:kv_cache_usage_perc", "--tracing=false",
     )  # fmt: skip
-    assert (options.picker.pool_name, options.pool_namespace) == ("llm-d-infpool", "llm-d-pfc-cpu")
+    assert (options.picker.pool_name, options.picker.cluster.namespace) == ("llm-d-infpool", "llm-d-pfc-cpu")
     assert options.metrics_source == MetricsSourceOptions(), "it names what is read anyway"
 
 
@@ -198,8 +200,8 @@ def test_the_namespace_comes_from_the_environment_unless_a_flag_says_it(
     run: Callable[..., ServeOptions], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NAMESPACE", "llm-d-pfc-cpu")
-    assert run("serve").pool_namespace == "llm-d-pfc-cpu"
-    assert run("serve", "--pool-namespace=other").pool_namespace == "other"
+    assert run("serve").picker.cluster.namespace == "llm-d-pfc-cpu"
+    assert run("serve", "--pool-namespace=other").picker.cluster.namespace == "other"
 
 
 def test_a_refresh_interval_below_50ms_is_raised_and_noticed(run: Callable[..., ServeOptions]) -> None:

@@ -13,6 +13,7 @@ from epp.discovery.options import PodOptions
 from epp.errors import ConfigError
 from epp.server.command import serve
 from epp.server.options import ServeOptions
+from epp.server.settings import ClusterOptions
 
 
 def test_without_endpoints_it_says_where_they_may_come_from() -> None:
@@ -29,9 +30,9 @@ def test_a_selector_beside_discovery_in_the_configuration_is_logged(
         f"plugins: [{{type: file-discovery, parameters: {{path: {tmp_path}/endpoints.yaml}}}}]\n"
         "dataLayer: {discovery: {pluginRef: file-discovery}}\n"
     )
-    pods = PodOptions(selector="app=vllm", ports=(8000,), namespace="default")
+    cluster = ClusterOptions(pods=PodOptions(selector="app=vllm", ports=(8000,)))
     options = ServeOptions(config=ConfigOptions(file=config))
-    options = replace(options, picker=replace(options.picker, pods=pods))
+    options = replace(options, picker=replace(options.picker, cluster=cluster))
     with pytest.raises(ConfigError, match=r"endpoints\.yaml: No such file"):  # the configuration's list is read
         asyncio.run(serve(options))
     assert "so --endpoint-selector has no effect" in caplog.text

@@ -1,0 +1,127 @@
+"""What a running picker does with the API server of its cluster: one identity, one client, and the parts that use it.
+
+A part is a feature that reads or writes objects: an object with the methods of ``Part``, made from ``cluster.client``
+and started and stopped with the others. To add one:
+
+1. its file in the room that it belongs to (``epp/discovery/``, ``epp/kube/``), with a class that has the methods of
+   ``Part``;
+2. its options as fields of ``ClusterOptions`` in ``epp/server/settings.py``, and its flags in
+   ``epp/server/kube_flags.py``;
+3. one line in ``_add_parts``, and where it makes the API server needed, in ``_is_needed``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from typing import Protocol, TypeVar
+
+from epp.discovery.base import Discovery
+from epp.discovery.cluster import PodDiscovery
+from epp.kube.access import Access, InCluster
+from epp.kube.client import Client
+from epp.metrics.gauges import Reading
+from epp.server.core import Core
+from epp.server.settings import ClusterOptions, Settings
+
+T = TypeVar("T", bound="Part")
+
+
+class Part(Protocol):
+    """One feature that needs the API server. Owner: the event loop."""
+
+    @property
+    def trouble(self) -> str | None:
+        """What it cannot do now, and why, in one sentence for ``/readyz``; None while all is well."""
+
+    async def start(self) -> None:
+        """Begin. Returns without waiting for the API server, which may be away.
+
+        Raises: ConfigError for what can never succeed.
+        """
+
+    async def stop(self) -> None:
+        """End, with everything that ``start`` began."""
+
+    def readings(self) -> Iterable[Reading]:
+        """Yield the readings for ``Telemetry.gauge_source``."""
+
+
+class Cluster:
+    """The client and the parts, which are started in the order in which they were added. Owner: the event loop."""
+
+    def __init__(self, access: Access, options: ClusterOptions) -> None:
+        self.client = Client(access)
+        self.options = options
+        self.namespace = options.namespace or access.namespace or "default"
+        """Of the pool, its pods, and all other objects that the picker reads."""
+        self.endpoints: Discovery | None = None
+        """The part that lists the endpoints; None where they come from elsewhere."""
+        self._parts: list[Part] = []
+        self._closing = AsyncExitStack()
+
+    def add(self, part: T) -> T:
+        """Return ``part``, which is started with the others."""
+        self._parts.append(part)
+        return part
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What parts cannot do now, except for the list of endpoints, of which ``endpoints`` has the trouble."""
+        return tuple(part.trouble for part in self._parts if part is not self.endpoints and part.trouble is not None)
+
+    async def start(self) -> None:
+        """Open the client and start every part. Raises: ConfigError, and nothing is left open then."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.client)
+            for part in self._parts:
+                await part.start()
+                stack.push_async_callback(part.stop)
+            self._closing = stack.pop_all()
+
+    async def stop(self) -> None:
+        """Stop the parts, the last one first, and close the client."""
+        await self._closing.aclose()
+
+    def readings(self) -> Iterator[Reading]:
+        """Yield the readings of every part."""
+        for part in self._parts:
+            yield from part.readings()
+
+
+async def open_cluster(
+    settings: Settings, core: Core, environ: Mapping[str, str], stack: AsyncExitStack
+) -> Cluster | None:
+    """Return the cluster with its parts started, which ``stack`` stops; None where nothing needs an API server.
+
+    Raises: ConfigError outside of a cluster.
+    """
+    if not _is_needed(settings, core):
+        return None
+    cluster = Cluster(InCluster(environ), settings.cluster)
+    _add_parts(cluster, settings, core)
+    await cluster.start()
+    stack.push_async_callback(cluster.stop)
+    core.telemetry.gauge_source(cluster.readings)
+    return cluster
+
+
+def _is_needed(settings: Settings, core: Core) -> bool:
+    return _lists_endpoints(settings, core)
+
+
+def _lists_endpoints(settings: Settings, core: Core) -> bool:
+    """Whether the endpoints come from the cluster: every other source that is named comes first."""
+    elsewhere = settings.endpoints or settings.endpoints_file is not None or core.plan.discovery is not None
+    return settings.cluster.pods is not None and not elsewhere
+
+
+def _add_parts(cluster: Cluster, settings: Settings, core: Core) -> None:
+    options = settings.cluster
+    if options.pods is not None and _lists_endpoints(settings, core):
+        cluster.endpoints = cluster.add(
+            PodDiscovery(
+                core.pool, cluster.client, namespace=cluster.namespace,
+                selector=options.pods.selector, ports=options.pods.ports,
+            )
+        )  # fmt: skip

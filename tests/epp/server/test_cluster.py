@@ -1,0 +1,99 @@
+"""The parts of a picker that use the API server: started, shown and stopped as one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from epp.errors import ConfigError
+from epp.metrics.gauges import Reading
+from epp.pool.pool import Endpoint, Pool
+from epp.server.cluster import Cluster
+from epp.server.health import Health
+from epp.server.readiness import readiness
+from epp.server.settings import ClusterOptions
+from tests.epp.kube.access import TokenAccess
+
+
+class Recorded:
+    """A part that writes what happens to it into the log of its test."""
+
+    def __init__(self, name: str, log: list[str], trouble: str | None = None, *, refuses: bool = False) -> None:
+        self.name, self.log, self.trouble, self._refuses = name, log, trouble, refuses
+
+    async def start(self) -> None:
+        if self._refuses:
+            raise ConfigError(f"{self.name} can never work")
+        self.log.append(f"start {self.name}")
+
+    async def stop(self) -> None:
+        self.log.append(f"stop {self.name}")
+
+    def readings(self) -> Iterator[Reading]:
+        yield Reading(f"tierwise_{self.name}", "Of the test.", (), [((), 1.0)])
+
+
+def cluster(**options: str) -> Cluster:
+    return Cluster(TokenAccess("http://127.0.0.1:9", namespace="own"), ClusterOptions(**options))
+
+
+def test_parts_start_in_order_and_stop_the_other_way_round() -> None:
+    log = list[str]()
+
+    async def work() -> None:
+        here = cluster()
+        here.add(Recorded("a", log))
+        here.add(Recorded("b", log, "b may not read"))
+        assert here.troubles == ("b may not read",)
+        assert [reading.name for reading in here.readings()] == ["tierwise_a", "tierwise_b"]
+        await here.start()
+        await here.stop()
+
+    asyncio.run(work())
+    assert log == ["start a", "start b", "stop b", "stop a"]
+
+
+def test_a_part_that_cannot_start_leaves_nothing_open() -> None:
+    log = list[str]()
+
+    async def work() -> None:
+        here = cluster()
+        here.add(Recorded("a", log))
+        here.add(Recorded("b", log, refuses=True))
+        with pytest.raises(ConfigError, match="b can never work"):
+            await here.start()
+        with pytest.raises(RuntimeError, match="Session is closed"):
+            await here.client.get("/", None)  # type: ignore[arg-type]
+
+    asyncio.run(work())
+    assert log == ["start a", "stop a"]
+
+
+def test_what_a_part_cannot_do_is_said_and_leaves_the_picker_ready() -> None:
+    pool = Pool()
+    pool.put(Endpoint("10.0.0.1:8000"))
+    health, troubles = Health(lambda: True), ("no objectives", "no leases")
+    assert readiness(health, None, pool, scraped=False) == (True, "ready")
+    assert readiness(health, None, pool, scraped=False, troubles=troubles) == (
+        True, "ready, but no objectives; no leases",
+    )  # fmt: skip
+    pool.remove("10.0.0.1:8000")
+    assert readiness(health, None, pool, scraped=False, troubles=troubles[:1]) == (
+        True, "ready, but there are no endpoints; no objectives",
+    )  # fmt: skip
+    health.drain()
+    assert readiness(health, None, pool, scraped=False, troubles=troubles[:1]) == (
+        False, "not ready: stopping; no objectives",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("named", "account", "expected"), [
+    ("llm", "own", "llm"), (None, "own", "own"), (None, None, "default"),
+])  # fmt: skip
+def test_the_namespace_is_the_named_one_or_that_of_the_identity(
+    named: str | None, account: str | None, expected: str
+) -> None:
+    access = TokenAccess("http://127.0.0.1:9", namespace=account)
+    assert Cluster(access, ClusterOptions(namespace=named)).namespace == expected
