@@ -1,7 +1,7 @@
 """The command ``tierwise print``: the configurations, dashboards and manifests of the distribution.
 
-They are the files of ``manifests/``, to which ``epp/manifests`` links, so that a wheel has them too; and ``default``,
-which is made from the code.
+They are files of ``manifests/``, to which ``epp/manifests`` links, so that a wheel has them too; and ``default``, which
+is made from the code. What only kubectl and helm read is not among them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from epp.commandline.options import PrintOptions
 from epp.config.defaults import written_default
 from epp.errors import ConfigError
 
+FOLDERS = ("config", "dashboards", "envoy")
+"""The folders of ``manifests/`` whose files a wheel has; ``package-data`` in pyproject.toml names them too."""
 DEFAULT = "default"
 ABOUT_DEFAULT = "The profile that is in force where no configuration is given."
 
@@ -68,10 +70,9 @@ def run_print(options: PrintOptions) -> int:
 
 def shipped() -> Iterator[Shipped]:
     """Yield every file, by folder and name."""
-    folders = [folder for folder in (files("epp") / "manifests").iterdir() if folder.is_dir()]
-    for folder in sorted(folders, key=lambda each: each.name):
-        for file in sorted(folder.iterdir(), key=lambda each: each.name):
-            yield Shipped(folder.name, file.name.rpartition(".")[0], file)
+    for folder in FOLDERS:
+        for file in sorted((files("epp") / "manifests" / folder).iterdir(), key=lambda each: each.name):
+            yield Shipped(folder, file.name.rpartition(".")[0], file)
 
 
 def find(name: str, among: Sequence[Shipped]) -> Shipped:
