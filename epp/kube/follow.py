@@ -18,6 +18,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from epp.errors import ConfigError
+from epp.kube.backoff import Backoff
 from epp.kube.client import Client, refusal
 from epp.kube.errors import KubeError, Refused, Unreachable
 from epp.kube.objects import Decoder, ListOf, Metadata, Status
@@ -35,9 +36,6 @@ T = TypeVar("T", bound=Object)
 
 PAGE = 500
 """Objects in a page of a list. Source: kubectl's and client-go's default."""
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 30.0
-"""How long to wait after the first failure, and at most; each failure in a row doubles the wait. A guess: after an
-outage the API server is asked again within the longest wait, by each picker at another moment."""
 WATCH_S = 300, 600
 """A watch ends by itself after a random time between these. Source: client-go's reflector."""
 SETTLED_S = 1.0
@@ -104,8 +102,8 @@ class Follower(Generic[T]):
         self.failures = 0
         self._client, self._kind, self._listener = client, kind, listener
         self._random, self._clock, self._page = random, clock, page
+        self._backoff = Backoff(random)
         self._version: str | None = None
-        self._failed_in_a_row = 0
         self._warned = False  # one warning for each outage
         self._list: Decoder[ListOf[T]] = Decoder(ListOf[kind.type])  # type: ignore[name-defined]
         self._object: Decoder[T] = Decoder(kind.type)
@@ -196,7 +194,7 @@ class Follower(Generic[T]):
 
     def _settled(self) -> None:
         """End an outage: the watch has been open for a while."""
-        self._failed_in_a_row = 0
+        self._backoff.reset()
         if self._warned:
             self._warned = False
             log.info("%s is followed again", self._kind.path)
@@ -206,19 +204,15 @@ class Follower(Generic[T]):
         self.failures += 1
         if isinstance(error, Refused) and error.status in _LIST_AGAIN:
             self._version = None
-            if error.expired and not self._failed_in_a_row:  # the usual end of a version, not an outage
-                self._failed_in_a_row = 1
+            if error.expired and not self._backoff.failures:  # the usual end of a version, not an outage
+                self._backoff.wait_s(error)
                 return 0.0
         if not self._warned:
             self._warned = True
             kept = "what was read last stays in use" if self.synced else "nothing was read yet"
             log.warning("%s; %s, and the API server is asked again", error, kept)
         self.trouble = str(error)
-        longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0**self._failed_in_a_row)
-        self._failed_in_a_row = min(self._failed_in_a_row + 1, 20)  # beyond that the wait is at its longest
-        wait = longest * (0.5 + self._random() / 2)
-        asked = error.retry_after_s if isinstance(error, KubeError) else None
-        return max(wait, min(asked or 0.0, LONGEST_WAIT_S))
+        return self._backoff.wait_s(error)
 
     def _query(self) -> Mapping[str, str]:
         return {"labelSelector": self._kind.selector} if self._kind.selector else {}

@@ -266,17 +266,6 @@ def test_the_wait_that_the_server_asks_for_is_kept() -> None:
     run(work())
 
 
-def test_each_failure_in_a_row_waits_longer_up_to_half_a_minute() -> None:
-    async def work() -> None:
-        async with api_server() as server:
-            here = Site(server, page=500, silent_s=20.0)
-            waits = [here.follower._failed(Unreachable("gone")) for _ in range(30)]
-            assert waits == sorted(waits)
-            assert (waits[0], waits[-1]) == (0.125, 15.0)
-
-    run(work())
-
-
 @pytest.mark.parametrize(
     "line",
     [

@@ -1,0 +1,1 @@
+"""What following a cluster costs the picker."""
