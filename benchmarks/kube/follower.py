@@ -12,6 +12,7 @@ import gc
 import json
 import sys
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import uvloop
@@ -21,6 +22,7 @@ from epp.discovery.base import Discovery
 from epp.discovery.cluster import PodDiscovery
 from epp.discovery.file import FileDiscovery
 from epp.kube.access import HOST, PORT, InCluster
+from epp.kube.client import Client
 from epp.pool.pool import Endpoint, Pool
 
 
@@ -64,11 +66,12 @@ async def work(source: str, folder: Path, port: int, turns: Turns | None) -> Non
     loop, pool = asyncio.get_running_loop(), Watched()
     began, cpu = loop.time(), time.process_time()
     discovery: Discovery
+    stack = AsyncExitStack()
     if source == "file":
         discovery = FileDiscovery(pool, folder / "endpoints.json", watch=True)
     else:
-        access = InCluster({HOST: "127.0.0.1", PORT: str(port)}, folder)
-        discovery = PodDiscovery(pool, access, namespace="default", selector="app=vllm", ports=(8000,))
+        client = await stack.enter_async_context(Client(InCluster({HOST: "127.0.0.1", PORT: str(port)}, folder)))
+        discovery = PodDiscovery(pool, client, namespace="default", selector="app=vllm", ports=(8000,))
     await discovery.start()
     commands = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
@@ -90,6 +93,7 @@ async def work(source: str, folder: Path, port: int, turns: Turns | None) -> Non
             answer["trouble"] = discovery.trouble
         print(json.dumps(answer), flush=True)
     await discovery.stop()
+    await stack.aclose()
 
 
 def main() -> None:

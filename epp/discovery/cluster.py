@@ -78,13 +78,14 @@ class PodDiscovery:
         if self._chore is not None:
             await self._chore.stop()
 
-    def listed(self, objects: list[Pod]) -> None:
-        """Make the pool equal to a list of all pods, at once."""
+    def listed(self, objects: list[Pod]) -> Iterator[None]:
+        """Make the pool equal to a list of all pods."""
         gone = set(self._claims.pods()) - {_key(pod) for pod in objects}
         for pod in gone:
             self._dirty |= self._claims.put(pod, ())
         for item in objects:
             self._dirty |= self._claims.put(_key(item), endpoints_of(item, self._ports))
+            yield
         self._apply()
         log.info("%s, %s", counted(len(objects), "pod"), counted(len(self._pool), "endpoint"))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -22,6 +22,7 @@ from epp.kube.backoff import Backoff
 from epp.kube.client import Client, refusal
 from epp.kube.errors import KubeError, Refused, Unreachable
 from epp.kube.objects import Decoder, ListOf, Metadata, Status
+from epp.runtime.slices import sliced
 
 
 class Object(Protocol):
@@ -53,8 +54,11 @@ log = logging.getLogger(__name__)
 class Listener(Protocol[T]):
     """The interface of the owner of the objects. Its methods run on the follower's event loop, never after ``run``."""
 
-    def listed(self, objects: list[T]) -> None:
-        """Replace all objects by ``objects``: every other one is gone."""
+    def listed(self, objects: list[T]) -> Iterator[None]:
+        """Replace all objects by ``objects``: every other one is gone.
+
+        Yields after each small step, so that a long list stalls nothing else. No method is called until it has ended.
+        """
 
     def changed(self, item: T) -> None:
         """Add ``item``, or replace the object of its name."""
@@ -72,6 +76,10 @@ class Kind(Generic[T]):
     type: type[T]
     selector: str = ""
     """A label selector that the API server applies."""
+    name: str = ""
+    """The name of the only object that is followed; empty for all of them."""
+    optional: bool = False
+    """Whether the API server may not know the kind, whose custom resource's definition is then installed later."""
 
 
 _STATUS = Decoder(Status)
@@ -89,19 +97,25 @@ class Follower(Generic[T]):
         random: Callable[[], float],
         clock: Callable[[], float],
         page: int = PAGE,
+        needed: asyncio.Event | None = None,
     ) -> None:
-        """``random`` gives numbers in [0, 1), ``clock`` monotonic seconds."""
+        """``random`` gives numbers in [0, 1), ``clock`` monotonic seconds.
+
+        A kind that is refused with 403 or 404 is asked for again only while ``needed`` is set.
+        """
         self.synced = False
         """Whether a whole list was ever read."""
         self.trouble: str | None = None
         """The error of the last request; None while the API server answers."""
+        self.missing = False
+        """Whether the API server did not know the kind when it was last asked for it."""
         self.heard_at: float | None = None
         """When the API server last sent something, by ``clock``; None if it never did."""
         self.lists = 0
         self.events = 0
         self.failures = 0
         self._client, self._kind, self._listener = client, kind, listener
-        self._random, self._clock, self._page = random, clock, page
+        self._random, self._clock, self._page, self._needed = random, clock, page, needed
         self._backoff = Backoff(random)
         self._version: str | None = None
         self._warned = False  # one warning for each outage
@@ -117,6 +131,8 @@ class Follower(Generic[T]):
                 await self._follow()
             except (KubeError, ConfigError) as error:
                 await asyncio.sleep(self._failed(error))
+                if self._needed is not None and isinstance(error, Refused) and error.status in (403, 404):
+                    await self._needed.wait()
 
     async def _read_list(self) -> None:
         """Read every page, then give the listener the whole list.
@@ -133,13 +149,13 @@ class Follower(Generic[T]):
             if len(objects) > MAX_OBJECTS:
                 break
             if not page.metadata.continue_:
-                self._use(objects, page.metadata.resource_version)
+                await self._use(objects, page.metadata.resource_version)
                 return
             query["continue"] = page.metadata.continue_
         raise Unreachable(f"GET {self._kind.path}: a list of more than {MAX_OBJECTS:,} objects, or without end")
 
-    def _use(self, objects: list[T], version: str) -> None:
-        self._listener.listed(objects)
+    async def _use(self, objects: list[T], version: str) -> None:
+        await sliced(self._listener.listed(objects))
         self._version = version
         self.lists += 1
         self.synced = True
@@ -191,6 +207,7 @@ class Follower(Generic[T]):
         """Note that the API server answers now, which a failure may follow at once."""
         self.heard_at = self._clock()
         self.trouble = None
+        self.missing = False
 
     def _settled(self) -> None:
         """End an outage: the watch has been open for a while."""
@@ -207,12 +224,18 @@ class Follower(Generic[T]):
             if error.expired and not self._backoff.failures:  # the usual end of a version, not an outage
                 self._backoff.wait_s(error)
                 return 0.0
+        self.missing = isinstance(error, Refused) and error.status == 404
+        if self.missing:
+            self._version = None  # an object may have gone with its kind
         if not self._warned:
             self._warned = True
             kept = "what was read last stays in use" if self.synced else "nothing was read yet"
-            log.warning("%s; %s, and the API server is asked again", error, kept)
+            level = logging.INFO if self.missing and self._kind.optional else logging.WARNING
+            log.log(level, "%s; %s, and the API server is asked again", error, kept)
         self.trouble = str(error)
         return self._backoff.wait_s(error)
 
     def _query(self) -> Mapping[str, str]:
-        return {"labelSelector": self._kind.selector} if self._kind.selector else {}
+        kind = self._kind
+        query = {"labelSelector": kind.selector} if kind.selector else {}
+        return {**query, "fieldSelector": f"metadata.name={kind.name}"} if kind.name else query

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -35,9 +35,10 @@ class Kept:
         self.nodes: dict[str, str] = {}
         self.lists = 0
 
-    def listed(self, objects: list[Pod]) -> None:
+    def listed(self, objects: list[Pod]) -> Iterator[None]:
         self.nodes = {item.metadata.name: item.spec.node_name for item in objects}
         self.lists += 1
+        yield
 
     def changed(self, item: Pod) -> None:
         self.nodes[item.metadata.name] = item.spec.node_name
@@ -49,13 +50,16 @@ class Kept:
 class Site:
     """An API server, a follower of its pods, and what the follower's listener keeps."""
 
-    def __init__(self, server: ApiServer, *, page: int, silent_s: float) -> None:
+    def __init__(self, server: ApiServer, *, page: int, silent_s: float, **kind: Any) -> None:
         self.server, self.kept = server, Kept()
         self.access = TokenAccess(server.url)
         self.client = Client(self.access, answer_s=5.0, silent_s=silent_s)
-        kind = Kind(PODS, Pod, "app=vllm")
-        loop = asyncio.get_running_loop()
-        self.follower = Follower(self.client, kind, self.kept, random=lambda: 0.0, clock=loop.time, page=page)
+        self.needed = asyncio.Event()
+        self.needed.set()
+        self.follower = Follower(
+            self.client, Kind(PODS, Pod, "app=vllm", **kind), self.kept, random=lambda: 0.0,
+            clock=asyncio.get_running_loop().time, page=page, needed=self.needed,
+        )  # fmt: skip
 
     def truth(self) -> dict[str, str]:
         return {name: item["spec"]["nodeName"] for name, item in self.server.objects.items()}
@@ -71,11 +75,11 @@ class Site:
 
 
 @asynccontextmanager
-async def site(*names: str, page: int = 500, silent_s: float = 20.0) -> AsyncIterator[Site]:
+async def site(*names: str, page: int = 500, silent_s: float = 20.0, **kind: Any) -> AsyncIterator[Site]:
     async with api_server() as server:
         for name in names:
             await server.put(pod(name))
-        one = Site(server, page=page, silent_s=silent_s)
+        one = Site(server, page=page, silent_s=silent_s, **kind)
         async with one.client:
             task = asyncio.create_task(one.follower.run())
             try:
