@@ -48,6 +48,7 @@ HOME = {
     "hpack": ("epp/wire/",),
     "httptools": ("epp/scrape/",),
     "jinja2": ("epp/tokens/model/template.py", "epp/tokens/model/content_format.py"),
+    "kubernetes_asyncio": ("epp/kube/kubeconfig_reader.py",),
     "matplotlib": ("epp/lab/fleet/plots.py",),
     "opentelemetry": ("epp/tracing/spans.py", "epp/tracing/exporters.py"),
     "prometheus_client": (

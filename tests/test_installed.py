@@ -77,8 +77,9 @@ EVENTS = HEAD + "plugins: [{type: precise-prefix-cache-producer}]"
 LOCAL = HEAD + "plugins: [{type: token-producer, parameters: {local: {models: [{path: /nowhere}]}}}]"
 EXPRESSION = "attributes: [{key: {name: x-cost}, expression: usage.prompt_tokens}]"
 CEL = HEAD + f"plugins: [{{type: request-attribute-reporter, parameters: {{{EXPRESSION}}}}}]"
-SERVE = ["serve", "--endpoint=localhost:1", "--secure-serving=false"]
-SERVE += [f"--{port}=0" for port in ("grpc-port", "grpc-health-port", "metrics-port", "debug-port")]
+PORTS = [f"--{port}=0" for port in ("grpc-port", "grpc-health-port", "metrics-port", "debug-port")]
+SERVE = ["serve", "--endpoint=localhost:1", "--secure-serving=false", *PORTS]
+CLUSTER = ["serve", "--endpoint-selector=app=vllm", "--endpoint-target-ports=1", "--secure-serving=false", *PORTS]
 
 
 @pytest.mark.parametrize(
@@ -90,6 +91,7 @@ SERVE += [f"--{port}=0" for port in ("grpc-port", "grpc-health-port", "metrics-p
         ([*SERVE, "--tracing"], "otel"),
         ([*SERVE, "--config-text", EVENTS], "precise"),
         ([*SERVE, "--config-text", LOCAL], "precise"),
+        ([*CLUSTER, "--kubeconfig=/dev/null"], "k8s"),
         (["check", "--config-text", CEL], "cel"),
     ],
 )

@@ -25,6 +25,10 @@ class Access(Protocol):
     """``https://host:port`` without a path, or with the path of a proxy."""
     namespace: str | None
     """The namespace of the identity; None where there is none."""
+    tls_name: str | None
+    """The name that the server's certificate must have; None for that of ``server``."""
+    proxy: str | None
+    """The URL of the HTTP proxy through which the server is reached; None to connect to it directly."""
 
     async def headers(self, *, renew: bool) -> Mapping[str, str]:
         """Return the headers that prove the identity; with ``renew`` the cached credentials are not used.
@@ -42,11 +46,16 @@ class Access(Protocol):
 class InCluster:
     """The access of a pod, from the files and variables that every pod has."""
 
+    tls_name: str | None = None
+    proxy: str | None = None
+
     def __init__(self, environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> None:
         """Raises: ConfigError outside a pod, or where the pod has no token mounted."""
         host, port = environ.get(HOST, ""), environ.get(PORT) or "443"
         if not host:
-            raise ConfigError(f"{HOST} is not set, so this is not a pod; outside of one give --endpoint")
+            raise ConfigError(
+                f"{HOST} is not set, so this is not a pod; outside of one give --kubeconfig or --endpoint"
+            )
         self.server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
         self._token, self._authority = folder / "token", folder / "ca.crt"
         self._trusted: tuple[str, ssl.SSLContext] | None = None

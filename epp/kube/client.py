@@ -192,6 +192,8 @@ class Client:
             timeout=limits,
             allow_redirects=False,
             ssl=True if tls is None else tls,
+            server_hostname=self.access.tls_name,
+            proxy=self.access.proxy,
         )
 
     async def _body(self, request: _Request, response: aiohttp.ClientResponse) -> bytes:

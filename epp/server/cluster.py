@@ -18,8 +18,9 @@ from typing import Protocol, TypeVar
 
 from epp.discovery.base import Discovery
 from epp.discovery.cluster import PodDiscovery
-from epp.kube.access import Access, InCluster
+from epp.kube.access import Access
 from epp.kube.client import Client
+from epp.kube.identity import open_access
 from epp.metrics.gauges import Reading
 from epp.server.core import Core
 from epp.server.settings import ClusterOptions, Settings
@@ -94,11 +95,11 @@ async def open_cluster(
 ) -> Cluster | None:
     """Return the cluster with its parts started, which ``stack`` stops; None where nothing needs an API server.
 
-    Raises: ConfigError outside of a cluster.
+    Raises: ConfigError where there is no API server, or the credentials for it cannot be used.
     """
     if not _is_needed(settings, core):
         return None
-    cluster = Cluster(InCluster(environ), settings.cluster)
+    cluster = Cluster(await open_access(settings.cluster.kubeconfig, environ), settings.cluster)
     _add_parts(cluster, settings, core)
     await cluster.start()
     stack.push_async_callback(cluster.stop)

@@ -27,6 +27,9 @@ POOL = grouped(
     Flag("pool-namespace", values.text, "",
          "its namespace, and that of the selected pods (default: $NAMESPACE, or else the picker's own)", "NAME"),
     Flag("pool-group", values.text, "", "its API group", "GROUP"),
+    Flag("kubeconfig", values.path, "picker.cluster.kubeconfig",
+         "the file that names the API server (default: $KUBECONFIG, in a pod its own credentials, ~/.kube/config)",
+         "FILE"),
 )  # fmt: skip
 """Where the endpoints come from."""
 

@@ -39,6 +39,8 @@ class ClusterOptions:
 
     namespace: str | None = None
     """Of the pool and its pods; None for that of the picker's identity, or else ``default``."""
+    kubeconfig: Path | None = None
+    """The file that names the API server; None for ``KUBECONFIG``, the pod's own credentials, or ``~/.kube/config``."""
     pods: PodOptions | None = None
     """The pods that are endpoints, unless another source lists the endpoints."""
 

@@ -15,6 +15,8 @@ class TokenAccess:
     token: str = "a-token"
     fresh: list[str] = field(default_factory=list)
     namespace: str | None = "default"
+    tls_name: str | None = None
+    proxy: str | None = None
 
     async def headers(self, *, renew: bool) -> Mapping[str, str]:
         if renew and self.fresh:
