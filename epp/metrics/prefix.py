@@ -59,7 +59,7 @@ def prefix_readings(
         )
         yield Reading(
             "tierwise_prefix_doubted_capacities",
-            "Endpoints whose engines say that they hold less than the configured lruCapacityPerServer.",
+            "Endpoints whose engines report a capacity that differs from lruCapacityPerServer by more than a tenth.",
             ("plugin_name", "tier"),
             [((producer.name, producer.tier.value), cache.doubted(producer.name)) for producer in cache.producers],
         )

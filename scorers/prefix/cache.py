@@ -185,7 +185,7 @@ class PrefixCache:
         return self._terms.by_mode(tier, self.producers[tier].better_modes())
 
     def doubted(self, producer: str) -> int:
-        """Return how many endpoints' engines report less capacity than is configured for the producer."""
+        """Return how many endpoints' engines report a capacity that is not the producer's configured one."""
         return self._terms.doubted(self._tiers[producer])
 
     def state(self, producer: ApproxPrefixProducer) -> object:

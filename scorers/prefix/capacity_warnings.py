@@ -33,9 +33,9 @@ class CapacityWarnings:
             )
 
     def doubted(self, candidate: Candidate, producer: ApproxPrefixProducer, tokens: int) -> None:
-        """Warn that the configured ``tokens`` cannot be right.
+        """Warn that the configured ``tokens`` are more than a tenth off what the engine reports.
 
-        Logged once for each configured number, at the first endpoint whose engine holds less;
+        Logged once for each configured number, at the first endpoint whose engine differs;
         ``tierwise_prefix_doubted_capacities`` has the number of such endpoints.
         """
         doubt = (producer.name, tokens)

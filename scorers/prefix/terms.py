@@ -9,6 +9,9 @@ from scorers.base import Candidate, Mode, Tier, TierReport
 HEADROOM = 4
 """In horizon mode the index keeps this many times an engine's capacity. The horizon decides what is gone, so the bound
 only protects our memory. Our tokens are 4 bytes each; for most texts an engine has 0.7 to 2 times as many. A guess."""
+TOLERANCE = 0.1
+"""How far a configured capacity may be off the engine's, as a share of the engine's: blocks are rounded down, and a
+number is often written for the model and not for the engine. A guess."""
 
 
 class Terms(NamedTuple):
@@ -27,7 +30,7 @@ class Terms(NamedTuple):
     """Whether only computed blocks enter the tier, so that the end of a request admits nothing. True for a tier that
     holds copies of GPU memory."""
     doubted_tokens: int | None
-    """The configured capacity, if it exceeds what the engine reports; None if it can be right."""
+    """The configured capacity, if it is more than ``TOLERANCE`` off what the engine reports; else None."""
 
 
 NO_REPORT = TierReport()
@@ -44,8 +47,7 @@ def terms(
     """
     report = candidate.tiers.get(tier, NO_REPORT)
     reported = reported_tokens(candidate, tier)
-    excessive = configured_tokens is not None and reported is not None and configured_tokens > reported
-    doubted = configured_tokens if excessive else None
+    doubted = configured_tokens if _differs(configured_tokens, reported) else None
     capacity = configured_tokens
     if auto and reported is not None and (configured_tokens is None or not configured_first):
         capacity = reported
@@ -73,3 +75,9 @@ def reported_tokens(candidate: Candidate, tier: Tier) -> int | None:
     if report.capacity_tokens is not None or tier is not Tier.GPU or not candidate.gpu_blocks:
         return report.capacity_tokens
     return candidate.gpu_blocks * candidate.block_tokens if candidate.block_tokens else None
+
+
+def _differs(configured_tokens: int | None, reported: int | None) -> bool:
+    if configured_tokens is None or reported is None:
+        return False
+    return abs(configured_tokens - reported) > TOLERANCE * reported

@@ -62,7 +62,7 @@ class TermsTable:
         return {mode: counts[mode] for mode in Mode}
 
     def doubted(self, tier: int) -> int:
-        """Return how many endpoints' engines report less capacity than is configured."""
+        """Return how many endpoints' engines report another capacity than is configured."""
         return sum([terms[tier].doubted_tokens is not None for terms in self._terms.values()])
 
     def _set_mode(self, slot: Slot, tier: int, mode: Mode) -> None:

@@ -172,15 +172,31 @@ def test_nothing_enters_a_tier_that_stores_nothing() -> None:
 
 
 def test_a_written_capacity_wins_and_one_that_cannot_be_right_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    picker = Picker(producer("gpu"), producer("cpu", lruCapacityPerServer=5, blockSizeTokens=BLOCK))
-    for reported in (5, 6, 4, 4, 4):
+    first = reporting(gpu=report(), cpu=report(capacity=5))
+    picker = Picker(producer("gpu"), producer("cpu", lruCapacityPerServer=5, blockSizeTokens=BLOCK), candidate=first)
+    for reported in (5, 4, 4, 6, 4):
         picker.report(reporting(gpu=report(), cpu=report(capacity=reported)))
         assert picker.cache.capacity_tokens(A, "cpu") == 5 * BLOCK
-        assert picker.cache.doubted("cpu") == (reported < 5)
+        assert picker.cache.doubted("cpu") == (reported != 5)
     (message,) = [record.getMessage() for record in caplog.records]
     assert message.startswith(
         "cpu: lruCapacityPerServer is 5 blocks (20 tokens), and the cpu tier of 10.0.0.0:8000 holds 16 tokens as"
     )
+
+
+@pytest.mark.parametrize(
+    ("reported", "doubted"), [(880, True), (909, True), (910, False), (1000, False), (1111, False), (1112, True)]
+)
+def test_a_written_capacity_is_doubted_when_it_is_more_than_a_tenth_off(
+    caplog: pytest.LogCaptureFixture, reported: int, doubted: bool
+) -> None:
+    """Too small a number costs cache hits, as too large a one promises hits that do not come."""
+    picker = Picker(producer("gpu"), producer("cpu", lruCapacityPerServer=1000, blockSizeTokens=BLOCK))
+    picker.report(reporting(gpu=report(), cpu=report(capacity=reported)))
+    assert picker.cache.doubted("cpu") == doubted
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == doubted
+    assert all(f"{1000 * BLOCK:,} tokens" in each and f"{reported * BLOCK:,} tokens" in each for each in messages)
 
 
 def test_a_capacity_that_cannot_be_right_is_named_once_however_often_its_engine_comes_back(

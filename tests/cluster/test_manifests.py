@@ -1,0 +1,95 @@
+"""What kubectl applies of the kustomizations and deletes again, at a real API server with the real definitions."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import crds
+from tests.cluster.control_plane import ADMIN, ControlPlane, control_plane
+from tests.cluster.environment import Unavailable
+from tests.kustomize.kubectl import MANIFESTS, kubectl
+
+ENGINES = MANIFESTS / "modelserver" / "gpu" / "vllm"
+VARIANTS = sorted(path.name for path in ENGINES.iterdir())
+GATEWAYS = sorted(path.name for path in (MANIFESTS / "gateway").iterdir() if path.name != "base")
+WITHOUT_DEFINITION = {"agentgateway-openshift": "agentgateway.dev"}
+"""Recipes of which one kind cannot be checked, and its group in ``crds.NOT_OBTAINABLE``."""
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    try:
+        with control_plane(tmp_path_factory.mktemp("plane")) as made:
+            crds.install(made, "gateway-api", "prometheus-operator", "envoy-gateway", "inference-v1.5.0")
+            made.request("POST", "/api/v1/namespaces", {"metadata": {"name": "guide"}})
+            yield made
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def ask(plane: ControlPlane, *words: str, stdin: str | None = None) -> str:
+    """Run kubectl against the control plane, as its administrator. Raises: AssertionError with what it printed."""
+    cluster = [
+        f"--server={plane.url}",
+        f"--certificate-authority={plane.authority}",
+        f"--token={ADMIN}",
+        "--namespace=guide",
+    ]
+    ran = subprocess.run(
+        [kubectl(), *cluster, *words], input=stdin, capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "KUBECONFIG": "/dev/null"},
+    )  # fmt: skip
+    assert ran.returncode == 0, f"kubectl {' '.join(words)}: {ran.stderr}"
+    return ran.stdout
+
+
+def lines(text: str) -> list[str]:
+    """What kubectl did, without the namespace that newer versions name."""
+    return sorted(line.partition(" from ")[0].replace('"', "") for line in text.splitlines())
+
+
+def apply_and_delete(plane: ControlPlane, applied: Path, deleted: Path) -> None:
+    made = lines(ask(plane, "apply", "-k", str(applied)))
+    assert made
+    assert all(line.endswith(" created") for line in made), made
+    gone = lines(ask(plane, "delete", "-k", str(deleted)))
+    assert len(gone) == len(made)
+    assert all(line.endswith(" deleted") for line in gone), gone
+
+
+@pytest.mark.parametrize("part", ["base", "gke"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_engines_are_applied_and_deleted_by_the_folder_above(plane: ControlPlane, variant: str, part: str) -> None:
+    apply_and_delete(plane, ENGINES / variant / part, ENGINES / variant)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (MANIFESTS / "vllm").iterdir()))
+def test_engines_are_deleted_by_the_folder_of_another_connector(plane: ControlPlane, name: str) -> None:
+    apply_and_delete(plane, MANIFESTS / "vllm" / name, MANIFESTS / "vllm" / "offloading-connector")
+
+
+def test_a_monitor_is_applied_alone(plane: ControlPlane) -> None:
+    folder = MANIFESTS / "modelserver" / "components" / "monitoring"
+    apply_and_delete(plane, folder, folder)
+
+
+@pytest.mark.parametrize("recipe", GATEWAYS)
+def test_a_recipe_for_a_gateway_is_applied_and_deleted(plane: ControlPlane, recipe: str) -> None:
+    if group := WITHOUT_DEFINITION.get(recipe):
+        pytest.skip(f"{group}: {crds.NOT_OBTAINABLE[group]}")
+    apply_and_delete(plane, MANIFESTS / "gateway" / recipe, MANIFESTS / "gateway" / recipe)
+
+
+def test_the_claim_is_deleted_without_its_storage_class(plane: ControlPlane) -> None:
+    """As the guide does: `envsubst` when it is applied, and the file itself when it is deleted."""
+    claim = MANIFESTS / "modelserver" / "pvc.yaml"
+    ask(plane, "apply", "-f", "-", stdin=claim.read_text().replace("${STORAGE_CLASS}", "lustre"))
+    # The controller that removes the finalizer of an unused claim does not run here.
+    ask(plane, "delete", "--wait=false", "-f", str(claim))
+    found = ask(plane, "get", "pvc", "-o", "jsonpath={.items[*].metadata.deletionTimestamp}")
+    assert found
