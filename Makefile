@@ -28,7 +28,7 @@ test-vllm: ## the tests with the real vLLM on its CPU backend; its environment i
 	elif [ $$status -ne 3 ]; then exit $$status; fi
 
 .PHONY: test-cluster
-test-cluster: $(VENV)/.test-ready ## the tests with a real Kubernetes API server, which is built from its Go modules once
+test-cluster: $(VENV)/.test-ready ## the tests with a real Kubernetes API server; its programs are built from their Go modules once
 	@$(PYTHON) tests/cluster/environment.py >/dev/null; status=$$?; \
 	if [ $$status -eq 0 ]; then $(BIN)/python -m pytest tests/cluster; elif [ $$status -ne 3 ]; then exit $$status; fi
 

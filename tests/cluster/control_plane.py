@@ -21,7 +21,7 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.cluster.environment import api_server, etcd
+from tests.cluster.environment import program
 
 ADMIN = "admin-of-this-test"
 START_S = 60.0
@@ -53,7 +53,7 @@ class ControlPlane:
         """Start etcd on its data."""
         url, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
         self._run(
-            "etcd", [str(etcd()), "--data-dir", str(self.folder / "data"), "--listen-client-urls", url,
+            "etcd", [str(program("etcd")), "--data-dir", str(self.folder / "data"), "--listen-client-urls", url,
                      "--advertise-client-urls", url, "--listen-peer-urls", peer],
         )  # fmt: skip
 
@@ -62,7 +62,7 @@ class ControlPlane:
         folder = self.folder
         self._run(
             "kube-apiserver",
-            [str(api_server()), "--etcd-servers", f"http://127.0.0.1:{self._etcd_port}",
+            [str(program("kube-apiserver")), "--etcd-servers", f"http://127.0.0.1:{self._etcd_port}",
              "--secure-port", str(self.port), "--bind-address", "127.0.0.1",
              "--cert-dir", str(folder / "certificates"), "--token-auth-file", str(folder / "tokens.csv"),
              "--authorization-mode", "RBAC", "--service-account-issuer", "https://kubernetes.default.svc",
@@ -174,7 +174,8 @@ def free_port() -> int:
 @contextmanager
 def control_plane(folder: Path) -> Iterator[ControlPlane]:
     """Run a control plane. Raises: Unavailable if a program is missing."""
-    api_server(), etcd()
+    for name in ("etcd", "kube-apiserver"):
+        program(name)
     plane = ControlPlane(folder)
     with ExitStack() as stack:
         stack.callback(plane.stop)

@@ -1,6 +1,0 @@
-//go:build tools
-
-// Package tools pins the Kubernetes programs that the tests of the cluster run.
-package tools
-
-import _ "k8s.io/kubernetes/cmd/kube-apiserver/app"
