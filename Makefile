@@ -51,6 +51,10 @@ bench: $(VENV)/.test-ready ## the benchmarks behind benchmarks/README.md (about 
 proto: $(VENV)/.test-ready ## compile proto/ into epp/pb/
 	$(BIN)/python proto/generate.py
 
+.PHONY: schemas
+schemas: $(VENV)/.test-ready ## write the schemas of the charts' values
+	$(BIN)/python -m epp.lab.values.generate
+
 .PHONY: clean
 clean: ## remove the virtual environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

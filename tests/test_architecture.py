@@ -74,7 +74,7 @@ HOME = {
     "watchfiles": ("epp/runtime/followed_files.py",),
     "xxhash": ("scorers/",),
     "zmq": ("epp/kvevents/", "epp/lab/engine/"),
-    "yaml": ("epp/config/", "epp/discovery/", "kvengine/settings/"),
+    "yaml": ("epp/config/", "epp/discovery/", "epp/lab/values/", "kvengine/settings/"),
 }
 
 
@@ -217,6 +217,7 @@ FLOORS = (
     "epp/lab/tune/",
     "epp/lab/size/",
     "epp/lab/demo/",
+    "epp/lab/values/",
     "epp/commandline/",
     "epp/__main__.py",
 )

@@ -102,6 +102,12 @@ def _tune() -> Arguments:
     return Arguments(TUNE, tune_options)
 
 
+def _values() -> Arguments:
+    from epp.lab.values.flags import VALUES, values_options
+
+    return Arguments(VALUES, values_options)
+
+
 def _demo() -> Arguments:
     from epp.lab.demo.flags import DEMO, demo_options
 
@@ -239,6 +245,22 @@ PROGRAMS = (
         ),
         _tune,
         "epp.lab.tune.command", "run_tune", "epp",
+    ),
+    Program(
+        "values",
+        "A chart's values, checked, and written in the other tree.",
+        "Reads values as helm does, names the keys that upstream's charts would have ignored, and writes "
+        "inferenceExtension and inferencePool as router, or the reverse. Exit code 2 where helm install would fail, "
+        "with each key's path and the nearest key.",
+        (
+            ("the values of an older guide, for the newer tree", "tierwise values values.yaml >router.values.yaml"),
+            ("all that a command gives to helm, checked",
+             "tierwise values --check -f base.values.yaml -f guide.values.yaml --set provider.name=gke"),
+            ("what a release has", "helm get values my-release -o yaml | tierwise values -"),
+        ),
+        _values,
+        "epp.lab.values.command", "run_values", "epp",
+        argument="FILE",
     ),
     Program(
         "demo",
