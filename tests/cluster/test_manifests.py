@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster import crds
 from tests.cluster.control_plane import ADMIN, ControlPlane, control_plane
-from tests.cluster.environment import Unavailable
+from tests.cluster.environment import Unavailable, program
 from tests.kustomize.kubectl import MANIFESTS, kubectl
 
 ENGINES = MANIFESTS / "modelserver" / "gpu" / "vllm"
@@ -93,3 +93,34 @@ def test_the_claim_is_deleted_without_its_storage_class(plane: ControlPlane) -> 
     ask(plane, "delete", "--wait=false", "-f", str(claim))
     found = ask(plane, "get", "pvc", "-o", "jsonpath={.items[*].metadata.deletionTimestamp}")
     assert found
+
+
+def test_the_chart_of_engines_is_installed_changed_and_leaves_nothing_behind(plane: ControlPlane) -> None:
+    cluster = [
+        f"--kube-apiserver={plane.url}",
+        f"--kube-ca-file={plane.authority}",
+        f"--kube-token={ADMIN}",
+        "--namespace=guide",
+    ]
+
+    def helm(*words: str) -> None:
+        try:
+            command = [str(program("helm")), *words, *cluster]
+        except Unavailable as reason:
+            pytest.skip(str(reason))
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert ran.returncode == 0, ran.stderr
+
+    def memory() -> str:
+        path = "jsonpath={.spec.template.spec.containers[0].resources.limits.memory}"
+        return ask(plane, "get", "deployment/engines", "-o", path)
+
+    chart = str(MANIFESTS / "charts" / "modelserver")
+    helm("install", "engines", chart, "--set", "monitoring.enabled=true")
+    assert memory() == "225Gi"
+    helm("upgrade", "engines", chart, "--set", "cache.cpu=200Gi")
+    assert memory() == "350Gi"
+    helm("uninstall", "engines")
+    assert not ask(
+        plane, "get", "deployment,serviceaccount,podmonitor,secret", "-l", "app.kubernetes.io/instance=engines"
+    )

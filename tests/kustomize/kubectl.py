@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.cluster.environment import Unavailable, program
+
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"
 GIB = 1 << 30
@@ -22,11 +24,14 @@ Object = dict[str, Any]
 
 
 def kubectl() -> str:
-    """The program. Skips the test where there is none."""
-    found = shutil.which("kubectl")
-    if found is None:
-        pytest.skip("kubectl is not installed here, so no kustomization can be built")
-    return found
+    """The program, as `make test-cluster` builds it, or the system's. Skips the test where there is none."""
+    try:
+        return str(program("kubectl"))
+    except Unavailable as reason:
+        found = shutil.which("kubectl")
+        if found is None:
+            pytest.skip(str(reason))
+        return found
 
 
 @cache
