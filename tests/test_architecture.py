@@ -209,6 +209,7 @@ FLOORS = (
     "epp/extproc/",
     "epp/explain/",
     "epp/discovery/",
+    "epp/resources/",
     "epp/server/",
     "epp/standalone/",
     "epp/lab/",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epp.config.schema import FileDiscoveryParameters
+from epp.flowcontrol.detectors import UtilizationDetector
 from epp.flowcontrol.settings import AdmissionPlan
 from epp.parsers import Reader
 from epp.picking.model_rewrites import ModelRewrites
@@ -52,6 +53,11 @@ class Plan:
         """Whether responses may need changes that the headers of their requests do not reveal."""
         profile = self.profile
         return bool(self.rewrites) or profile.sets_response_headers or bool(profile.reporters)
+
+    @property
+    def can_shed(self) -> bool:
+        """Whether the saturation can be measured: a ``utilization-detector`` needs the engines' metrics."""
+        return self.scrape is not None or not isinstance(self.admission.detector, UtilizationDetector)
 
     @property
     def lines(self) -> tuple[str, ...]:

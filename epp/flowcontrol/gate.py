@@ -65,7 +65,8 @@ class Gate:
         """
         if plan.flow is not None:
             if self.room is not None:
-                self.room.use(plan.flow)
+                if self.room.controller.settings is not plan.flow:
+                    self.room.use(plan.flow)
             else:
                 gauge = Gauge(plan.flow.detector, self._pool.candidates)
                 controller = FlowController(plan.flow, gauge, self._counts, self._clock)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -98,10 +98,12 @@ class Follower(Generic[T]):
         clock: Callable[[], float],
         page: int = PAGE,
         needed: asyncio.Event | None = None,
+        ends_on: Container[int] = (),
     ) -> None:
         """``random`` gives numbers in [0, 1), ``clock`` monotonic seconds.
 
-        A kind that is refused with 403 or 404 is asked for again only while ``needed`` is set.
+        A kind that is refused with 403 or 404 is asked for again only while ``needed`` is set. A refusal with a status
+        in ``ends_on`` ends ``run``.
         """
         self.synced = False
         """Whether a whole list was ever read."""
@@ -115,7 +117,8 @@ class Follower(Generic[T]):
         self.events = 0
         self.failures = 0
         self._client, self._kind, self._listener = client, kind, listener
-        self._random, self._clock, self._page, self._needed = random, clock, page, needed
+        self._random, self._clock, self._page = random, clock, page
+        self._needed, self._ends_on = needed, ends_on
         self._backoff = Backoff(random)
         self._version: str | None = None
         self._warned = False  # one warning for each outage
@@ -123,13 +126,15 @@ class Follower(Generic[T]):
         self._object: Decoder[T] = Decoder(kind.type)
 
     async def run(self) -> None:
-        """Follow until the task is cancelled."""
+        """Follow until the task is cancelled. Raises: Refused with one of the statuses that end it."""
         while True:
             try:
                 if self._version is None:
                     await self._read_list()
                 await self._follow()
             except (KubeError, ConfigError) as error:
+                if isinstance(error, Refused) and error.status in self._ends_on:
+                    raise
                 await asyncio.sleep(self._failed(error))
                 if self._needed is not None and isinstance(error, Refused) and error.status in (403, 404):
                     await self._needed.wait()

@@ -1,7 +1,8 @@
-"""Rewrite rules of the configuration: the model that an engine is sent instead of the one that the client named.
+"""Rewrite rules: the model that an engine is sent instead of the one that the client named.
 
-A rule for one model has precedence over a rule for all models, the first of equal rules wins, and a rule has precedence
-over the client's rewrite header. Targets are drawn by weight. Source: llm-d's ``InferenceModelRewrite`` (v1alpha2).
+A rule for one model has precedence over a rule for all models, a rule of the configuration over one of a custom
+resource for the same, and a rule over the client's rewrite header. Rules are applied once: a target is not matched
+again. Targets are drawn by weight. Source: llm-d's ``InferenceModelRewrite`` (v1alpha2).
 """
 
 from __future__ import annotations
@@ -60,19 +61,44 @@ class ModelRewrites:
     """The rules, with a count of the requests that followed each. Owner: the event loop."""
 
     def __init__(self, exact: Mapping[str, Rule], generic: Rule | None, random: Random) -> None:
+        """Make the rules of a configuration; those of custom resources come with ``change``."""
         self.decisions: Counter[tuple[str, str, str]] = Counter()
         """Counts by the rewrite's name, the client's model (one of a limited number) and the target."""
+        self.configured: frozenset[str | None] = frozenset((*exact, *(() if generic is None else (None,))))
+        """The models for which the configuration has a rule; None is every model."""
         self._exact = {model: Drawing(rule, random) for model, rule in exact.items()}
         self._generic = Drawing(generic, random) if generic is not None else None
+        self._resources: dict[str | None, Rule] = {}  # the configuration's are not among them
         self._names = Names()
         self._random = random
 
     def __bool__(self) -> bool:
         return bool(self._exact) or self._generic is not None
 
-    def count_on(self, before: ModelRewrites) -> None:
-        """Continue the count of the rules that these replace."""
+    def change(self, rules: Mapping[str | None, Rule | None]) -> None:
+        """Replace rules of custom resources by model, where None is every model; None in place of a rule removes it.
+
+        Requests follow all of ``rules`` from the next one on. O(len(rules)).
+        """
+        for model, rule in rules.items():
+            if rule is None:
+                self._resources.pop(model, None)
+            else:
+                self._resources[model] = rule
+            if model in self.configured:
+                continue
+            drawing = None if rule is None else Drawing(rule, self._random)
+            if model is None:
+                self._generic = drawing
+            elif drawing is None:
+                self._exact.pop(model, None)
+            else:
+                self._exact[model] = drawing
+
+    def take_over(self, before: ModelRewrites) -> None:
+        """Continue the count of the rules that these replace, and follow the same custom resources."""
         self.decisions, self._names = before.decisions, before._names
+        self.change(before._resources)
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
@@ -104,7 +130,10 @@ class ModelRewrites:
 
 
 class RewritingParser:
-    """Wraps a reader so that its requests follow ``rewrites``; other bodies than JSON objects go to it unchanged."""
+    """Wraps a reader so that its requests follow ``rewrites``; other bodies than JSON objects go to it unchanged.
+
+    Rules may come and go while it is used.
+    """
 
     def __init__(self, parser: Reader, rewrites: ModelRewrites) -> None:
         self.rewrites = rewrites
@@ -112,6 +141,8 @@ class RewritingParser:
 
     def parse(self, path: str, body: bytes, target_model: str | None = None) -> Parsed:
         """Parse as the wrapped reader does, with the model of the rule that applies. Raises: BadRequest."""
+        if not self.rewrites:
+            return self._parser.parse(path, body, target_model)
         try:
             model = NAMED.decode(body).model or ""
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -128,8 +159,3 @@ class RewritingParser:
             parsed = msgspec.structs.replace(parsed, model="", body=named)
         self.rewrites.followed(rule, model, target)
         return parsed
-
-
-def following(rewrites: ModelRewrites, parser: Reader) -> Reader:
-    """Return ``parser``, wrapped if there are any ``rewrites``."""
-    return RewritingParser(parser, rewrites) if rewrites else parser

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from epp.config.plan import Plan
@@ -22,6 +22,7 @@ from epp.metrics.cost import cost_readings
 from epp.metrics.prefix import prefix_readings
 from epp.metrics.telemetry import Telemetry
 from epp.picking.director import Director
+from epp.picking.model_rewrites import Rule
 from epp.picking.request_steps import RequestSteps
 from epp.pool.ledger import Ledger
 from epp.pool.pool import Pool
@@ -61,6 +62,7 @@ class Core:
         )
         self.traces: TraceQueue | None = None
         self.gate = Gate(self.pool, self.telemetry.requests, clock)
+        self._objectives: dict[str, int] = {}  # of custom resources
         self.accuracy = Accuracy(clock)
         self.tokens = TokenStep(clock)
         """The app opens and closes its source."""
@@ -84,6 +86,8 @@ class Core:
         self._sees_response_headers = plan.changes_responses
         self.ledger.on_close.append(self._closed)
         self.director.picks.on_unused.append(self._unused)
+        self.on_use: list[Callable[[], None]] = []
+        """Callbacks for a plan that was replaced."""
         self._listen(None, plan.prefix_cache)
         self.restarts = Restarts(self.pool, self._forget)
         self.pool.listeners.append(self.restarts)
@@ -130,18 +134,44 @@ class Core:
         if plan.precise is not None:
             plan.precise.source = self.precise
         plan.profile.failures = before.profile.failures
-        plan.rewrites.count_on(before.rewrites)
+        plan.rewrites.take_over(before.rewrites)
         self.telemetry.producers = producer_types(plan)
         self.director.use(self._steps(plan))
         self.plan = plan
+        for used in self.on_use:
+            used()
         return rubble
 
+    @property
+    def configured_objectives(self) -> Collection[str]:
+        """The names of the configuration's objectives."""
+        return self.plan.admission.objectives.keys()
+
+    @property
+    def configured_models(self) -> Collection[str | None]:
+        """The models for which the configuration has a rewrite; None is every model."""
+        return self.plan.rewrites.configured
+
+    def change_objectives(self, priorities: Mapping[str, int | None]) -> None:
+        """Give objectives these priorities, beside those of the configuration; None removes one."""
+        for name, priority in priorities.items():
+            if priority is None:
+                self._objectives.pop(name, None)
+            else:
+                self._objectives[name] = priority
+        self.director.use(self._steps(self.plan))
+
+    def change_rewrites(self, rules: Mapping[str | None, Rule | None]) -> None:
+        """Follow these rules, beside those of the configuration; None removes one."""
+        self.plan.rewrites.change(rules)
+
     def _steps(self, plan: Plan) -> RequestSteps:
+        admission = replace(plan.admission, objectives={**self._objectives, **plan.admission.objectives})
         return RequestSteps(
             plan.parser,
             plan.profile,
-            self.gate.use(plan.admission),
-            plan.admission.objectives,
+            self.gate.use(admission if plan.can_shed else plan.admission),
+            admission.objectives,
             self._tokens(plan),
             ModelRouter(self.catalog, plan.served),
         )

@@ -30,7 +30,7 @@ from epp.config.wiring.suggestions import places
 from epp.config.wiring.tokens import wire_tokens
 from epp.errors import ConfigError
 from epp.parsers import DEFAULT_PARSERS, ByPath, Parser
-from epp.picking.model_rewrites import following
+from epp.picking.model_rewrites import RewritingParser
 from epp.picking.profile import Profile
 from epp.picking.usage_reporter import RequestAttributeReporter
 from epp.scrape.parameters import MetricsSourceOptions
@@ -115,7 +115,7 @@ def build(
             wiring.picker,
             reporters=_reporters(instances),
         ),
-        parser=following(rewrites, ByPath(parsers)),
+        parser=RewritingParser(ByPath(parsers), rewrites),
         instances={declared.plugin.name: declared.plugin for declared in instances},
         rewrites=rewrites,
         admission=admission.plan,

@@ -11,7 +11,6 @@ from epp.config.load import load_text
 from epp.config.plan import Plan
 from epp.config.wiring.build import build
 from epp.errors import ConfigError
-from epp.parsers import ByPath
 
 HEAD = {"apiVersion": "llm-d.ai/v1alpha1", "kind": "EndpointPickerConfig"}
 
@@ -41,7 +40,8 @@ def target(made: Plan, model: str) -> str | None:
 def test_without_rules_nothing_is_rewritten() -> None:
     made = plan()
     assert not made.rewrites
-    assert isinstance(made.parser, ByPath)
+    body = b'{"model": "m", "prompt": "x"}'
+    assert made.parser.parse("/v1/completions", body).body is None
 
 
 def test_a_rule_for_the_very_model_beats_a_rule_for_all_whatever_the_order() -> None:

@@ -101,6 +101,6 @@ def test_invented_models_do_not_grow_the_count_without_bound() -> None:
 def test_new_rules_count_on_where_the_old_ones_were() -> None:
     before, after = parser(), parser()
     before.parse(PATH, body(model="m"))
-    after.rewrites.count_on(before.rewrites)
+    after.rewrites.take_over(before.rewrites)
     after.parse(PATH, body(model="m"))
     assert after.rewrites.decisions == {("some", "m", "t"): 2}

@@ -1,0 +1,160 @@
+"""The specs of objectives and rewrites, read one by one: what is wrong with one concerns no other.
+
+Unknown fields are ignored where they add something. In a rule they refuse the object: a condition of a newer release
+that is not applied would let the rule match more than is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from epp.config.strict import convert
+from epp.errors import ConfigError
+from epp.picking.model_rewrites import Rule
+
+T = TypeVar("T")
+
+POOL_GROUP, POOL_KIND = "inference.networking.k8s.io", "InferencePool"
+"""What a reference to a pool means where it has no group, and no kind."""
+PRIORITIES = -(1 << 31), (1 << 31) - 1
+"""The least and the greatest priority. Source: ``priority`` is an int32 in the Go picker, which the CRD does not
+check."""
+MOST_WEIGHT = 1_000_000
+MAX_MODEL = 1024
+"""The most characters of a model's name, as in the configuration."""
+
+
+class PoolName(NamedTuple):
+    """The pool that a picker serves."""
+
+    name: str
+    group: str | None
+    """None while it is not known; a reference to any group is one to this pool then."""
+
+
+class _PoolRef(msgspec.Struct, frozen=True):
+    group: str | None = None
+    kind: str | None = None
+    name: str | None = None
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    pool_ref: _PoolRef | None = None
+    pool_refs: tuple[_PoolRef, ...] | None = None
+
+
+class _ObjectiveSpec(msgspec.Struct, frozen=True):
+    priority: int | None = None
+
+
+class _Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    value: str
+    type: Literal["Exact"] | None = None
+
+
+class _Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    model: _Model
+
+
+class _Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    model_rewrite: str
+    weight: int | None = None
+
+
+class _Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    matches: tuple[_Match, ...] | None = None
+    targets: tuple[_Target, ...] | None = None
+
+
+class _RewriteSpec(msgspec.Struct, frozen=True):
+    rules: tuple[_Rule, ...] | None = None
+
+
+def refers_to(spec: object, pool: PoolName) -> bool:
+    """Return whether ``spec`` names ``pool`` in ``poolRef`` or in the newer ``poolRefs``.
+
+    False for what cannot be read: an object that names no pool concerns no picker.
+    """
+    try:
+        read = msgspec.convert(spec, _Spec)
+    except msgspec.ValidationError:
+        return False
+    references = (*(() if read.pool_ref is None else (read.pool_ref,)), *(read.pool_refs or ()))
+    return any(
+        each.name == pool.name
+        and (each.kind or POOL_KIND) == POOL_KIND
+        and pool.group in (None, POOL_GROUP if each.group is None else each.group)
+        for each in references
+    )
+
+
+def priority_of(spec: object) -> int:
+    """Return an objective's priority, 0 where there is none. Raises: ConfigError for one that is not an int32."""
+    priority = _read(spec, _ObjectiveSpec).priority or 0
+    least, greatest = PRIORITIES
+    if not least <= priority <= greatest:
+        raise ConfigError(f"spec.priority: {priority} is not from {least} to {greatest}; write a smaller number")
+    return priority
+
+
+def rules_of(name: str, spec: object) -> Mapping[str | None, Rule]:
+    """Return the rules of the rewrite ``name`` by the model that they match; None is every model.
+
+    Of two rules of the object that match a model, the first has it. Raises: ConfigError with the key path.
+    """
+    found: dict[str | None, Rule] = {}
+    for i, written in enumerate(_read(spec, _RewriteSpec).rules or ()):
+        where = f"spec.rules[{i}]"
+        rule = _rule(name, written, where)
+        for j, match in enumerate(written.matches or ()):
+            found.setdefault(_model(match.model.value, f"{where}.matches[{j}].model.value"), rule)
+        if not written.matches:
+            found.setdefault(None, rule)
+    if not found:
+        raise ConfigError("spec.rules: empty; write a rule, or delete the rewrite")
+    return found
+
+
+def _rule(name: str, written: _Rule, where: str) -> Rule:
+    targets = written.targets or ()
+    weights = [target.weight for target in targets]
+    for k, target in enumerate(targets):
+        _model(target.model_rewrite, f"{where}.targets[{k}].modelRewrite")
+        if target.weight is not None and not 0 <= target.weight <= MOST_WEIGHT:
+            raise ConfigError(f"{where}.targets[{k}].weight: {target.weight} is not from 0 to {MOST_WEIGHT:,}")
+    if not targets:
+        raise ConfigError(f"{where}.targets: empty; write at least one modelRewrite")
+    uniform = all(weight is None for weight in weights)
+    if not uniform and not any(weights):
+        raise ConfigError(f"{where}.targets: no target has a weight above 0, so none is ever chosen; write a weight")
+    return Rule(
+        name,
+        tuple(target.model_rewrite for target in targets),
+        tuple(1 if uniform else weight or 0 for weight in weights),
+    )
+
+
+def _model(name: str, where: str) -> str:
+    if not 0 < len(name) <= MAX_MODEL:
+        problem = "empty" if not name else f"{len(name):,} characters, and a model's name has {MAX_MODEL:,} at most"
+        raise ConfigError(f"{where}: {problem}; write a model's name")
+    return name
+
+
+def _read(spec: Any, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(spec, kind)
+    except msgspec.ValidationError:
+        pass
+    return convert(_known_fields(spec, kind), kind, "spec")  # slower, and its errors name the key
+
+
+def _known_fields(spec: Any, kind: type[Any]) -> Any:
+    """Return ``spec`` with the fields that are read, since others at its top are not an error."""
+    if not isinstance(spec, dict):
+        return spec
+    names = {field.encode_name for field in msgspec.structs.fields(kind)}
+    return {key: value for key, value in spec.items() if key in names}

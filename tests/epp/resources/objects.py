@@ -1,0 +1,33 @@
+"""Objectives and rewrites as a manifest writes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from epp.kube.objects_inference import InferenceObject
+from epp.resources.written import POOL_GROUP, PoolName
+
+POOL = PoolName("pool", POOL_GROUP)
+REF = {"poolRef": {"group": POOL_GROUP, "kind": "InferencePool", "name": "pool"}}
+LLM_D, LEGACY = 0, 1
+
+
+def written(
+    name: str, spec: dict[str, Any], created: str = "2026-01-01T00:00:00Z", uid: str | None = None
+) -> dict[str, Any]:
+    """Return an object of this pool as the API server writes it."""
+    metadata = {"name": name, "uid": uid or f"uid-{name}", "creationTimestamp": created, "generation": 1}
+    return {"metadata": metadata, "spec": {**REF, **spec}}
+
+
+def item(name: str, spec: dict[str, Any], created: str = "2026-01-01T00:00:00Z") -> InferenceObject:
+    """Return an object of this pool as a watch gives it."""
+    return msgspec.convert(written(name, spec, created), InferenceObject)
+
+
+def rule(*targets: str | tuple[str, int], to: str | None = None) -> dict[str, Any]:
+    """Return a rule of a rewrite for the model ``to``, or for every model."""
+    made = [{"modelRewrite": t} if isinstance(t, str) else {"modelRewrite": t[0], "weight": t[1]} for t in targets]
+    return {"targets": made, **({"matches": [{"model": {"type": "Exact", "value": to}}]} if to else {})}

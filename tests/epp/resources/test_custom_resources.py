@@ -1,0 +1,237 @@
+"""Objectives and rewrites of an API server reach the requests, and their conditions the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from epp.kube import served
+from epp.resources import status_writer
+from tests.epp.kube.api_server import status
+from tests.epp.resources.following import Site, site
+from tests.epp.resources.objects import LEGACY, LLM_D, rule, written
+
+OLD, NEW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(test)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "LOOK_AGAIN_S", (0.01, 0.02))
+    monkeypatch.setattr(status_writer, "FAILED_PAUSE_S", 0.01)
+
+
+@pytest.mark.parametrize("group", [LLM_D, LEGACY])
+def test_objects_of_either_group_come_change_and_go(group: int) -> None:
+    async def work() -> None:
+        async with site(group) as here:
+            await here.objectives(group).put(written("batch", {"priority": -5}))
+            await here.rewrites(group).put(written("food", {"rules": [rule("t", to="m")]}))
+            await here.until(lambda: here.decided.priorities == {"batch": -5} and "m" in here.decided.rules)
+            await here.until(lambda: here.condition(here.objectives(group), "batch") == "True Accepted")
+            await here.until(lambda: here.condition(here.rewrites(group), "food") == "True Accepted")
+            await here.objectives(group).put(written("batch", {"priority": 7}))
+            await here.until(lambda: here.decided.priorities == {"batch": 7})
+            await here.rewrites(group).delete("food")
+            await here.until(lambda: not here.decided.rules)
+            assert here.part.trouble is None
+
+    run(work())
+
+
+def test_the_younger_of_two_rewrites_has_the_reason_in_its_status_and_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work() -> None:
+        async with site(LLM_D) as here:
+            await here.rewrites().put(written("qwen-new", {"rules": [rule("x", to="qwen")]}, NEW))
+            await here.until(lambda: here.condition(here.rewrites(), "qwen-new") == "True Accepted")
+            await here.rewrites().put(written("qwen-canary", {"rules": [rule("y", to="qwen")]}, OLD))
+            await here.until(lambda: here.condition(here.rewrites(), "qwen-new") == "False Conflicted")
+            conditions = here.rewrites().objects["qwen-new"]["status"]["conditions"]
+            assert conditions[0]["message"] == "`qwen-canary` is older and matches the same model"
+            assert here.decided.rules["qwen"].targets == ("y",)
+            assert here.gauges()["tierwise_custom_resources", "InferenceModelRewrite", "llm-d.ai", "Conflicted"] == 1
+
+    run(work())
+    assert (
+        "InferenceModelRewrite qwen-new of llm-d.ai: Conflicted: `qwen-canary` is older and matches the same model"
+        in caplog.messages
+    )
+
+
+def test_both_groups_count_and_of_one_name_the_newer_group(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async with site(LLM_D, LEGACY) as here:
+            await here.objectives(LEGACY).put(written("old", {"priority": 1}))
+            await here.objectives(LEGACY).put(written("both", {"priority": 2}))
+            await here.objectives(LLM_D).put(written("both", {"priority": 3}))
+            await here.until(lambda: here.decided.priorities == {"old": 1, "both": 3})
+            await here.until(lambda: here.condition(here.objectives(LEGACY), "both") == "False Superseded")
+
+    run(work())
+    assert any("of this name in llm-d.ai is used instead" in message for message in caplog.messages)
+
+
+def test_kinds_that_are_installed_later_are_used_and_those_that_are_removed_are_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work() -> None:
+        async with site() as here:
+            await here.objectives(LEGACY).put(written("batch", {"priority": 4}))
+            await here.until(lambda: here.part.trouble is not None and "Rewrite" in here.part.trouble)
+            assert (here.part.trouble or "").startswith(
+                "neither llm-d.ai/v1alpha2 nor inference.networking.x-k8s.io/v1alpha2 has InferenceObjective, so "
+                "priorities come from the configuration alone; neither"
+            )
+            here.installed = {LEGACY}
+            await here.until(lambda: here.decided.priorities == {"batch": 4})
+            await here.until(lambda: here.part.trouble is None)
+            here.installed = set()
+            await here.server.cut()
+            await here.until(lambda: not here.decided.priorities)
+            await here.until(lambda: here.part.trouble is not None)
+
+    run(work())
+    missing = [message for message in caplog.messages if "has InferenceObjective" in message]
+    assert len(missing) == 2, "one warning each time"
+
+
+def test_a_right_that_is_missing_is_one_warning_and_used_once_it_is_given(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async with site(LLM_D) as here:
+            here.refuse = lambda r: status(403, "Forbidden", "no") if "inferenceobjectives" in r.path else None
+            await here.rewrites().put(written("food", {"rules": [rule("t")]}))
+            await here.objectives().put(written("batch", {"priority": 4}))
+            await here.server.cut()
+            await here.until(lambda: "InferenceObjective may be out of date" in (here.part.trouble or ""))
+            assert "a Role with this rule is missing" in (here.part.trouble or "")
+            await here.until(lambda: None in here.decided.rules)  # the other kind works
+            current = "tierwise_custom_resources_current", "InferenceObjective", "llm-d.ai"
+            assert here.gauges()[current] == 0
+            here.refuse = lambda _: None
+            await here.until(lambda: here.decided.priorities == {"batch": 4})
+            await here.until(lambda: here.gauges()[current] == 1)
+
+    run(work())
+    assert sum("inferenceobjectives: 403" in message for message in caplog.messages) == 1
+
+
+def test_an_api_server_that_lists_nothing_of_what_it_serves_is_asked_for_the_objects_themselves() -> None:
+    async def work() -> None:
+        async with site(LLM_D) as here:
+            here.refuse = lambda r: status(403, "Forbidden", "no") if r.path.endswith("v1alpha2") else None
+            await here.objectives().put(written("batch", {"priority": 4}))
+            await here.until(lambda: here.decided.priorities == {"batch": 4})
+
+    run(work())
+
+
+def test_without_the_right_to_write_conditions_all_else_works_and_one_warning_has_the_rule(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work() -> None:
+        async with site(LLM_D) as here:
+            here.refuse = lambda r: status(403, "Forbidden", "cannot patch") if r.method == "PATCH" else None
+            await here.objectives().put(written("a", {"priority": 1}))
+            await here.objectives().put(written("b", {"priority": 2}))
+            await here.until(lambda: here.gauges()["tierwise_custom_resource_status_writes", "refused"] > 2)
+            assert here.decided.priorities == {"a": 1, "b": 2}
+            assert here.part.trouble is None
+            here.refuse = lambda _: None
+            for name in "ab":
+                await here.until(lambda name=name: here.condition(here.objectives(), name) == "True Accepted")
+
+    run(work())
+    assert sum("the condition Accepted is not written" in message for message in caplog.messages) == 1
+
+
+def test_a_conflict_is_tried_again_and_what_the_other_wrote_is_kept() -> None:
+    async def work() -> None:
+        async with site(LLM_D) as here:
+            other = {"type": "Other", "status": "True", "reason": "R", "message": "", "lastTransitionTime": OLD}
+            lost = list[str]()
+
+            def first_lose(request: web.Request) -> web.Response | None:
+                if request.method == "PATCH" and not lost:
+                    lost.append(request.path)
+                    return status(409, "Conflict", "the object has been modified")
+                return None
+
+            here.refuse = first_lose
+            await here.objectives().put(
+                {**written("a", {"priority": 1}), "status": {"conditions": [other]}},
+            )
+            await here.until(lambda: here.condition(here.objectives(), "a") == "True Accepted")
+            assert other in here.objectives().objects["a"]["status"]["conditions"]
+            writes = "tierwise_custom_resource_status_writes"
+            assert (here.gauges()[writes, "conflict"], here.gauges()[writes, "written"]) == (1, 1)
+
+    run(work())
+
+
+def test_several_pickers_write_a_condition_once_and_do_not_fight() -> None:
+    async def work() -> None:
+        async with site(LLM_D) as here:
+            other = Site(here.server, LLM_D)
+            other.decided.configured_objectives = {"a"}
+            async with other.client:
+                await here.objectives().put(written("a", {"priority": 1}))
+                await here.until(lambda: here.condition(here.objectives(), "a") == "True Accepted")
+                await other.part.start()
+                await here.until(lambda: here.condition(here.objectives(), "a") == "False Conflicted")
+                for name in "bcd":
+                    await here.objectives().put(written(name, {"priority": 1}))
+                    await here.until(lambda name=name: here.condition(here.objectives(), name) == "True Accepted")
+                assert here.condition(here.objectives(), "a") == "False Conflicted", "each has written it once"
+                written_by = [
+                    one.gauges()["tierwise_custom_resource_status_writes", "written"] for one in (here, other)
+                ]
+                assert sum(written_by) == 5
+                await other.part.stop()
+
+    run(work())
+
+
+def test_what_the_configuration_has_is_learned_again_when_it_changes() -> None:
+    async def work() -> None:
+        async with site(LLM_D) as here:
+            await here.objectives().put(written("a", {"priority": 1}))
+            await here.until(lambda: here.condition(here.objectives(), "a") == "True Accepted")
+            here.decided.configured_objectives = {"a"}
+            here.part.configure()
+            await here.until(lambda: here.condition(here.objectives(), "a") == "False Conflicted")
+
+    run(work())
+
+
+def test_thousands_of_objects_are_applied_in_one_step_each_and_few_are_named_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def work() -> None:
+        async with site() as here:
+            for n in range(2000):
+                name = f"r{n:04}"
+                here.rewrites().objects[name] = {
+                    **written(name, {"rules": [rule("t", to=f"m{n % 1000}")]}),
+                    "metadata": {**written(name, {})["metadata"], "namespace": "default", "resourceVersion": "1"},
+                }
+            await here.rewrites().put(written("last", {"rules": [rule("t")]}))
+            here.installed = {LLM_D}
+            await here.until(lambda: len(here.decided.rules) == 1001)
+            assert here.decided.steps == 1
+            assert here.gauges()["tierwise_custom_resources", "InferenceModelRewrite", "llm-d.ai", "Conflicted"] == 1000
+
+    run(work())
+    assert sum("Conflicted" in message for message in caplog.messages) == 10
+    assert "and 990 more objects are not used as they are written" in caplog.messages
