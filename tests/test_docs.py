@@ -6,6 +6,7 @@ import ast
 import asyncio
 import gc
 import re
+import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,8 @@ from epp.discovery.cluster import PodDiscovery
 from epp.discovery.listing import read_listing
 from epp.errors import ConfigError
 from epp.kube.client import Client
+from epp.kube.own_rights import OwnRights
+from epp.kube.readers import Readers
 from epp.pool.pool import Pool
 from epp.runtime.followed_files import FollowedFiles
 from epp.server.app import App
@@ -324,10 +327,13 @@ def test_every_metric_is_on_its_page_with_its_type_and_labels(tmp_path: Path) ->
         ),
         "counter",
     )
-    pods = PodDiscovery(Pool(), Client(TokenAccess("http://127.0.0.1:9")), namespace="n", selector="a=b", ports=(8000,))
+    client = Client(TokenAccess("http://127.0.0.1:9"))
+    pods = PodDiscovery(Pool(), client, namespace="n", selector="a=b", ports=(8000,))
+    parts = (pods, OwnRights(client, ()), Readers(client, time.monotonic))
     followed = {
         f"{reading.name}_total" if reading.counter else reading.name: "counter" if reading.counter else "gauge"
-        for reading in pods.readings()
+        for part in parts
+        for reading in part.readings()
     }
     assert {name: kind for name, kind, _ in documented} == types | followed | commands
     labels = {name: set(re.findall(r"`(\w+)`", cell)) for name, _, cell in documented}

@@ -14,6 +14,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
+from epp.kube.readers import Guard
 from epp.metrics.exposition import Exposition, Frozen
 from epp.ports.door import Report, unreported
 from epp.ports.http_port import HttpPort
@@ -21,6 +22,9 @@ from epp.server.readiness import Readiness
 
 COMPRESS_FROM_BYTES = 4096
 """Shorter answers cost more to compress than to send. A guess."""
+
+
+_REFUSED = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}
 
 
 class Admin:
@@ -31,13 +35,21 @@ class Admin:
     """
 
     def __init__(
-        self, exposition: Exposition, readiness: Callable[[], Readiness], *, report: Report = unreported
+        self,
+        exposition: Exposition,
+        readiness: Callable[[], Readiness],
+        *,
+        guard: Guard | None = None,
+        report: Report = unreported,
     ) -> None:
-        """``report`` is called for each connection that fails before its first request."""
+        """``guard`` decides which clients may read ``/metrics``; None opens it to all. Probes are always open.
+
+        ``report`` is called for each connection that fails before its first request.
+        """
         self._exposition = exposition
         of_process = CollectorRegistry()
         self._of_process = [make(registry=of_process) for make in (ProcessCollector, PlatformCollector, GCCollector)]
-        self._readiness = readiness
+        self._readiness, self._guard = readiness, guard
         self._port = HttpPort(report)
         self._tls: ssl.SSLContext | None = None
 
@@ -62,6 +74,10 @@ class Admin:
         await self._port.close()
 
     async def _metrics(self, request: web.Request) -> web.Response:
+        if self._guard is not None:
+            status, sentence = await self._guard(request.method, request.path, request.headers.get("Authorization"))
+            if status != 200:
+                return web.Response(status=status, text=f"{sentence}\n", headers=_REFUSED.get(status))
         accept, encodings = request.headers.get("Accept", ""), request.headers.get("Accept-Encoding", "")
         for frozen in self._exposition.freezing():  # noqa: B007 - the last one is whole
             await asyncio.sleep(0)

@@ -206,6 +206,7 @@ class App:
         admin = Admin(
             exposition,
             self._readiness,
+            guard=self._cluster.readers.verdict if self._cluster is not None and self._cluster.readers else None,
             report=self._failed.at(Port.METRICS, encrypted=settings.metrics_tls is not None),
         )
         stack.push_async_callback(admin.stop)

@@ -12,15 +12,21 @@ and started and stopped with the others. To add one:
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Protocol, TypeVar
 
 from epp.discovery.base import Discovery
 from epp.discovery.cluster import PodDiscovery
-from epp.kube.access import Access
+from epp.errors import ConfigError
+from epp.kube import rights
+from epp.kube.access import Access, InCluster
 from epp.kube.client import Client
 from epp.kube.identity import open_access
+from epp.kube.own_rights import OwnRights
+from epp.kube.readers import Readers
+from epp.kube.rights import Need
 from epp.metrics.gauges import Reading
 from epp.server.core import Core
 from epp.server.settings import ClusterOptions, Settings
@@ -58,6 +64,8 @@ class Cluster:
         """Of the pool, its pods, and all other objects that the picker reads."""
         self.endpoints: Discovery | None = None
         """The part that lists the endpoints; None where they come from elsewhere."""
+        self.readers: Readers | None = None
+        """The part that decides who may read the metrics; None where everybody may."""
         self._parts: list[Part] = []
         self._closing = AsyncExitStack()
 
@@ -99,16 +107,41 @@ async def open_cluster(
     """
     if not _is_needed(settings, core):
         return None
-    cluster = Cluster(await open_access(settings.cluster.kubeconfig, environ), settings.cluster)
+    cluster = Cluster(await _access(settings, core, environ), settings.cluster)
     _add_parts(cluster, settings, core)
+    cluster.add(OwnRights(cluster.client, tuple(_needs(cluster))))
     await cluster.start()
     stack.push_async_callback(cluster.stop)
     core.telemetry.gauge_source(cluster.readings)
     return cluster
 
 
+async def _access(settings: Settings, core: Core, environ: Mapping[str, str]) -> Access:
+    try:
+        return await open_access(settings.cluster.kubeconfig, environ)
+    except ConfigError as error:
+        if _lists_endpoints(settings, core):
+            raise
+        raise ConfigError(f"--metrics-endpoint-auth=true asks an API server who may read /metrics: {error}") from error
+
+
 def _is_needed(settings: Settings, core: Core) -> bool:
-    return _lists_endpoints(settings, core)
+    return _lists_endpoints(settings, core) or settings.cluster.metrics_auth is True
+
+
+def _reviews_readers(cluster: Cluster, settings: Settings, core: Core) -> bool:
+    """Whether the API server decides who may read the metrics."""
+    if settings.cluster.metrics_auth is None:
+        return _lists_endpoints(settings, core) and isinstance(cluster.client.access, InCluster)
+    return settings.cluster.metrics_auth
+
+
+def _needs(cluster: Cluster) -> Iterator[Need]:
+    """Yield the rights that the parts need."""
+    if cluster.endpoints is not None:
+        yield rights.pods(cluster.namespace)
+    if cluster.readers is not None:
+        yield rights.reviews()
 
 
 def _lists_endpoints(settings: Settings, core: Core) -> bool:
@@ -126,3 +159,5 @@ def _add_parts(cluster: Cluster, settings: Settings, core: Core) -> None:
                 selector=options.pods.selector, ports=options.pods.ports,
             )
         )  # fmt: skip
+    if _reviews_readers(cluster, settings, core):
+        cluster.readers = cluster.add(Readers(cluster.client, time.monotonic))

@@ -27,8 +27,9 @@ from epp.server.settings import Settings
 from epp.tracing.settings import trace_settings
 
 _YES = values.boolean
+AUTH = "metrics-endpoint-auth"
 _OFF = (
-    ("metrics-endpoint-auth", "it would ask Kubernetes who may read /metrics"),
+    (AUTH, "there is no cluster to ask who may read /metrics"),
     ("tracing", "OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT turn it on, too"),
     ("enable-pprof", "Go profiles do not exist here"),
 )
@@ -141,7 +142,8 @@ def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
     """Return the options of ``tierwise serve``. Raises: ConfigError naming the flag."""
     _refuse(given)
     tracing = trace_settings(given.get("tracing"), environment)
-    remarks = _off(given if tracing is None else {**given, "tracing": True})
+    on = {"tracing": tracing, AUTH: given.get("endpoint-selector")}
+    remarks = _off({**given, **{name: True for name, asked in on.items() if asked}})
     notices = _without_effect(given) + shared.interval_of_nothing(given)
     given = {name: value for name, value in given.items() if name != "tracing"}
     tls, metrics_tls = _encryption(given, notices)

@@ -36,8 +36,11 @@ POOL = grouped(
 KUBE = (
     *POOL,
     refused("ha-enable-leader-election", values.boolean, "leader election needs Kubernetes; run one replica", False),
-    refused("metrics-endpoint-auth", values.boolean, "it would ask Kubernetes who may read /metrics, which is "
-            "not built yet; set it to false or leave it out, and see --metrics-client-ca-file", False),
+    *grouped(
+        "Metrics and traces",
+        Flag("metrics-endpoint-auth", values.boolean, "picker.cluster.metrics_auth",
+             "ask the API server who may read /metrics (default: in a pod that takes its endpoints from the cluster)"),
+    ),
 )  # fmt: skip
 """Source: the Go picker's ``pkg/epp/server/options.go``, v0.9.0 and later."""
 

@@ -41,6 +41,8 @@ class ClusterOptions:
     """Of the pool and its pods; None for that of the picker's identity, or else ``default``."""
     kubeconfig: Path | None = None
     """The file that names the API server; None for ``KUBECONFIG``, the pod's own credentials, or ``~/.kube/config``."""
+    metrics_auth: bool | None = None
+    """Whether the API server decides who may read /metrics; None if it lists the endpoints and the picker is a pod."""
     pods: PodOptions | None = None
     """The pods that are endpoints, unless another source lists the endpoints."""
 

@@ -38,7 +38,7 @@ HOST_PORT = "must be host:port, such as 10.0.0.7:8000 or [fd00::7]:8000"
 OFF = (
     (
         "on by default in the Go picker and off here: "
-        "--metrics-endpoint-auth (it would ask Kubernetes who may read /metrics), "
+        "--metrics-endpoint-auth (there is no cluster to ask who may read /metrics), "
         "--tracing (OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT turn it on, too), "
         "--enable-pprof (Go profiles do not exist here)"
     ),
@@ -285,26 +285,28 @@ GO_DEFAULTS = {
 """The defaults of v0.9 and later. Source: the Go picker's options."""
 NO_DEFAULT = {"zap-devel", "zap-encoder", "zap-log-level", "zap-stacktrace-level", "zap-time-encoding"}
 """The flags of zap, whose defaults depend on one another."""
-NOT_DONE = {"metrics-endpoint-auth"}
-"""Defaults of the Go picker that are not done here; the line in ``OFF`` names them."""
+IN_A_CLUSTER = {"metrics-endpoint-auth"}
+"""Defaults of the Go picker that hold in a cluster only; elsewhere the line in ``OFF`` names them."""
 
 
 def test_every_flag_of_the_go_picker_is_known() -> None:
     assert GO_DEFAULTS.keys() | NO_DEFAULT <= {flag.name for flag in SERVE}
 
 
-@pytest.mark.parametrize("name", sorted(GO_DEFAULTS.keys() - NOT_DONE - {"tracing", "enable-pprof"}))
+@pytest.mark.parametrize("name", sorted(GO_DEFAULTS.keys() - IN_A_CLUSTER - {"tracing", "enable-pprof"}))
 def test_the_go_pickers_default_written_out_changes_nothing(run: Callable[..., ServeOptions], name: str) -> None:
     assert run("serve", f"--{name}={GO_DEFAULTS[name]}") == run("serve")
 
 
-@pytest.mark.parametrize("name", sorted(NOT_DONE))
-def test_a_default_that_is_not_done_here_is_in_the_one_line_and_refused_when_asked_for(
-    run: Callable[..., ServeOptions], refused: Callable[..., str], name: str
+@pytest.mark.parametrize("name", sorted(IN_A_CLUSTER))
+def test_a_default_that_depends_on_the_cluster_is_in_the_one_line_where_there_is_none(
+    run: Callable[..., ServeOptions], name: str
 ) -> None:
     (line,) = run("serve").remarks
     assert f"--{name} (" in line
-    assert refused("serve", f"--{name}=true").startswith(f"tierwise serve: --{name}=true cannot be honored: ")
+    assert run("serve", f"--{name}=true").picker.cluster.metrics_auth is True
+    (line,) = run("serve", "--endpoint-selector=app=vllm", "--endpoint-target-ports=8000").remarks
+    assert f"--{name} (" not in line
     assert not any(f"--{name}" in notice for notice in run("serve", f"--{name}=false").remarks)
 
 

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from epp.kube.readers import Verdict
 from epp.metrics.exposition import Exposition
 from epp.metrics.telemetry import Telemetry
 from epp.pool.ledger import Ledger
@@ -99,5 +100,32 @@ def test_a_port_that_is_taken_is_an_oserror_and_leaves_nothing_behind() -> None:
             with pytest.raises(OSError, match="address already in use"):
                 await admin.start("127.0.0.1", taken.getsockname()[1])
         await admin.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_guard_decides_who_reads_the_metrics_and_probes_are_open() -> None:
+    async def guard(method: str, path: str, authorization: str | None) -> Verdict:
+        assert (method, path) == ("GET", "/metrics")
+        return Verdict(200, "") if authorization == "Bearer good" else Verdict(401, "no")
+
+    async def scenario() -> None:
+        pool = Pool()
+        ledger = Ledger(pool)
+        admin = Admin(Exposition(Telemetry(), pool, ledger), lambda: Readiness(True, "ready"), guard=guard)
+        port = await admin.start("127.0.0.1", 0)
+        try:
+            async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http:
+                for path in ("/healthz", "/readyz"):
+                    async with http.get(path) as response:
+                        assert response.status == 200
+                async with http.get("/metrics") as response:
+                    assert (response.status, await response.text()) == (401, "no\n")
+                    assert response.headers["WWW-Authenticate"] == "Bearer"
+                async with http.get("/metrics", headers={"Authorization": "Bearer good"}) as response:
+                    assert response.status == 200
+                    assert "process_cpu_seconds" in await response.text()
+        finally:
+            await admin.stop()
 
     asyncio.run(scenario())

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 
+from epp.config.wiring.build import plan_from
+from epp.discovery.options import PodOptions
 from epp.errors import ConfigError
+from epp.kube.access import Access, InCluster
 from epp.metrics.gauges import Reading
 from epp.pool.pool import Endpoint, Pool
-from epp.server.cluster import Cluster
+from epp.server.cluster import Cluster, _add_parts, _needs, open_cluster
+from epp.server.core import Core
 from epp.server.health import Health
 from epp.server.readiness import readiness
-from epp.server.settings import ClusterOptions
+from epp.server.settings import ClusterOptions, Settings
 from tests.epp.kube.access import TokenAccess
 
 
@@ -97,3 +103,36 @@ def test_the_namespace_is_the_named_one_or_that_of_the_identity(
 ) -> None:
     access = TokenAccess("http://127.0.0.1:9", namespace=account)
     assert Cluster(access, ClusterOptions(namespace=named)).namespace == expected
+
+
+def test_authentication_that_is_asked_for_without_an_api_server_is_refused() -> None:
+    settings = Settings(endpoints=("localhost:1",), cluster=ClusterOptions(metrics_auth=True))
+
+    async def work() -> None:
+        async with AsyncExitStack() as stack:
+            await open_cluster(settings, Core(plan_from(None, None), settings), {"HOME": "/nowhere"}, stack)
+
+    with pytest.raises(ConfigError, match=r"--metrics-endpoint-auth=true asks .*: there is no API server"):
+        asyncio.run(work())
+
+
+@pytest.mark.parametrize(("asked", "in_a_pod", "guarded"), [
+    (None, True, True), (None, False, False), (False, True, False), (True, False, True),
+])  # fmt: skip
+def test_a_picker_in_a_pod_asks_who_may_read_its_metrics(
+    tmp_path: Path, asked: bool | None, in_a_pod: bool, guarded: bool
+) -> None:
+    pods = PodOptions(selector="app=vllm", ports=(8000,))
+    settings = Settings(cluster=ClusterOptions(metrics_auth=asked, pods=pods, namespace="llm"))
+    access: Access = TokenAccess("http://127.0.0.1:9")
+    if in_a_pod:
+        (tmp_path / "token").write_text("t")
+        access = InCluster({"KUBERNETES_SERVICE_HOST": "127.0.0.1"}, tmp_path)
+
+    async def work() -> None:
+        here = Cluster(access, settings.cluster)
+        _add_parts(here, settings, Core(plan_from(None, None), settings))
+        assert (here.readers is not None) is guarded
+        assert [need.feature for need in _needs(here)] == ["pods", *(["metrics-auth"] if guarded else [])]
+
+    asyncio.run(work())

@@ -1,0 +1,104 @@
+"""Asks the API server at the start what the picker may do, and shows what is missing: in the log, and on ``/readyz``.
+
+Each feature whose rights are missing is one warning, and all missing rules together are one message, a Role to apply.
+The question is repeated only while something is missing or could not be asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+
+from epp.errors import ConfigError
+from epp.kube.client import Client
+from epp.kube.errors import KubeError, Refused
+from epp.kube.reviews import is_served, may_i, my_name
+from epp.kube.rights import Need, Right, manifest
+from epp.metrics.gauges import Reading
+from epp.runtime.background import Chore
+
+AGAIN_S = 30.0
+"""How long after a check the next one comes, while something is missing. A guess: below the minute within which what
+is put right is to be noticed."""
+
+log = logging.getLogger(__name__)
+
+
+class OwnRights:
+    """The rights that the picker needs and has. Owner: the event loop; ``start`` and ``stop`` are called once."""
+
+    def __init__(self, client: Client, needs: Sequence[Need], *, again_s: float = AGAIN_S) -> None:
+        self._client, self._needs, self._again_s = client, tuple(needs), again_s
+        self._missing: dict[str, tuple[Right, ...]] = {}
+        self._asked = False
+        self._warned = False  # that the question itself failed: once
+        self._chore: Chore | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """Which features lack rights; None if none does, or it is not known yet."""
+        lacking = [_lacking(need, self._missing[need.feature]) for need in self._needs if need.feature in self._missing]
+        return "; ".join(lacking) or None
+
+    async def start(self) -> None:
+        """Begin to ask. Returns at once."""
+        self._chore = Chore("check-rights", self._run)
+
+    async def stop(self) -> None:
+        """End the task that asks."""
+        if self._chore is not None:
+            await self._chore.stop()
+
+    def readings(self) -> Iterator[Reading]:
+        """Yield the readings for ``Telemetry.gauge_source``; they have no values before the API server has answered."""
+        known = self._needs if self._asked else ()
+        counts = [((need.feature,), float(len(self._missing.get(need.feature, ())))) for need in known]
+        text = "Rights that the picker lacks in its cluster, by the feature that needs them; 0 if it has all."
+        yield Reading("tierwise_kubernetes_rights_missing", text, ("feature",), counts)
+
+    async def _run(self) -> None:
+        while True:
+            if await self._check():
+                return
+            await asyncio.sleep(self._again_s)
+
+    async def _check(self) -> bool:
+        """Ask once. Returns whether every right is there."""
+        try:
+            missing = {need.feature: lacking for need in self._needs if (lacking := await self._lacks(need))}
+            account = await my_name(self._client) if missing else ""
+        except (KubeError, ConfigError) as error:
+            self._failed(error)
+            return False
+        before, self._missing, self._asked = self._missing, missing, True
+        self._report(before, account)
+        return not missing
+
+    async def _lacks(self, need: Need) -> tuple[Right, ...]:
+        """Return the rights of ``need`` that are missing."""
+        if need.version and not await is_served(self._client, need.version):
+            return ()
+        allowed = await asyncio.gather(*(may_i(self._client, right) for right in need.rights))
+        return tuple(right for right, has in zip(need.rights, allowed, strict=True) if not has)
+
+    def _report(self, before: dict[str, tuple[Right, ...]], account: str) -> None:
+        for need in self._needs:
+            lacking = self._missing.get(need.feature, ())
+            if lacking and lacking != before.get(need.feature):
+                log.warning("%s", _lacking(need, lacking))
+            elif not lacking and need.feature in before:
+                log.info("%s: the rights that were missing are there", need.feature)
+        if self._missing and self._missing != before:
+            every = [right for lacking in self._missing.values() for right in lacking]
+            log.warning("to give the picker what it lacks, apply this:\n%s", manifest(every, account or "NAME"))
+
+    def _failed(self, error: KubeError | ConfigError) -> None:
+        """Warn once where the API server refuses the question; that it is away, the followers tell."""
+        if isinstance(error, Refused) and not self._warned:
+            self._warned = True
+            log.warning("what the picker may do is not known, and is found out by trying: %s", error)
+
+
+def _lacking(need: Need, lacking: Sequence[Right]) -> str:
+    return f"{need.feature}: the picker may not {', '.join(map(str, lacking))}, so {need.without}"

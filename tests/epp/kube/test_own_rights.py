@@ -1,0 +1,134 @@
+"""What the picker may do: asked at the start, shown, and asked again while something is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+
+from epp.kube.client import Client
+from epp.kube.own_rights import OwnRights
+from epp.kube.rights import Need, Right, manifest, pods, reviews, rights
+from epp.ports.http_port import HttpPort
+from tests.epp.kube.access import TokenAccess
+from tests.epp.kube.reviewing import PICKER, Reviewing
+
+OBJECTIVES = Need(
+    "objectives", rights("llm-d.ai", "inferenceobjectives", ("list", "watch"), "llm"),
+    "only the configuration has priorities", version="llm-d.ai/v1alpha2",
+)  # fmt: skip
+ALL = {("", "pods", "list"), ("", "pods", "watch")}
+
+
+@asynccontextmanager
+async def asking(api: Reviewing, needs: Sequence[Need]) -> AsyncIterator[OwnRights]:
+    port, app = HttpPort(), web.Application()
+    app.router.add_route("*", "/{path:.*}", api.handle)
+    url = f"http://127.0.0.1:{await port.open(app, '127.0.0.1', 0)}"
+    async with Client(TokenAccess(url), answer_s=5.0) as client:
+        own = OwnRights(client, needs, again_s=0.01)
+        await own.start()
+        try:
+            yield own
+        finally:
+            await own.stop()
+            await port.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - a socket announces nothing
+            await asyncio.sleep(0.002)
+
+
+def missing(own: OwnRights) -> dict[tuple[str, ...], float]:
+    return {labels: value for reading in own.readings() for labels, value in reading.samples}
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(test)
+
+
+def test_a_picker_that_has_its_rights_asks_once_and_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        api = Reviewing()
+        api.rights = set(ALL)
+        async with asking(api, [pods("llm"), OBJECTIVES]) as own:
+            await until(lambda: missing(own) == {("pods",): 0.0, ("objectives",): 0.0})
+            assert own.trouble is None
+            await until(lambda: own._chore is not None and own._chore._task.done())
+            assert api.kinds() == ["selfsubjectaccessreviews"] * 2  # objectives are not served, so nobody needs them
+        assert caplog.text == ""
+
+    run(work())
+
+
+def test_what_is_missing_is_one_warning_a_feature_and_one_role_until_it_is_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work() -> None:
+        api = Reviewing()
+        api.rights, api.served = {("", "pods", "list")}, {"llm-d.ai/v1alpha2"}
+        with caplog.at_level(logging.INFO):
+            async with asking(api, [pods("llm"), OBJECTIVES, reviews()]) as own:
+                await until(lambda: own.trouble is not None)
+                assert missing(own) == {("pods",): 1.0, ("objectives",): 2.0, ("metrics-auth",): 2.0}
+                asked = len(api.asked)
+                await until(lambda: len(api.asked) > 3 * asked)
+                *features, role = [record.getMessage() for record in caplog.records]
+                assert features == (own.trouble or "").split("; ")
+                assert features[0] == (
+                    "pods: the picker may not watch pods in the namespace llm, so the picker does not become ready"
+                )
+                assert "kind: Role\n" in role
+                assert "kind: ClusterRole\n" in role
+                caplog.clear()
+                api.rights |= ALL
+                await until(lambda: missing(own)["pods",] == 0.0)
+                assert "pods: the rights that were missing are there" in caplog.text
+
+    run(work())
+
+
+def test_a_forbidden_question_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        api = Reviewing()
+        api.refused = {"selfsubjectaccessreviews"}
+        async with asking(api, [pods("llm")]) as own:
+            await until(lambda: len(api.asked) > 5)
+            assert own.trouble is None
+            assert missing(own) == {}
+            (warning,) = [record.getMessage() for record in caplog.records]
+            assert warning.startswith("what the picker may do is not known, and is found out by trying: POST")
+            api.refused, api.rights = set(), set(ALL)
+            await until(lambda: missing(own) == {("pods",): 0.0})
+
+    run(work())
+
+
+def test_the_manifest_has_a_role_for_each_namespace_and_a_cluster_role() -> None:
+    lacking = [
+        *pods("llm").rights, Right("", "services", "list", "llm"), Right("", "services", "watch", "llm"),
+        *rights("coordination.k8s.io", "leases", ("update",), "other"), *reviews().rights,
+    ]  # fmt: skip
+    documents = list(yaml.safe_load_all(manifest(lacking, PICKER)))
+    named = [(item["kind"], item["metadata"].get("namespace")) for item in documents]
+    assert named == [
+        ("ClusterRole", None), ("ClusterRoleBinding", None),
+        ("Role", "llm"), ("RoleBinding", "llm"), ("Role", "other"), ("RoleBinding", "other"),
+    ]  # fmt: skip
+    assert documents[2]["rules"] == [{"apiGroups": [""], "resources": ["pods", "services"], "verbs": ["list", "watch"]}]
+    assert documents[1]["roleRef"] == {
+        "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "tierwise"
+    }  # fmt: skip
+    assert documents[3]["subjects"] == [{"kind": "ServiceAccount", "namespace": "llm", "name": "picker"}]
+    (_, binding) = yaml.safe_load_all(manifest(pods("llm").rights, "jane@example.com"))
+    assert binding["subjects"] == [
+        {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "jane@example.com"}
+    ]
