@@ -64,8 +64,9 @@ OTHERS = frozenset(
     | {"chat-template", "default-chat-template-kwargs", "chat-template-content-format"}
     | {"base-url", "enable-kvengine", "fresh-prefix"}
     | {"retry", "retry-connrefused", "retry-delay"}
+    | {"namespace", "set", "set-string", "values", "wait"}
 )
-"""Flags of the engines' commands and of the benchmarks."""
+"""Flags of the engines' commands, of the benchmarks and of helm."""
 
 
 def named(path: Path) -> str:

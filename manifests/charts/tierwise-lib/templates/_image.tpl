@@ -1,0 +1,30 @@
+{{/*
+The picker's image. One that is another project's picker is replaced by ours, since it has other flags and no tiers,
+unless `image.literal` says that it is meant.
+*/}}
+{{- define "tierwise.image" -}}
+{{- $given := .epp.image -}}
+{{- $own := .own.image | default dict -}}
+{{- $registry := $given.registry | default $given.hub | default "" -}}
+{{- $repository := $given.repository | default $given.name | default "" -}}
+{{- if not $given.registry -}}{{- if $given.repository -}}{{- if $given.hub -}}{{- $registry = "" -}}{{- end -}}{{- end -}}{{- end -}}
+{{- $literal := $given.literal | default false -}}
+{{- $foreign := has (last (splitList "/" $repository)) (list "epp" "llm-d-inference-scheduler" "llm-d-router-endpoint-picker" "lwepp") -}}
+{{- $asked := printf "%s:%s" (trimPrefix "/" (printf "%s/%s" $registry $repository)) ($given.tag | default "") -}}
+{{- if and $literal (not $given.tag) -}}
+  {{- fail (printf "\nimage.literal is true and image.tag is missing beside %q" $repository) -}}
+{{- end -}}
+{{- $tag := $given.tag -}}
+{{- if or (empty $repository) (and $foreign (not $literal)) -}}
+  {{- if $foreign -}}
+    {{- include "tierwise.note" (dict "v" . "text" (printf "The image %s is another picker and is replaced by Tierwise; image.literal=true would run it." $asked)) -}}
+    {{- $tag = "" -}}
+  {{- end -}}
+  {{- $registry = ternary $registry ($own.registry | default "") (and (not $foreign) (not (empty $registry))) -}}
+  {{- $repository = $own.repository | default "tierwise/tierwise" -}}
+{{- end -}}
+{{- $image := printf "%s:%s" (trimPrefix "/" (printf "%s/%s" $registry $repository)) ($tag | default $own.tag | default .appVersion) -}}
+{{- $_ := set . "image" $image -}}
+{{- $_ := set . "literal" $literal -}}
+{{- $_ := set . "pullPolicy" ($given.pullPolicy | default "IfNotPresent") -}}
+{{- end -}}

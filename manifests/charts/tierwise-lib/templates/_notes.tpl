@@ -1,0 +1,26 @@
+{{/* What helm prints after an installation: what runs, how to see it, and how it differs from what the values say. */}}
+{{- define "tierwise.notes" -}}
+{{- $v := dict -}}
+{{- include "tierwise.values" (dict "root" . "v" $v) -}}
+{{- if $v.inferencePool.create -}}
+InferencePool {{ $v.release }} and its picker {{ $v.name }} are deployed in the namespace {{ $v.namespace }}.
+{{- else -}}
+The picker {{ $v.name }} is deployed in the namespace {{ $v.namespace }}; its endpoints are the pods with {{ $v.modelServers.selector }}.
+{{- end }}
+
+  kubectl -n {{ $v.namespace }} rollout status {{ ternary "statefulset" "deployment" $v.preferred }}/{{ $v.name }}
+  kubectl -n {{ $v.namespace }} logs {{ ternary "statefulset" "deployment" $v.preferred }}/{{ $v.name }} -c epp
+  helm -n {{ $v.namespace }} test {{ $v.release }}
+{{- if and $v.envoy (eq $v.chart "standalone") }}
+
+Clients connect to the Service {{ ternary $v.proxyName $v.name (eq $v.proxy.mode "service") }}.
+{{- end }}
+{{- if and (eq $v.provider.name "agentgateway") (eq $v.chart "inferencepool") }}
+
+agentgateway needs no object beside the pool{{ if not $v.httpRoute.create }}; a HTTPRoute of yours, or one by httpRoute.create, leads to it{{ end }}.
+{{- end }}
+{{- range $v.notes }}
+
+NOTE: {{ . }}
+{{- end }}
+{{- end -}}
