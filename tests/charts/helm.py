@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.cluster import environment
 
 ROOT = Path(__file__).parents[2]
 CHARTS = ROOT / "manifests" / "charts"
@@ -17,11 +18,13 @@ CHARTS = ROOT / "manifests" / "charts"
 @cache
 def program() -> str:
     """Return helm's path; the test is skipped where there is none."""
-    assets = os.environ.get("KUBEBUILDER_ASSETS")
-    found = shutil.which("helm", path=assets) if assets else None
-    if not (path := found or shutil.which("helm")):
-        pytest.skip("no helm on the path, nor in KUBEBUILDER_ASSETS")
-    return path
+    try:
+        return str(environment.program("helm"))
+    except environment.Unavailable:
+        found = shutil.which("helm")
+    if found is None:
+        pytest.skip("helm is not here; `make test-cluster` builds it where Go is")
+    return found
 
 
 def template(chart: Path, *arguments: str, release: str = "llm-d-infpool") -> subprocess.CompletedProcess[str]:

@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from epp.flags.arguments import normalise
 from epp.server.flags import SERVE, serve_options
 from epp.server.options import ServeOptions
-from tests.cluster.environment import Unavailable, program
+from tests.charts.helm import CHARTS, program
 
-CHARTS = Path(__file__).parents[2] / "manifests" / "charts"
 NAMESPACE = "llm"
 LABELS = {"app": "qwen"}
 
 Object = dict[str, Any]
 Values = Mapping[str, object]
-
-
-@cache
-def helm() -> str:
-    """Return helm's path; the test is skipped where there is none."""
-    try:
-        return str(program("helm"))
-    except Unavailable:
-        found = shutil.which("helm")
-    if found is None:
-        pytest.skip("helm is not here; `make test-cluster` builds it where Go is")
-    return found
 
 
 @dataclass(frozen=True)
@@ -114,7 +98,7 @@ def pool_values(tree: str, **more: object) -> dict[str, object]:
 def run(chart: Path, values: Values, *arguments: str, release: str) -> subprocess.CompletedProcess[str]:
     """Return what helm has printed about a release that is not installed."""
     return subprocess.run(
-        [helm(), "template", release, str(chart), "--namespace", NAMESPACE, "--values", "-", *arguments],
+        [program(), "template", release, str(chart), "--namespace", NAMESPACE, "--values", "-", *arguments],
         input=yaml.safe_dump(dict(values)),
         capture_output=True,
         text=True,

@@ -10,7 +10,14 @@ from epp.lab.values.router_tree import ROUTER
 from epp.lab.values.shared import PROVIDER
 
 _CLASHES = ((tuple(ROUTER), tuple(LEGACY)),)
-_BOTH: dict[str, Node] = {**LEGACY, **ROUTER, "provider": PROVIDER, "global": ANYTHING, "tierwise": Free()}
+_BOTH: dict[str, Node] = {
+    **LEGACY,
+    **ROUTER,
+    "provider": PROVIDER,
+    "global": ANYTHING,
+    "tierwise": Free(),
+    "tierwise-lib": ANYTHING,  # helm passes values to the library under its name
+}
 
 
 def tree_of(path: Sequence[str]) -> str | None:
