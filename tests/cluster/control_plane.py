@@ -1,11 +1,12 @@
-"""A real Kubernetes control plane of two processes, etcd and kube-apiserver, on free loopback ports.
+"""A real Kubernetes control plane: etcd and kube-apiserver on free loopback ports.
 
-It has no nodes: pods are objects whose status the tests write, as a kubelet would.
+It has no nodes: pods are objects whose status the tests write, as a kubelet would. ``cluster.py`` has a node.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
 import ssl
@@ -22,6 +23,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.cluster.environment import program
+from tests.cluster.node.network import TIED
 
 ADMIN = "admin-of-this-test"
 START_S = 60.0
@@ -30,19 +32,20 @@ START_S = 60.0
 class ControlPlane:
     """One API server. Requests to it block; they are the test's, not the picker's."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, address: str = "127.0.0.1") -> None:
+        self.folder, self.address = folder, address
         self._etcd_port, self._peer_port, self.port = free_port(), free_port(), free_port()
-        self.url = f"https://127.0.0.1:{self.port}"
+        self.url = f"https://{address}:{self.port}"
         self.authority = folder / "certificates" / "apiserver.crt"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.flags: tuple[str, ...] = ("--disable-admission-plugins", "ServiceAccount")
         (folder / "certificates").mkdir()
         (folder / "tokens.csv").write_text(f'{ADMIN},admin,1,"system:masters"\n')
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        self._key = folder / "service-accounts.key"
-        self._key.write_bytes(key)
+        self.key = folder / "service-accounts.key"
+        self.key.write_bytes(key)
 
     def start(self) -> None:
         """Start both processes. Raises: AssertionError, with the end of the log, if the API is not ready in time."""
@@ -52,7 +55,7 @@ class ControlPlane:
     def start_etcd(self) -> None:
         """Start etcd on its data."""
         url, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
-        self._run(
+        self.run(
             "etcd", [str(program("etcd")), "--data-dir", str(self.folder / "data"), "--listen-client-urls", url,
                      "--advertise-client-urls", url, "--listen-peer-urls", peer],
         )  # fmt: skip
@@ -60,14 +63,14 @@ class ControlPlane:
     def start_api_server(self) -> None:
         """Start the API server and wait until it is ready."""
         folder = self.folder
-        self._run(
+        self.run(
             "kube-apiserver",
             [str(program("kube-apiserver")), "--etcd-servers", f"http://127.0.0.1:{self._etcd_port}",
-             "--secure-port", str(self.port), "--bind-address", "127.0.0.1",
+             "--secure-port", str(self.port), "--bind-address", self.address,
              "--cert-dir", str(folder / "certificates"), "--token-auth-file", str(folder / "tokens.csv"),
              "--authorization-mode", "RBAC", "--service-account-issuer", "https://kubernetes.default.svc",
-             "--service-account-key-file", str(self._key), "--service-account-signing-key-file", str(self._key),
-             "--service-cluster-ip-range", "10.0.0.0/24", "--disable-admission-plugins", "ServiceAccount"],
+             "--service-account-key-file", str(self.key), "--service-account-signing-key-file", str(self.key),
+             "--service-cluster-ip-range", "10.0.0.0/24", *self.flags],
         )  # fmt: skip
         deadline = time.monotonic() + START_S
         while not self._ready():
@@ -77,14 +80,14 @@ class ControlPlane:
             time.sleep(0.1)
 
     def kill(self, name: str) -> None:
-        """End one of the two processes without notice."""
+        """End one of the processes without notice."""
         process = self._processes.pop(name)
         process.send_signal(signal.SIGKILL)
         process.wait()
 
     def stop(self) -> None:
-        """End etcd and the API server."""
-        for name in list(self._processes):
+        """End all processes, the newest first."""
+        for name in reversed(list(self._processes)):
             self.kill(name)
 
     def compact(self) -> None:
@@ -158,9 +161,11 @@ class ControlPlane:
         except OSError:  # no connection, no certificate yet, or not ready
             return False
 
-    def _run(self, name: str, command: list[str]) -> None:
+    def run(self, name: str, command: list[str], cwd: Path | None = None) -> None:
+        """Start a process of the control plane, which writes to ``NAME.log``."""
         with (self.folder / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+            tied = [*TIED, *command] if shutil.which(TIED[0]) else command  # it ends when the tests are killed
+            self._processes[name] = subprocess.Popen(tied, stdout=log, stderr=log, cwd=cwd or self.folder)
 
 
 def free_port() -> int:

@@ -1,0 +1,61 @@
+"""Which program a container's image stands for."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from epp.standalone.binary import find_envoy
+
+BIN = Path(sys.executable).parent
+SEARCH_PATH = ":".join((str(BIN), "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"))
+NOBODY = 65532
+
+
+@dataclass(frozen=True)
+class Image:
+    """What a container of this image runs where its spec names no command, and as whom."""
+
+    entry: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    user: int = 0
+
+
+class Unknown(Exception):
+    """No program stands for this image."""
+
+
+def find(image: str) -> Image:
+    """Return the program of ``image``, by the last part of its name. Raises: Unknown."""
+    name = re.sub(r"(@.*|:[^/]*)$", "", image).rsplit("/", 1)[-1]
+    tierwise = str(BIN / "tierwise")
+    known = {
+        "tierwise": Image((tierwise,), ("serve",), NOBODY),
+        "tierwise-sim": Image((tierwise, "sim"), ("--endpoints", "1", "--host", "0.0.0.0", "--port", "8000")),
+        "envoy": Image((str(find_envoy(None)),), ("--config-path", "/etc/envoy/envoy.yaml"), NOBODY),
+        "busybox": Image(("/bin/sh",)),
+        "python": Image((sys.executable,)),
+    }
+    if name not in known:
+        raise Unknown(f"no program stands for the image {image}; known are {', '.join(sorted(known))}")
+    return known[name]
+
+
+def command(image: Image, spec_command: list[str], spec_arguments: list[str]) -> list[str]:
+    """Return the words to run, as Kubernetes puts image and spec together."""
+    if spec_command:
+        words = [*spec_command, *spec_arguments]
+        if Path(words[0]).name == "envoy":  # the image has it at a path that this machine has not
+            words[0] = str(find_envoy(None))
+        return words
+    return [*image.entry, *(spec_arguments or image.arguments)]
+
+
+def needed() -> list[Path]:
+    """Return the folders that programs are in, which a container must see."""
+    folders = [Path(__file__).resolve().parents[3], Path(sys.prefix), Path(sys.base_prefix)]
+    go = shutil.which("go")
+    return [*folders, Path(go).parent] if go else folders
