@@ -65,8 +65,9 @@ OTHERS = frozenset(
     | {"base-url", "enable-kvengine", "fresh-prefix"}
     | {"retry", "retry-connrefused", "retry-delay"}
     | {"namespace", "set", "set-string", "values", "wait"}
+    | {"build-arg", "platform", "provenance", "push", "sbom", "tag", "spec", "output-format"}
 )
-"""Flags of the engines' commands, of the benchmarks and of helm."""
+"""Flags of the engines' commands, of the benchmarks, and of docker, pipx and helm."""
 
 
 def named(path: Path) -> str:
