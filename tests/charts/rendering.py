@@ -119,13 +119,12 @@ def notes(chart: str, values: Values, folder: Path, *arguments: str) -> str:
     for part in ("Chart.yaml", "values.yaml", "charts"):
         (folder / part).symlink_to(CHARTS / chart / part)
     (folder / "templates").mkdir()
-    text = (CHARTS / chart / "templates" / "NOTES.txt").read_text()
-    (folder / "templates" / "notes.yaml").write_text(
-        text.replace("{{- include", "{{ include").replace(" . -}}", " . | quote }}")
-    )
+    include = (CHARTS / chart / "templates" / "NOTES.txt").read_text().strip().strip("{}-").strip()
+    (folder / "templates" / "notes.yaml").write_text(f"notes: {{{{ {include} | quote }}}}\n")
     done = run(folder, values, *arguments, release="llm-d-infpool")
     assert done.returncode == 0, done.stderr
-    return str(yaml.safe_load(done.stdout))
+    text: str = yaml.safe_load(done.stdout)["notes"]
+    return text
 
 
 def refusal(chart: str, values: Values, *arguments: str, release: str = "llm-d-infpool") -> str:
