@@ -192,6 +192,7 @@ FLOORS = (
     "epp/ports/",
     "epp/flags/",
     "epp/kube/",
+    "epp/kube/election/",
     "epp/pool/",
     "epp/wire/http2/",
     "epp/wire/",

@@ -18,7 +18,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from textwrap import wrap
 from typing import Any
 
 import click
@@ -168,21 +167,13 @@ class _Subcommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
-        refused: list[str] = []
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
-            if isinstance(param, _Option) and param.flag.refusal:
-                refused.append(f"--{param.flag.name}")
-            elif isinstance(param, _Option) and record:
+            if isinstance(param, _Option) and record:
                 groups.setdefault(param.flag.group, []).append(record)
         for group, records in groups.items():
             with formatter.section(click.style(group, bold=True)):
                 formatter.write_dl(records, col_max=36)
-        if refused:
-            with formatter.section(click.style("Known, and refused by name until they can be honored", bold=True)):
-                width = formatter.width - formatter.current_indent
-                for line in wrap(" ".join(refused), width, break_on_hyphens=False):
-                    formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section(click.style("Examples", bold=True)):

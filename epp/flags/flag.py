@@ -25,10 +25,8 @@ class Flag:
     metavar: str = ""
     group: str = ""
     repeated: bool = False
-    refusal: str = ""
-    """Why the flag cannot be honored, and what to do instead; empty for a flag that is."""
     harmless: object = None
-    """The value of a refused or idle flag that requests nothing; None if there is no such value."""
+    """The value of an idle flag that requests nothing; None if there is no such value."""
     idle: str = ""
     """Why another value changes nothing; it is accepted with a warning, since it affects no request."""
 
@@ -46,8 +44,3 @@ def grouped(name: str, *flags: Flag) -> tuple[Flag, ...]:
 def idle(name: str, read: Callable[[str], object], why: str, harmless: object = None) -> Flag:
     """Return a flag of the Go picker that is accepted with a warning, since it changes nothing here."""
     return Flag(name, read, "", f"accepted with a warning: {why}", group="Without effect", idle=why, harmless=harmless)
-
-
-def refused(name: str, read: Callable[[str], object], why: str, harmless: object = None) -> Flag:
-    """Return a flag of the Go picker that is refused, unless its value requests nothing."""
-    return Flag(name, read, "", "", group="known, not honored yet", refusal=why, harmless=harmless)

@@ -52,6 +52,16 @@ def pods(namespace: str) -> Need:
     return Need("pods", rights("", "pods", ("list", "watch"), namespace), "the picker does not become ready")
 
 
+def leases(namespace: str) -> Need:
+    """Return what it takes to elect a leader, and to see its pod."""
+    return Need(
+        "leader-election",
+        rights("coordination.k8s.io", "leases", ("get", "list", "watch", "create", "patch"), namespace)
+        + rights("", "pods", ("list", "watch"), namespace),
+        "no picker leads, or standbys notice its end late",
+    )
+
+
 def reviews() -> Need:
     """Return what it takes to ask who may read ``/metrics``."""
     return Need(

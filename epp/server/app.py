@@ -74,7 +74,7 @@ class App:
         """
         self.core = core = Core(plan, settings, clock)
         self.pool, self.ledger, self.director, self.telemetry = core.pool, core.ledger, core.director, core.telemetry
-        self.health = Health(self._listed)
+        self.health = Health(self._listed, self._elected if settings.cluster.election is not None else None)
         self.grpc_port = self.health_port = self.metrics_port = self.debug_port = 0
         self._settings = settings
         self._limits = Limits(
@@ -90,6 +90,7 @@ class App:
         self._keeping: IndexKeeper | None = None
         self.feed: Feed | None = None
         """Follows the engines' KV events; None if no plugin uses them."""
+        self._open = False  # whether all ports are
         self._closing = AsyncExitStack()
 
     async def start(self) -> None:
@@ -100,6 +101,7 @@ class App:
         async with AsyncExitStack() as stack:
             await self._start(stack)
             self._closing = stack.pop_all()
+        self._open = True
         if self._keeping is not None:
             self._keeping.started()
 
@@ -115,6 +117,8 @@ class App:
     def drain(self) -> None:
         """Report not ready from now on; requests are served as before."""
         self.health.drain()
+        if self._cluster is not None:
+            self._cluster.drain()
 
     async def retire(self, timeout_s: float) -> None:
         """Report not ready at once, and serve until no stream has begun for a while, or for ``timeout_s`` at most.
@@ -154,7 +158,7 @@ class App:
         self._keeping = keeping = open_saved_index(self._settings.snapshot, self.core, stack)
         if keeping is not None:
             self.expose(keeping.readings)
-        self._cluster = await open_cluster(self._settings, self.core, os.environ, stack)
+        self._cluster = await open_cluster(self._settings, self.core, os.environ, stack, self._able)
         self._discovery = await open_endpoints(self._settings, self.core, self._cluster, stack)
         self._follow_kv_events(stack)
         if self.core.plan.scrape is not None:
@@ -244,9 +248,15 @@ class App:
         self.expose(feed.readings)
 
     def _readiness(self) -> Readiness:
-        troubles = self._cluster.troubles if self._cluster is not None else ()
+        troubles, role = (self._cluster.troubles, self._cluster.role) if self._cluster is not None else ((), "")
         scraped = self.core.plan.scrape is not None
-        return readiness(self.health, self._discovery, self.pool, scraped=scraped, troubles=troubles)
+        return readiness(self.health, self._discovery, self.pool, scraped=scraped, troubles=troubles, role=role)
+
+    def _able(self) -> bool:
+        return self._open and self.health.able
+
+    def _elected(self) -> bool:
+        return self._cluster is not None and self._cluster.elected
 
     def _listed(self) -> bool:
         """Whether the endpoints are known: they are fixed, or discovery has read them."""

@@ -13,7 +13,7 @@ and started and stopped with the others. To add one:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Protocol, TypeVar
 
@@ -23,6 +23,8 @@ from epp.errors import ConfigError
 from epp.kube import rights
 from epp.kube.access import Access, InCluster
 from epp.kube.client import Client
+from epp.kube.election.elector import Elector
+from epp.kube.election.lease import lease_name
 from epp.kube.identity import open_access
 from epp.kube.own_rights import OwnRights
 from epp.kube.readers import Readers
@@ -66,6 +68,8 @@ class Cluster:
         """The part that lists the endpoints; None where they come from elsewhere."""
         self.readers: Readers | None = None
         """The part that decides who may read the metrics; None where everybody may."""
+        self.elector: Elector | None = None
+        """The part that elects one of several pickers; None without an election."""
         self._parts: list[Part] = []
         self._closing = AsyncExitStack()
 
@@ -92,6 +96,21 @@ class Cluster:
         """Stop the parts, the last one first, and close the client."""
         await self._closing.aclose()
 
+    def drain(self) -> None:
+        """Let another picker be elected, from now on."""
+        if self.elector is not None:
+            self.elector.end()
+
+    @property
+    def elected(self) -> bool:
+        """Whether requests should be sent to this one of several pickers."""
+        return self.elector is None or self.elector.serves
+
+    @property
+    def role(self) -> str:
+        """What this picker is in an election, in one sentence; empty without an election."""
+        return self.elector.role if self.elector is not None else ""
+
     def readings(self) -> Iterator[Reading]:
         """Yield the readings of every part."""
         for part in self._parts:
@@ -99,16 +118,17 @@ class Cluster:
 
 
 async def open_cluster(
-    settings: Settings, core: Core, environ: Mapping[str, str], stack: AsyncExitStack
+    settings: Settings, core: Core, environ: Mapping[str, str], stack: AsyncExitStack, able: Callable[[], bool]
 ) -> Cluster | None:
     """Return the cluster with its parts started, which ``stack`` stops; None where nothing needs an API server.
 
+    ``able`` is whether the picker can serve requests, which it must before it takes a Lease.
     Raises: ConfigError where there is no API server, or the credentials for it cannot be used.
     """
     if not _is_needed(settings, core):
         return None
     cluster = Cluster(await _access(settings, core, environ), settings.cluster)
-    _add_parts(cluster, settings, core)
+    _add_parts(cluster, settings, core, able)
     cluster.add(OwnRights(cluster.client, tuple(_needs(cluster))))
     await cluster.start()
     stack.push_async_callback(cluster.stop)
@@ -122,11 +142,13 @@ async def _access(settings: Settings, core: Core, environ: Mapping[str, str]) ->
     except ConfigError as error:
         if _lists_endpoints(settings, core):
             raise
-        raise ConfigError(f"--metrics-endpoint-auth=true asks an API server who may read /metrics: {error}") from error
+        what = "--metrics-endpoint-auth=true" if settings.cluster.metrics_auth else "--ha-enable-leader-election"
+        raise ConfigError(f"{what} needs an API server: {error}") from error
 
 
 def _is_needed(settings: Settings, core: Core) -> bool:
-    return _lists_endpoints(settings, core) or settings.cluster.metrics_auth is True
+    options = settings.cluster
+    return _lists_endpoints(settings, core) or options.metrics_auth is True or options.election is not None
 
 
 def _reviews_readers(cluster: Cluster, settings: Settings, core: Core) -> bool:
@@ -140,6 +162,8 @@ def _needs(cluster: Cluster) -> Iterator[Need]:
     """Yield the rights that the parts need."""
     if cluster.endpoints is not None:
         yield rights.pods(cluster.namespace)
+    if cluster.elector is not None:
+        yield rights.leases(cluster.namespace)
     if cluster.readers is not None:
         yield rights.reviews()
 
@@ -150,7 +174,7 @@ def _lists_endpoints(settings: Settings, core: Core) -> bool:
     return settings.cluster.pods is not None and not elsewhere
 
 
-def _add_parts(cluster: Cluster, settings: Settings, core: Core) -> None:
+def _add_parts(cluster: Cluster, settings: Settings, core: Core, able: Callable[[], bool]) -> None:
     options = settings.cluster
     if options.pods is not None and _lists_endpoints(settings, core):
         cluster.endpoints = cluster.add(
@@ -161,3 +185,10 @@ def _add_parts(cluster: Cluster, settings: Settings, core: Core) -> None:
         )  # fmt: skip
     if _reviews_readers(cluster, settings, core):
         cluster.readers = cluster.add(Readers(cluster.client, time.monotonic))
+    if options.election is not None:
+        cluster.elector = cluster.add(
+            Elector(
+                cluster.client, namespace=cluster.namespace, name=lease_name(cluster.namespace, settings.pool_name),
+                term=options.election, able=able, pod=options.own_pod,
+            )
+        )  # fmt: skip

@@ -1,7 +1,6 @@
 """The flags of ``tierwise serve``, and the function that makes its options of them.
 
-The command accepts all flags of the Go picker, of v0.9 and of later versions, so that its arguments work unchanged. A
-flag that cannot be honored yet is refused unless its value requests nothing.
+The command accepts all flags of the Go picker, of v0.9 and of later versions, so that its arguments work unchanged.
 """
 
 from __future__ import annotations
@@ -140,7 +139,6 @@ SERVE: tuple[Flag, ...] = (
 
 def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
     """Return the options of ``tierwise serve``. Raises: ConfigError naming the flag."""
-    _refuse(given)
     tracing = trace_settings(given.get("tracing"), environment)
     on = {"tracing": tracing, AUTH: given.get("endpoint-selector")}
     remarks = _off({**given, **{name: True for name, asked in on.items() if asked}})
@@ -208,12 +206,6 @@ def _encryption(given: dict[str, Any], notices: list[str]) -> tuple[TlsOptions |
     )
     metrics_tls = MetricsTlsOptions(cert_dir=cert_dir, client_ca_file=client_ca_file, tls=both) if cert_dir else None
     return both if secure else None, metrics_tls
-
-
-def _refuse(given: Given) -> None:
-    for flag in SERVE:
-        if flag.refusal and flag.name in given and given[flag.name] != flag.harmless:
-            raise ConfigError(f"--{flag.name}={_written(given[flag.name])} cannot be honored: {flag.refusal}")
 
 
 def _written(value: object) -> str:

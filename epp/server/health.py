@@ -1,7 +1,8 @@
 """gRPC health checking, for probes and proxies, on any port.
 
-Source: grpc.health.v1. As in the Go picker every service name is known, since charts ask for several, and the answers
-to all are the same; ``Watch`` is not offered.
+Without an election every name is known and has one answer. With one, ``liveness`` is always serving, the names that
+probes of readiness and proxies use are serving at the picker that was chosen, and other names are unknown. ``Watch`` is
+not offered. Source: grpc.health.v1, and for the names ``cmd/epp/runner/health.go`` of the Go picker.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ from epp.pb.health_pb2 import HealthCheckRequest, HealthCheckResponse, HealthLis
 from epp.wire.service import Call, Handler, Methods, Status
 
 SERVICE = "/grpc.health.v1.Health/"
-LISTED = ("", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor", "inference-extension")
-"""Names that ``List`` shows; ``Check`` takes any."""
+LIVENESS, READINESS, EXT_PROC = "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor"
 MAX_NAME_BYTES = 1024
 """The largest request that is read. A guess."""
 
@@ -24,14 +24,20 @@ MAX_NAME_BYTES = 1024
 class Health:
     """The health service: serving while ``ready`` returns True and ``drain`` was not called. Owner: the event loop."""
 
-    def __init__(self, ready: Callable[[], bool]) -> None:
-        self._ready = ready
+    def __init__(self, ready: Callable[[], bool], chosen: Callable[[], bool] | None = None) -> None:
+        """``chosen`` is whether this picker of several should get requests; None where there is no election."""
+        self._ready, self._chosen = ready, chosen
         self._draining = False
+
+    @property
+    def able(self) -> bool:
+        """Whether this picker can serve new requests, be it chosen or not."""
+        return not self._draining and self._ready()
 
     @property
     def serving(self) -> bool:
         """Whether new requests should be sent here."""
-        return not self._draining and self._ready()
+        return self.able and (self._chosen is None or self._chosen())
 
     def drain(self) -> None:
         """Answer that the picker is not serving, from now on."""
@@ -46,19 +52,20 @@ class Health:
 
     def check(self, request: bytes) -> bytes:
         """Return the answer to ``Check``. Raises: DecodeError."""
-        HealthCheckRequest.FromString(request)
-        return self._status().SerializeToString()
+        return self._status(HealthCheckRequest.FromString(request).service).SerializeToString()
 
     def list(self, _: bytes) -> bytes:
         """Return the answer to ``List``."""
         response = HealthListResponse()
-        for name in LISTED:
-            response.statuses[name].CopyFrom(self._status())
+        for name in (EXT_PROC,) if self._chosen is None else (LIVENESS, READINESS, EXT_PROC):
+            response.statuses[name].CopyFrom(self._status(name))
         return response.SerializeToString()
 
-    def _status(self) -> HealthCheckResponse:
-        serving = HealthCheckResponse.SERVING if self.serving else HealthCheckResponse.NOT_SERVING
-        return HealthCheckResponse(status=serving)
+    def _status(self, name: str) -> HealthCheckResponse:
+        if self._chosen is not None and name not in ("", LIVENESS, READINESS, EXT_PROC):
+            return HealthCheckResponse(status=HealthCheckResponse.SERVICE_UNKNOWN)
+        serving = self.serving or (self._chosen is not None and name == LIVENESS)
+        return HealthCheckResponse(status=HealthCheckResponse.SERVING if serving else HealthCheckResponse.NOT_SERVING)
 
 
 class _Unary(Handler):

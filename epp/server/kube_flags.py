@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from epp.discovery.options import namespace_of, pod_options, pool_of
+from epp.discovery.options import POD_NAME, namespace_of, pod_options, pool_of
+from epp.errors import ConfigError
 from epp.flags import values
 from epp.flags.arguments import Given
-from epp.flags.flag import Flag, grouped, refused
+from epp.flags.flag import Flag, grouped
+from epp.kube.election.steps import Term
 from epp.server import shared_flags as shared
 from epp.server.settings import Settings
+from epp.server.shared_flags import DAY_S
 
 POOL = grouped(
     "The pool",
@@ -33,9 +36,22 @@ POOL = grouped(
 )  # fmt: skip
 """Where the endpoints come from."""
 
+ELECTION = grouped(
+    "Several pickers of one pool",
+    Flag("ha-enable-leader-election", values.boolean, "",
+         "of several pickers let one be ready, by a Lease in the pool's namespace (default false)"),
+    Flag("leader-elect-lease-duration", values.duration(1, DAY_S), "",
+         "how long standbys wait after the leader's last renewal (default 15s)", "DURATION"),
+    Flag("leader-elect-renew-deadline", values.duration(0.5, DAY_S), "",
+         "how long a renewal may take until the leader reports it; it goes on (default 10s)", "DURATION"),
+    Flag("leader-elect-retry-period", values.duration(0.1, DAY_S), "",
+         "how often the leader renews (default 2s)", "DURATION"),
+)  # fmt: skip
+"""The last three have the names and the defaults of Kubernetes' own components; the Go picker has only the first."""
+
 KUBE = (
     *POOL,
-    refused("ha-enable-leader-election", values.boolean, "leader election needs Kubernetes; run one replica", False),
+    *ELECTION,
     *grouped(
         "Metrics and traces",
         Flag("metrics-endpoint-auth", values.boolean, "picker.cluster.metrics_auth",
@@ -53,4 +69,29 @@ def with_cluster(picker: Settings, given: Given, environment: Mapping[str, str])
     pods = pod_options(given)
     if pods is not None:
         picker = replace(picker, pool_name=pool_of(environment) or Settings().pool_name)
-    return replace(picker, cluster=replace(picker.cluster, namespace=namespace_of(given, environment), pods=pods))
+    cluster = replace(
+        picker.cluster,
+        namespace=namespace_of(given, environment),
+        pods=pods,
+        election=_term(given),
+        own_pod=environment.get(POD_NAME, ""),
+    )
+    return replace(picker, cluster=cluster)
+
+
+def _term(given: Given) -> Term | None:
+    """Return how long a leader's Lease counts; None without an election. Raises: ConfigError."""
+    names = {"duration_s": "lease-duration", "overdue_s": "renew-deadline", "retry_s": "retry-period"}
+    stated = {field: given[flag] for field, name in names.items() if (flag := f"leader-elect-{name}") in given}
+    if not given.get("ha-enable-leader-election", False):
+        for field in stated:
+            raise ConfigError(f"--leader-elect-{names[field]} has no meaning without --ha-enable-leader-election")
+        return None
+    term = replace(Term(), **stated)
+    for longer, shorter in (("duration_s", "overdue_s"), ("overdue_s", "retry_s")):
+        if getattr(term, longer) <= getattr(term, shorter):
+            raise ConfigError(
+                f"--leader-elect-{names[longer]}={getattr(term, longer):g}s must be longer than "
+                f"--leader-elect-{names[shorter]}={getattr(term, shorter):g}s"
+            )
+    return term

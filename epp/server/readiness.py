@@ -24,20 +24,29 @@ class Readiness(NamedTuple):
 
 
 def readiness(
-    health: Health, discovery: Discovery | None, pool: Pool, *, scraped: bool, troubles: Sequence[str] = ()
+    health: Health,
+    discovery: Discovery | None,
+    pool: Pool,
+    *,
+    scraped: bool,
+    troubles: Sequence[str] = (),
+    role: str = "",
 ) -> Readiness:
     """Return the readiness now.
 
     ``scraped`` is whether the endpoints' metrics are read, ``troubles`` what else cannot be done now: it leaves the
-    picker ready, and the sentence has it.
+    picker ready, and the sentence has it. ``role`` is what the picker is in an election, as a sentence; empty without.
     """
     if discovery is not None and not discovery.loaded:
         return _not_ready(f"no list of endpoints yet: {discovery.trouble or 'it is being read'}", troubles)
-    if not health.serving:
+    if not health.able:
         return _not_ready("stopping", troubles)
+    if not health.serving:
+        return _not_ready(role, troubles)
     remark = _remark(discovery, pool, scraped=scraped)
     remarks = [*([remark] if remark else []), *troubles]
-    return Readiness(True, f"ready, but {'; '.join(remarks)}" if remarks else "ready")
+    sentence = f"ready, but {'; '.join(remarks)}" if remarks else "ready"
+    return Readiness(True, f"{sentence}; {role}" if role else sentence)
 
 
 def _not_ready(reason: str, troubles: Sequence[str]) -> Readiness:

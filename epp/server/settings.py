@@ -9,6 +9,7 @@ from pathlib import Path
 from epp.discovery.options import PodOptions
 from epp.explain.options import DebugOptions
 from epp.extproc.options import ExchangeSettings
+from epp.kube.election.steps import Term
 from epp.ports.options import MetricsTlsOptions, TlsOptions
 from epp.scrape.pace import Pace
 from epp.tracing.settings import TraceSettings
@@ -45,6 +46,10 @@ class ClusterOptions:
     """Whether the API server decides who may read /metrics; None if it lists the endpoints and the picker is a pod."""
     pods: PodOptions | None = None
     """The pods that are endpoints, unless another source lists the endpoints."""
+    election: Term | None = None
+    """How long a leader's Lease counts; None without an election."""
+    own_pod: str = ""
+    """The name of the pod that the picker runs in; empty if it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

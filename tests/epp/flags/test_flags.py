@@ -19,7 +19,6 @@ from epp.config.options import CheckOptions, ConfigOptions
 from epp.explain.options import DebugOptions, ExplainOptions
 from epp.extproc.options import ErrorFormat
 from epp.flags import arguments
-from epp.flags.flag import Flag
 from epp.lab.demo.options import DemoOptions
 from epp.lab.engine.options import SimOptions
 from epp.lab.engine.preset import DEMO, PRESETS
@@ -248,22 +247,6 @@ def test_a_wrong_value_is_answered_with_the_flag_the_value_and_what_is_allowed(
     refused: Callable[..., str], words: list[str], sentence: str
 ) -> None:
     assert refused("serve", *words) == f"tierwise serve: {sentence}"
-
-
-REFUSED = [flag for flag in SERVE if flag.refusal]
-
-
-@pytest.mark.parametrize("flag", REFUSED, ids=lambda flag: flag.name)
-def test_what_cannot_be_honored_is_refused_by_name(refused: Callable[..., str], flag: Flag) -> None:
-    value = "true" if flag.is_boolean else "something"
-    sentence = refused("serve", f"--{flag.name}={value}")
-    assert sentence == f"tierwise serve: --{flag.name}={value} cannot be honored: {flag.refusal}"
-
-
-@pytest.mark.parametrize("flag", [f for f in REFUSED if f.harmless is not None], ids=lambda flag: flag.name)
-def test_the_value_that_asks_for_nothing_is_accepted(run: Callable[..., ServeOptions], flag: Flag) -> None:
-    value = {False: "false", (): ""}.get(flag.harmless, flag.harmless)  # type: ignore[call-overload]
-    assert isinstance(run("serve", f"--{flag.name}={value}"), ServeOptions)
 
 
 GO_DEFAULTS = {

@@ -90,8 +90,10 @@ class Collection:
             self._events.append((self.version, kind, item))
             self._changed.notify_all()
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request that is allowed."""
+    async def answer(self, request: web.Request, name: str = "") -> web.StreamResponse:
+        """Answer one request that is allowed, for the object ``name`` where the path has one."""
+        if name and name not in self.objects:
+            return status(404, "NotFound", f'"{name}" not found')
         if request.method != "GET":
             return await self._write(request)
         if (name := self._named(request)) is not None:
@@ -127,7 +129,7 @@ class Collection:
         version, _, start = request.query.get("continue", f"{self.version}:0").partition(":")
         if int(version) < self._oldest:
             return status(410, "Expired", "The provided continue parameter is too old")
-        state, at = self._states[int(version)], int(start)
+        state, at = [item for item in self._states[int(version)] if _selected(item, request)], int(start)
         page = {"resourceVersion": version}
         if at + limit < len(state):
             page["continue"] = f"{version}:{at + limit}"
@@ -144,6 +146,9 @@ class Collection:
         try:
             while self._cuts == cuts and not self._closing:
                 for version, kind, item in self._events[sent:]:
+                    if not _selected(item, request):
+                        sent += 1
+                        continue
                     if not self.silent and (sent >= opened_at if kind in ("BOOKMARK", "ERROR") else version > since):
                         await response.write(json.dumps({"type": kind, "object": item}).encode() + b"\n")
                     sent += 1
@@ -198,8 +203,15 @@ class ApiServer(Collection):
             return status(401, "Unauthorized", "Unauthorized")
         for path, collection in self._others.items():
             if request.path == path or request.path.startswith(f"{path}/"):
-                return await collection.answer(request)
+                return await collection.answer(request, request.path[len(path) + 1 :])
         return await self.answer(request)
+
+
+def _selected(item: Object, request: web.Request) -> bool:
+    """Whether a field selector of the request, which only names are supported of, lets an object pass."""
+    wanted = request.query.get("fieldSelector", "")
+    named = item.get("metadata", {}).get("name")
+    return not wanted or named is None or wanted == f"metadata.name={named}"
 
 
 def merged(before: Object, patch: Object) -> Object:

@@ -110,9 +110,11 @@ def test_authentication_that_is_asked_for_without_an_api_server_is_refused() -> 
 
     async def work() -> None:
         async with AsyncExitStack() as stack:
-            await open_cluster(settings, Core(plan_from(None, None), settings), {"HOME": "/nowhere"}, stack)
+            await open_cluster(
+                settings, Core(plan_from(None, None), settings), {"HOME": "/nowhere"}, stack, lambda: False
+            )
 
-    with pytest.raises(ConfigError, match=r"--metrics-endpoint-auth=true asks .*: there is no API server"):
+    with pytest.raises(ConfigError, match=r"--metrics-endpoint-auth=true needs .*: there is no API server"):
         asyncio.run(work())
 
 
@@ -131,7 +133,7 @@ def test_a_picker_in_a_pod_asks_who_may_read_its_metrics(
 
     async def work() -> None:
         here = Cluster(access, settings.cluster)
-        _add_parts(here, settings, Core(plan_from(None, None), settings))
+        _add_parts(here, settings, Core(plan_from(None, None), settings), lambda: False)
         assert (here.readers is not None) is guarded
         assert [need.feature for need in _needs(here)] == ["pods", *(["metrics-auth"] if guarded else [])]
 

@@ -10,7 +10,7 @@ import pytest
 from grpc import StatusCode, aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from epp.server.health import LISTED, MAX_NAME_BYTES, SERVICE, Health
+from epp.server.health import EXT_PROC, LIVENESS, MAX_NAME_BYTES, READINESS, SERVICE, Health
 from epp.wire.aio import GrpcioServer
 from epp.wire.server import WireServer
 from epp.wire.service import Methods, Status
@@ -51,8 +51,11 @@ def check(health: Health, service: str) -> int:
     return int(health_pb2.HealthCheckResponse.FromString(call.sent[0]).status)
 
 
-@pytest.mark.parametrize("service", [*LISTED, "whatever", "é"])
-def test_any_service_name_is_serving_while_ready(service: str) -> None:
+SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+
+
+@pytest.mark.parametrize("service", ["", LIVENESS, READINESS, EXT_PROC, "inference-extension", "whatever", "é"])
+def test_without_an_election_any_service_name_is_serving_while_ready(service: str) -> None:
     ready = [True]
     health = Health(lambda: ready[0])
     assert check(health, service) == SERVING
@@ -67,10 +70,33 @@ def test_nothing_is_serving_once_it_drains() -> None:
     assert check(health, "readiness") == NOT_SERVING
 
 
-def test_list_names_the_services_that_charts_ask_for() -> None:
-    call = ask(Health(lambda: True).methods(), "List", b"")
-    statuses = health_pb2.HealthListResponse.FromString(call.sent[0]).statuses
-    assert {name: status.status for name, status in statuses.items()} == dict.fromkeys(LISTED, SERVING)
+@pytest.mark.parametrize(("ready", "chosen", "readiness"), [
+    (True, True, SERVING), (True, False, NOT_SERVING), (False, True, NOT_SERVING), (False, False, NOT_SERVING),
+])  # fmt: skip
+def test_with_an_election_the_chosen_picker_is_ready_and_all_are_alive(
+    ready: bool, chosen: bool, readiness: int
+) -> None:
+    health = Health(lambda: ready, lambda: chosen)
+    assert [check(health, name) for name in ("", READINESS, EXT_PROC)] == [readiness] * 3
+    assert check(health, LIVENESS) == SERVING
+    assert [check(health, name) for name in ("inference-extension", "whatever")] == [SERVICE_UNKNOWN] * 2
+    assert listed(health) == {LIVENESS: SERVING, READINESS: readiness, EXT_PROC: readiness}
+
+
+def test_with_an_election_a_picker_that_drains_is_alive_and_not_ready() -> None:
+    health = Health(lambda: True, lambda: True)
+    health.drain()
+    assert not health.able
+    assert listed(health) == {LIVENESS: SERVING, READINESS: NOT_SERVING, EXT_PROC: NOT_SERVING}
+
+
+def test_without_an_election_the_list_has_the_name_that_proxies_use() -> None:
+    assert listed(Health(lambda: True)) == {EXT_PROC: SERVING}
+
+
+def listed(health: Health) -> dict[str, int]:
+    call = ask(health.methods(), "List", b"")
+    return {k: v.status for k, v in health_pb2.HealthListResponse.FromString(call.sent[0]).statuses.items()}
 
 
 @pytest.mark.parametrize("messages", [(), (b"\xff\xff",), (b"", b""), (b"\n" + b"x" * MAX_NAME_BYTES,)])

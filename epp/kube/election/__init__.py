@@ -1,0 +1,1 @@
+"""Which picker leads, by a Lease of the Kubernetes API: a pure machine, and the shell that reads and writes for it."""
