@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.cluster.environment import program
 from tests.cluster.node.network import TIED
+from tests.epp.kube.certificates import Authority
 
 ADMIN = "admin-of-this-test"
 START_S = 60.0
@@ -40,6 +41,9 @@ class ControlPlane:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.flags: tuple[str, ...] = ("--disable-admission-plugins", "ServiceAccount")
         (folder / "certificates").mkdir()
+        self.clients = Authority()
+        """Signs certificates of users, whom the API server knows by their common name."""
+        (folder / "clients.crt").write_bytes(self.clients.pem)
         (folder / "tokens.csv").write_text(f'{ADMIN},admin,1,"system:masters"\n')
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -68,6 +72,7 @@ class ControlPlane:
             [str(program("kube-apiserver")), "--etcd-servers", f"http://127.0.0.1:{self._etcd_port}",
              "--secure-port", str(self.port), "--bind-address", self.address,
              "--cert-dir", str(folder / "certificates"), "--token-auth-file", str(folder / "tokens.csv"),
+             "--client-ca-file", str(folder / "clients.crt"),
              "--authorization-mode", "RBAC", "--service-account-issuer", "https://kubernetes.default.svc",
              "--service-account-key-file", str(self.key), "--service-account-signing-key-file", str(self.key),
              "--service-cluster-ip-range", "10.0.0.0/24", *self.flags],
@@ -144,6 +149,17 @@ class ControlPlane:
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
         }
         self.request("POST", f"{group}/rolebindings", binding)
+
+    def allow_everywhere(self, namespace: str, name: str, rules: list[dict[str, Any]]) -> None:
+        """Give a service account a ClusterRole with ``rules``."""
+        group, cluster_role = "/apis/rbac.authorization.k8s.io/v1", f"{namespace}-{name}"
+        self.request("POST", f"{group}/clusterroles", {"metadata": {"name": cluster_role}, "rules": rules})
+        binding = {
+            "metadata": {"name": cluster_role},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": cluster_role},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+        }
+        self.request("POST", f"{group}/clusterrolebindings", binding)
 
     def _etcd(self, path: str, body: object) -> Any:
         url = f"http://127.0.0.1:{self._etcd_port}{path}"

@@ -23,6 +23,10 @@ ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 MOUNTED = 'mount -t tmpfs none /var/run && mkdir -p "$1" && cp -r "$2"/. "$1" && shift 2 && exec "$@"'
 """Run a command with a folder of its own where a pod has its credentials, in a mount namespace."""
 PATIENCE_S = 60.0
+REVIEWS = [
+    {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+    {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+]
 
 
 @contextmanager
@@ -35,10 +39,12 @@ def running(*command: str, environment: dict[str, str] | None = None) -> Iterato
         assert process.wait(30) == 0
 
 
-def page(port: int, path: str) -> str:
-    """Return a page of the metrics port, or nothing while there is none; what /readyz refuses is its body."""
+def page(port: int, path: str, token: str = "") -> str:
+    """Return a page of the metrics port, or nothing while there is none; what is refused is its body."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+        with urllib.request.urlopen(request, timeout=5) as response:
             return str(response.read().decode())
     except urllib.error.HTTPError as error:
         return error.read().decode()
@@ -46,9 +52,9 @@ def page(port: int, path: str) -> str:
         return ""
 
 
-def until(port: int, path: str, text: str) -> None:
+def until(port: int, path: str, text: str, token: str = "") -> None:
     deadline = time.monotonic() + PATIENCE_S
-    while text not in (last := page(port, path)):
+    while text not in (last := page(port, path, token)):
         assert time.monotonic() < deadline, f"{path} never had {text!r}; the last one: {last[:500]}"
         time.sleep(0.05)
 
@@ -61,16 +67,22 @@ def serve(plane: ControlPlane, folder: Path, port: int, ext_proc: int) -> None:
     command = (tierwise, "serve", "--host", "127.0.0.1", "--debug=false", *ports, *words)
     environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(plane.port),
                    "POD_NAME": "my-epp-0"}  # fmt: skip
+    reader = plane.token_for("default", "reader")
+    plane.allow_everywhere("default", "reader", [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
     with running(tierwise, "sim", "--endpoints", "1", "--port", str(port)):
         mounted = ("unshare", "--mount", "sh", "-c", MOUNTED, "sh", ACCOUNT, str(folder))
         with running(*mounted, *command, environment=environment):
             until(ext_proc, "/readyz", "a Role with this rule is missing")
+            assert "no bearer token" in page(ext_proc, "/metrics")
+            assert "the picker may not ask for it" in page(ext_proc, "/metrics", reader)
+            plane.allow_everywhere("default", "picker", REVIEWS)
+            until(ext_proc, "/metrics", "tierwise_discovery_current 0.0", reader)
             plane.allow("default", "picker", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
             until(ext_proc, "/readyz", "ready, but there are no endpoints")
             pod = written("engine-0", ip="127.0.0.1")
             plane.put_pod(pod)
-            until(ext_proc, "/metrics", f'tierwise_endpoint_fresh{{endpoint="127.0.0.1:{port}"}} 1.0')
-            assert 'llm_d_epp_ready_endpoints{name="my-epp"} 1.0' in page(ext_proc, "/metrics")
+            until(ext_proc, "/metrics", f'tierwise_endpoint_fresh{{endpoint="127.0.0.1:{port}"}} 1.0', reader)
+            assert 'llm_d_epp_ready_endpoints{name="my-epp"} 1.0' in page(ext_proc, "/metrics", reader)
             plane.delete_pod("default", "engine-0")
             until(ext_proc, "/readyz", "ready, but there are no endpoints")
 
