@@ -18,7 +18,7 @@ demo: $(VENV)/.demo-ready ## Envoy, the picker and four simulated endpoints: wha
 
 .PHONY: test
 test: $(VENV)/.test-ready ## all tests, with what was skipped and why
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m 'not cluster'
 	$(MAKE) --no-print-directory test-vllm
 
 .PHONY: test-vllm
@@ -28,9 +28,9 @@ test-vllm: ## the tests with the real vLLM on its CPU backend; its environment i
 	elif [ $$status -ne 3 ]; then exit $$status; fi
 
 .PHONY: test-cluster
-test-cluster: $(VENV)/.test-ready ## the tests with a real Kubernetes API server; its programs are built from their Go modules once
+test-cluster: $(VENV)/.test-ready ## the longer tests in a real cluster; its programs are built from their Go modules once
 	@$(PYTHON) tests/cluster/environment.py >/dev/null; status=$$?; \
-	if [ $$status -eq 0 ]; then $(BIN)/python -m pytest tests/cluster; elif [ $$status -ne 3 ]; then exit $$status; fi
+	if [ $$status -eq 0 ]; then $(BIN)/python -m pytest -m cluster tests/cluster; elif [ $$status -ne 3 ]; then exit $$status; fi
 
 .PHONY: lint
 lint: $(VENV)/.test-ready ## formatting, lint and strict types

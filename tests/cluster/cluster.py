@@ -6,6 +6,8 @@ The test that uses it runs in the cluster's network itself: it reaches pods and 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -87,6 +89,14 @@ class Cluster:
         """Return the log of one pod of a Deployment."""
         return self.kubectl("logs", f"deployment/{deployment}", *words)
 
+    def kill(self, pod: dict[str, Any], container: str) -> None:
+        """End PID 1 of a container without notice, as a kernel that is out of memory does."""
+        script = f"/pods/{pod['metadata']['uid']}/containers/{container}-"
+        starters = [process for process in Path("/proc").iterdir() if script in _command_of(process)]
+        children = [(one / "task" / one.name / "children").read_text().split() for one in starters]
+        (first,) = [child for found in children for child in found]
+        os.kill(int(first), signal.SIGKILL)
+
     def story(self) -> str:
         """Return what pods and logs say, for a test that failed."""
         logs = "".join(f"{log.name}:\n{log.read_text()[-1500:]}\n" for log in self.folder.glob("node/pods/*/logs/*"))
@@ -120,6 +130,15 @@ class Cluster:
             "users": [{"name": "admin", "user": {"token": ADMIN}}],
             "contexts": [{"name": "tests", "context": context}],
         }))  # fmt: skip
+
+
+def _command_of(process: Path) -> str:
+    """Return the command of a process that starts a container; nothing for any other."""
+    try:
+        words = (process / "cmdline").read_text().split("\0")
+    except OSError:  # no process, or one that has ended
+        return ""
+    return words[-2] if words[0] == "unshare" else ""
 
 
 @contextmanager

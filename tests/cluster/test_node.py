@@ -108,6 +108,7 @@ def test_a_container_that_fails_starts_again_and_an_ended_pod_is_gone(here: Clus
     here.kubectl("wait", "--for=delete", "pod", "-l", "app=failing", "--timeout=30s")
 
 
+@pytest.mark.cluster
 def test_a_test_run_that_is_killed_leaves_no_process(here: Cluster, tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as run:
