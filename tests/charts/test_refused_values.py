@@ -42,11 +42,11 @@ REFUSED = [
     ("matchLabels.a=b", "'/matchLabels'", "under inferencePool.modelServers or router.modelServers"),
     ("router.epp.proxyType=envoy", "'/router/epp/proxyType'", "under router.proxy"),
     # wrong type
-    ("inferenceExtension.image.tag=5", "'/inferenceExtension/image/tag'", "got number, want string"),
+    ("inferenceExtension.image.tag=5", "'/inferenceExtension/image/tag'", "got number, want null or string"),
     ("router.epp.env.A=b", "'/router/epp/env'", "want null or array"),
     ("provider.name=agentgatway", "'/provider/name'", "'agentgateway'"),
     ("router.epp.replicas=0", "'/router/epp/replicas'", "got 0, want 1"),
-    ("httpRoute.requestTimeout=5", "'/httpRoute/requestTimeout'", "got number, want string"),
+    ("httpRoute.requestTimeout=5", "'/httpRoute/requestTimeout'", "got number, want null or string"),
     # refused by name
     (
         "inferenceExtension.latencyPredictor.enabled=true",

@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from epp.lab.values.legacy_tree import LEGACY
-from epp.lab.values.nodes import ANYTHING, Chart, Free, Node, Section
+from epp.lab.values.nodes import ANYTHING, Chart, Node, Section
+from epp.lab.values.own_tree import OWN
 from epp.lab.values.router_tree import ROUTER
 from epp.lab.values.shared import PROVIDER
 
 _CLASHES = ((tuple(ROUTER), tuple(LEGACY)),)
-_BOTH: dict[str, Node] = {
-    **LEGACY,
-    **ROUTER,
-    "provider": PROVIDER,
-    "global": ANYTHING,
-    "tierwise": Free(),
-    "tierwise-lib": ANYTHING,  # helm passes values to the library under its name
-}
+_BOTH: dict[str, Node] = {**LEGACY, **ROUTER, "provider": PROVIDER, "global": ANYTHING, "tierwise-lib": ANYTHING, **OWN}
 
 
 def tree_of(path: Sequence[str]) -> str | None:

@@ -65,7 +65,7 @@ class _Walk:
             self._places.setdefault(path[-1], []).append(path)
 
     def of(self, node: Node, value: object, path: tuple[str, ...]) -> Iterator[Finding]:
-        if value is None and not isinstance(node, Leaf):
+        if value is None:
             return
         match node:
             case Section() if isinstance(value, dict):
@@ -154,8 +154,6 @@ def _wanted(node: Node) -> tuple[str, ...]:
 
 def _mismatch(value: object, wanted: tuple[str, ...]) -> str:
     words = " or ".join(phrase for _, name, phrase in _TYPES if name in wanted)
-    if value is None:
-        return f"it is empty, and has to be {words}"
     what = next(phrase for kind, _, phrase in _TYPES if isinstance(value, kind)).partition(",")[0]
     if isinstance(value, str):
         return f"{value!r} is text, and has to be {words}"

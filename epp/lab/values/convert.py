@@ -67,6 +67,7 @@ def converted(values: Mapping[str, object], to: Tree) -> Converted:
     return result
 
 
+_PAIR = re.compile(r"[^\s=!,()]+==?[^\s=!,()]+")
 _OLDER_NAMES = ("inferenceExtension.image.hub", "inferenceExtension.image.name", "istio.destinationRule")
 
 
@@ -78,15 +79,6 @@ def _leftovers(rest: Mapping[str, object]) -> list[tuple[str, object]]:
         if value is not None and not (isinstance(node, Section) and isinstance(value, dict)):
             found.append((".".join(path), value))
     return found
-
-
-def _api_version(value: object, into: Converted) -> None:
-    if str(value).endswith("/v1"):
-        return  # the newer tree has no other
-    into.notes.append(
-        f"inferencePool.apiVersion was left out: in the newer tree, the pool is of inference.networking.k8s.io/v1, "
-        f"not of {value}"
-    )
 
 
 def _gke_monitoring(value: object, into: Converted) -> None:
@@ -111,24 +103,48 @@ def _parser(value: object, into: Converted) -> None:
         put(into.values, "router.epp.parsers", [value])
 
 
-def _selector(value: object, into: Converted) -> None:
-    pairs = [part.strip() for part in str(value).split(",")]
-    if all(re.fullmatch(r"[^\s=!,()]+==?[^\s=!,()]+", pair) for pair in pairs):
-        put(into.values, "router.modelServers.matchLabels", dict(re.split("==?", pair, maxsplit=1) for pair in pairs))
-    else:
-        into.notes.append(
-            f"inferenceExtension.endpointsServer.endpointSelector was left out: router.modelServers.matchLabels holds "
-            f"pairs such as app=vllm only, and it was {value!r}"
-        )
+def _endpoints(value: object, into: Converted) -> None:
+    """Carry over ``endpointsServer``, whose selector, ports and type count only where no pool is created."""
+    section = value if isinstance(value, dict) else {}
+    if (create := section.get("createInferencePool")) is not None:
+        put(into.values, "router.inferencePool.create", create)
+    if create is not False:
+        return
+    for path in ("targetPorts", "targetPortNumber", "modelServerType", "modelServerProtocol", "modelServers"):
+        drop(into.rest, f"inferencePool.{path}")
+    servers: dict[str, object] = {}
+    if selector := section.get("endpointSelector"):
+        pairs = [part.strip() for part in str(selector).split(",")]
+        if all(_PAIR.fullmatch(pair) for pair in pairs):
+            servers["matchLabels"] = dict(re.split("==?", pair, maxsplit=1) for pair in pairs)
+        else:
+            servers["selector"] = selector
+    if (ports := section.get("targetPorts")) is not None:
+        numbers = ports if isinstance(ports, list) else [int(each) for each in str(ports).split(",")]
+        servers["targetPorts"] = [{"number": number} for number in numbers]
+    for here, there in (("modelServerType", "type"), ("modelServerProtocol", "protocol")):
+        if section.get(here) is not None:
+            servers[there] = section[here]
+    put(into.values, "router.modelServers", servers)
 
 
-def _endpoint_ports(value: object, into: Converted) -> None:
-    ports = value if isinstance(value, list) else [int(each) for each in str(value).split(",")]
-    put(into.values, "router.modelServers.targetPorts", [{"number": port} for port in ports])
-
-
-def _endpoint_type(value: object, into: Converted) -> None:
-    put(into.values, "router.modelServers.type", value)
+def _pool_or_none(value: object, into: Converted) -> None:
+    """Write ``endpointsServer`` where no pool is created; the older chart reads nothing else then."""
+    put(into.values, "inferenceExtension.endpointsServer.createInferencePool", value)
+    servers = get(into.rest, "router.modelServers")
+    if value is not False or not isinstance(servers, dict):
+        return
+    drop(into.rest, "router.modelServers")
+    section: dict[str, object] = {}
+    labels = servers.get("matchLabels")
+    if selector := servers.get("selector") or ",".join(f"{key}={each}" for key, each in (labels or {}).items()):
+        section["endpointSelector"] = selector
+    if ports := servers.get("targetPorts"):
+        section["targetPorts"] = ",".join(str(port["number"]) for port in ports)
+    for here, there in (("type", "modelServerType"), ("protocol", "modelServerProtocol")):
+        if servers.get(here) is not None:
+            section[there] = servers[here]
+    put(into.values, "inferenceExtension.endpointsServer", section)
 
 
 def _monitoring_provider(value: object, into: Converted) -> None:
@@ -159,16 +175,14 @@ def _proxy_type(value: object, into: Converted) -> None:
 
 _Move = Callable[[object, Converted], None]
 _TO_ROUTER: Mapping[str, _Move] = {
-    "inferencePool.apiVersion": _api_version,
     "inferencePool.parser": _parser,
     "inferenceExtension.monitoring.gke": _gke_monitoring,
     "inferenceExtension.monitoring.prometheus.enable": _prometheus,
-    "inferenceExtension.endpointsServer.endpointSelector": _selector,
-    "inferenceExtension.endpointsServer.targetPorts": _endpoint_ports,
-    "inferenceExtension.endpointsServer.modelServerType": _endpoint_type,
+    "inferenceExtension.endpointsServer": _endpoints,
     "provider.gke.autopilot": _autopilot,
 }
 _TO_LEGACY: Mapping[str, _Move] = {
+    "router.inferencePool.create": _pool_or_none,
     "router.monitoring.provider": _monitoring_provider,
     "router.epp.parsers": _parsers,
     "router.proxy.proxyType": _proxy_type,

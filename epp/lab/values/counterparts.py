@@ -7,6 +7,7 @@ from epp.lab.values.shared import CONTAINER
 _PICKER = (
     "replicas",
     "extProcPort",
+    "metricsPort",
     "flags",
     "env",
     "metricsDataSource",
@@ -38,7 +39,7 @@ MOVES: tuple[tuple[str, str], ...] = (
     ),
     ("inferenceExtension.tracing", "router.tracing"),
     ("inferenceExtension.latencyPredictor", "router.latencyPredictor"),
-    ("inferenceExtension.endpointsServer.createInferencePool", "router.inferencePool.create"),
+    ("inferencePool.apiVersion", "router.inferencePool.apiVersion"),
     ("inferencePool.targetPorts", "router.modelServers.targetPorts"),
     ("inferencePool.targetPortNumber", "router.modelServers.targetPortNumber"),
     ("inferencePool.modelServerType", "router.modelServers.type"),

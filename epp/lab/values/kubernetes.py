@@ -5,7 +5,6 @@ from __future__ import annotations
 from epp.lab.values.nodes import (
     BOOLEAN,
     COUNT,
-    INT_OR_PERCENT,
     PORT,
     PORT_OR_NAME,
     QUANTITY,
@@ -56,5 +55,4 @@ AUTOSCALING = Section(
         "metrics": Listing(Free()),
     }
 )
-DISRUPTION_BUDGET = Section({"enabled": BOOLEAN, "minAvailable": INT_OR_PERCENT, "maxUnavailable": INT_OR_PERCENT})
 PULL_SECRETS = Listing(Section({"name": WORD}, required=("name",)))

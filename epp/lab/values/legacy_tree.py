@@ -8,8 +8,8 @@ from epp.lab.values.kubernetes import SERVICE_PORTS
 from epp.lab.values.nodes import (
     BOOLEAN,
     DURATION,
-    LABELS,
     PORT,
+    SCALAR,
     TEXT,
     Either,
     Free,
@@ -25,6 +25,7 @@ from epp.lab.values.shared import (
     LATENCY_PREDICTOR,
     OBJECTIVES,
     PICKER,
+    POOL_VERSION,
     PROMETHEUS,
     ROUTE,
     SERVER_TYPE,
@@ -32,10 +33,6 @@ from epp.lab.values.shared import (
     TRACING,
 )
 
-_POOL_VERSIONS = (
-    "inference.networking.k8s.io/v1",
-    "inference.networking.x-k8s.io/v1alpha2",
-)
 _PORTS_OF_ENDPOINTS = Either((PORT, TEXT, Listing(PORT)))
 
 LEGACY: Mapping[str, Node] = {
@@ -69,19 +66,20 @@ LEGACY: Mapping[str, Node] = {
                     "endpointSelector": TEXT,
                     "targetPorts": _PORTS_OF_ENDPOINTS,
                     "modelServerType": SERVER_TYPE,
+                    "modelServerProtocol": choice("http", "grpc"),
                 }
             ),
         }
     ),
     "inferencePool": Section(
         {
-            "apiVersion": choice(*_POOL_VERSIONS),
+            "apiVersion": POOL_VERSION,
             "targetPorts": TARGET_PORTS,
             "targetPortNumber": PORT,
             "modelServerType": SERVER_TYPE,
             "modelServerProtocol": choice("http", "grpc"),
             "parser": TEXT,
-            "modelServers": Section({"matchLabels": LABELS}),
+            "modelServers": Section({"matchLabels": Free(SCALAR)}),
         }
     ),
     "inferenceObjectives": OBJECTIVES,

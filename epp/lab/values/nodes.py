@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A single value of one of the JSON ``types``, which a rule may limit further."""
+    """A single value of one of the JSON ``types``, which a rule may limit further; null stands for none."""
 
     types: tuple[str, ...]
     choices: tuple[object, ...] = ()

@@ -8,10 +8,12 @@ from epp.lab.values.kubernetes import AUTOSCALING, PULL_SECRETS, SERVICE_PORTS
 from epp.lab.values.nodes import (
     ANYTHING,
     BOOLEAN,
+    COUNT,
     DURATION,
     LABELS,
     OBJECTS,
     PORT,
+    SCALAR,
     TEXT,
     WORDS,
     Either,
@@ -28,6 +30,7 @@ from epp.lab.values.shared import (
     LATENCY_PREDICTOR,
     OBJECTIVES,
     PICKER,
+    POOL_VERSION,
     PROMETHEUS,
     ROUTE,
     SERVER_TYPE,
@@ -41,6 +44,7 @@ _PROXY: Mapping[str, Node] = {
     "mode": choice("sidecar", "service"),
     "replicas": Leaf(("integer",), minimum=1),
     "failOpen": BOOLEAN,
+    "autoscaling": AUTOSCALING,
     "presets": Section({"envoy": Section(CONTAINER), "agentgateway": Section(CONTAINER)}),
     "agentgateway": Section({"service": ANYTHING}),
     "priorityRouting": ANYTHING,
@@ -60,6 +64,7 @@ _TOKENIZER: Mapping[str, Node] = {
     "volumes": OBJECTS,
     "volumeMounts": OBJECTS,
     "readinessProbe": ANYTHING,
+    "securityContext": ANYTHING,
 }
 
 ROUTER: Mapping[str, Node] = {
@@ -72,6 +77,8 @@ ROUTER: Mapping[str, Node] = {
                 {
                     **PICKER,
                     "grpcHealthPort": PORT,
+                    "metricsPort": PORT,
+                    "terminationGracePeriodSeconds": COUNT,
                     "parsers": WORDS,
                     "podAnnotations": LABELS,
                     "podSecurityContext": ANYTHING,
@@ -97,13 +104,14 @@ ROUTER: Mapping[str, Node] = {
                 }
             ),
             "tracing": TRACING,
-            "inferencePool": Section({"create": BOOLEAN, "failureMode": FAILURE_MODE}),
+            "inferencePool": Section({"create": BOOLEAN, "failureMode": FAILURE_MODE, "apiVersion": POOL_VERSION}),
             "inferenceObjectives": OBJECTIVES,
             "modelServers": Section(
                 {
                     "type": SERVER_TYPE,
                     "protocol": choice("http", "grpc"),
-                    "matchLabels": LABELS,
+                    "matchLabels": Free(SCALAR),
+                    "selector": TEXT,
                     "targetPorts": TARGET_PORTS,
                     "targetPortNumber": PORT,
                 }

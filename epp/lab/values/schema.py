@@ -59,9 +59,9 @@ def _schema(node: Node, path: tuple[str, ...], places: Mapping[str, list[tuple[s
 
 
 def _leaf(leaf: Leaf) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": leaf.types[0] if len(leaf.types) == 1 else list(leaf.types)}
+    schema: dict[str, Any] = {"type": [*leaf.types, "null"]}
     if leaf.choices:
-        schema["enum"] = [*leaf.choices, leaf.refusal] if leaf.refusal else list(leaf.choices)
+        schema["enum"] = [*leaf.choices, *((leaf.refusal,) if leaf.refusal else ()), None]
     if leaf.pattern:
         schema["pattern"] = f"^({leaf.pattern})$"
     if leaf.minimum is not None:

@@ -26,9 +26,10 @@ from epp.lab.values.nodes import (
     choice,
 )
 
-FAILURE_MODE = choice("FailOpen", "FailClose", "FailClosed")
+FAILURE_MODE = choice("FailOpen", "FailClose", "FailClosed", "FailOpened")
 """FailClosed is what upstream's page says; the CRD has FailClose."""
-SERVER_TYPE = choice("vllm", "sglang", "triton-tensorrt-llm", "triton", "trtllm-serve")
+SERVER_TYPE = choice("vllm", "sglang", "triton-tensorrt-llm", "triton", "trtllm-serve", "vLLM", "SGLang")
+POOL_VERSION = choice("inference.networking.k8s.io/v1", "inference.networking.x-k8s.io/v1alpha2")
 TARGET_PORTS = Listing(Section({"number": PORT}, required=("number",)))
 IMAGE: Mapping[str, Node] = {
     "registry": TEXT,
@@ -108,7 +109,7 @@ ROUTE: Mapping[str, Node] = {
 DESTINATION_RULE = Section({"destinationRule": Section({"host": TEXT, "trafficPolicy": ANYTHING})})
 PROVIDER = Section(
     {
-        "name": choice("none", "gke", "istio", "agentgateway", "envoy-ai-gateway"),
+        "name": choice("none", "gke", "istio", "agentgateway", "envoy-ai-gateway", "None", "GKE", "Istio"),
         "gke": Section(
             {
                 "autopilot": BOOLEAN,

@@ -82,28 +82,35 @@ def test_a_key_without_a_counterpart_is_named_and_not_lost_silently(capsys: pyte
     )
 
 
-def test_a_pool_of_the_older_version_is_named_since_the_newer_tree_has_only_one(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    _, _, err = run(capsys, "--set", "inferencePool.apiVersion=inference.networking.x-k8s.io/v1alpha2")
-    assert "inferencePool.apiVersion was left out" in err
+SERVER = "inferenceExtension.endpointsServer"
+NO_POOL = f"{SERVER}.createInferencePool=false,{SERVER}.targetPorts=8000,inferencePool.targetPortNumber=9000"
 
 
-def test_a_selector_becomes_labels_where_it_can(capsys: pytest.CaptureFixture[str]) -> None:
-    server = "inferenceExtension.endpointsServer"
-    _, out, _ = run(
-        capsys,
-        "--set",
-        rf"{server}.createInferencePool=false,{server}.endpointSelector=app=vllm\,role=decode,{server}.targetPorts=8000",
-    )
-    router = msgspec.yaml.decode(out)["router"]
+def test_a_selector_becomes_labels_where_it_can(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    _, there, _ = run(capsys, "--set", rf"{NO_POOL},{SERVER}.endpointSelector=app=vllm\,role=decode")
+    router = msgspec.yaml.decode(there)["router"]
     assert router["inferencePool"] == {"create": False}
     assert router["modelServers"] == {
         "matchLabels": {"app": "vllm", "role": "decode"},
         "targetPorts": [{"number": 8000}],
     }
-    _, _, err = run(capsys, "--set", rf"{server}.endpointSelector=app in (a\,b)")
-    assert f"{server}.endpointSelector was left out" in err
+    _, back, _ = run(capsys, file(tmp_path, there))
+    assert msgspec.yaml.decode(back)["inferenceExtension"]["endpointsServer"] == {
+        "createInferencePool": False,
+        "endpointSelector": "app=vllm,role=decode",
+        "targetPorts": "8000",
+    }
+
+
+def test_a_selector_of_sets_stays_a_selector(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "--set", rf"{NO_POOL},{SERVER}.endpointSelector=app in (a\,b)")
+    assert msgspec.yaml.decode(out)["router"]["modelServers"]["selector"] == "app in (a,b)"
+
+
+def test_with_a_pool_the_endpoints_of_the_picker_alone_do_not_count(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, err = run(capsys, "--set", f"{SERVER}.targetPorts=8000,inferencePool.targetPortNumber=9000")
+    assert msgspec.yaml.decode(out)["router"]["modelServers"] == {"targetPortNumber": 9000}
+    assert f"{SERVER}.targetPorts: it is used without a pool only" in err
 
 
 REFUSED = [
@@ -123,7 +130,6 @@ REFUSED = [
     ("router: {epp: {env: {A: b}}}", "router.epp.env", "it is a map, and has to be a list"),
     ("router: {epp: {image: true}}", "router.epp.image", "it is true or false, and has to be a map"),
     ("router: {epp: {extProcPort: 70000}}", "router.epp.extProcPort", "70000 is above 65535"),
-    ("router: {epp: {replicas: }}", "router.epp.replicas", "it is empty"),
     ("httpRoute: {requestTimeout: 5 minutes}", "httpRoute.requestTimeout", "is not written like 300s"),
     ("provider: {name: agentgatway}", "provider.name", "did you mean agentgateway?"),
     (
