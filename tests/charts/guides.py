@@ -59,3 +59,62 @@ GUIDES = (
     ),
     Guide("router-cpu-gke", "inferencepool", (*_ROUTER, "router-monitoring"), ("provider.name=gke",)),
 )
+
+_SERVER = "inferenceExtension.endpointsServer"
+FEATURES = (
+    Guide(
+        "monitoring",
+        "inferencepool",
+        ("storage-base", "storage"),
+        ("inferenceExtension.monitoring.prometheus.enabled=true",),
+    ),
+    Guide(
+        "tracing",
+        "inferencepool",
+        ("storage-base", "storage"),
+        ("inferenceExtension.tracing.enabled=true",),
+    ),
+    Guide(
+        "three pickers",
+        "inferencepool",
+        ("storage-base", "storage"),
+        ("inferenceExtension.replicas=3",),
+    ),
+    Guide(
+        "objectives",
+        "inferencepool",
+        ("storage-base", "storage"),
+        ("inferenceObjectives[0].name=batch,inferenceObjectives[0].priority=-1",),
+    ),
+    Guide(
+        "older pools",
+        "inferencepool",
+        ("v0.4",),
+        ("inferencePool.apiVersion=inference.networking.x-k8s.io/v1alpha2,inferencePool.targetPortNumber=8000",),
+    ),
+    Guide(
+        "closed",
+        "inferencepool",
+        ("v0.4",),
+        ("inferenceExtension.failureMode=FailClose",),
+    ),
+    Guide(
+        "sglang",
+        "inferencepool",
+        ("storage-base", "storage"),
+        ("inferencePool.modelServerType=sglang",),
+    ),
+    Guide(
+        "standalone without a pool",
+        "standalone",
+        ("storage-base", "storage"),
+        (f"{_SERVER}.createInferencePool=false,{_SERVER}.endpointSelector=app=vllm,{_SERVER}.targetPorts=8000",),
+    ),
+    Guide(
+        "standalone on gke",
+        "standalone",
+        ("storage-base", "storage"),
+        ("provider.name=gke,inferenceExtension.monitoring.prometheus.enabled=true",),
+    ),
+)
+"""Values that no guide has and many users do, for the charts of the older tree."""
