@@ -22,7 +22,7 @@ from tests.charts.reasons import reason
 from tests.cluster.environment import Unavailable
 
 PAGE = Path(__file__).parents[2] / "docs" / "charts-differences.md"
-LONGEST = 42
+LONGEST = 64
 """Characters of a value in a cell; of a longer one the beginning is shown."""
 INTRODUCTION = """\
 # What the charts render differently
@@ -66,11 +66,11 @@ def compared(folder: Path) -> Outcome:
 
 
 def page(outcome: Outcome) -> str:
-    """Return the page."""
+    """Return the page as Markdown."""
     parts = [INTRODUCTION, "## Field by field\n", *_table(outcome), "", "## Values that upstream cannot render\n"]
     parts += [f"- {name}: helm fails in upstream's own template." for name in outcome.failed]
     parts += ["", "## Not compared\n"]
-    parts += [f"- {what}: {why}." for what, why in upstream.NOT_OBTAINABLE.items()]
+    parts += [f"- {what}:\n  {why}." for what, why in upstream.NOT_OBTAINABLE.items()]
     parts += ["- Values of the tree `router`: their charts are in the module that is not there."]
     return "\n".join(parts) + "\n"
 
@@ -95,9 +95,9 @@ def _short(path: str) -> str:
 def _cell(text: str) -> str:
     if text in (ABSENT, "present"):
         return text
-    if "checksum/" in text or "\n" in text or len(text) > LONGEST:
-        return f"{_code(text.splitlines()[0][:LONGEST])} …" if "checksum/" not in text else "checksums"
-    return _code(text)
+    if "\n" in text or len(text) > LONGEST:
+        return f"{_code(text.splitlines()[0][:LONGEST])} …"
+    return text if text.startswith("map of ") else _code(text)
 
 
 def _code(text: str) -> str:
@@ -105,7 +105,7 @@ def _code(text: str) -> str:
 
 
 def main() -> int:
-    """Write the page."""
+    """Write the page, or say what is missing."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             PAGE.write_text(page(compared(Path(folder))))

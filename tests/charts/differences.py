@@ -79,4 +79,6 @@ def _compared(theirs: object, ours: object, path: str) -> Iterator[tuple[str, tu
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return f"map of {', '.join(key.strip('[]') for key in value)}"
     return ABSENT if value is None else value if isinstance(value, str) else json.dumps(value)
