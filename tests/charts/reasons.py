@@ -104,7 +104,7 @@ REASONS = (
         "InferencePool",
         ".*",
         r"spec\.(endpointPickerRef|extensionRef)\.failureMode",
-        "v1.2 ignores the value for v1 pools and closes v1alpha2 pools; here FailOpen is the default of both",
+        "v1.2 ignores the value of v1 pools and closes v1alpha2 ones; here both are FailOpen",
     ),
     Reason("Pod", ".*-check", "", "`helm test` checks the configuration"),
     Reason("Role|RoleBinding", "llm-d-infpool-epp(-sa|-non-sa)?", "", "v1.2 has one Role; since v1.5 there are two"),
