@@ -27,6 +27,7 @@ from epp.config.wiring.kinds import known_kinds
 from epp.decision import Cause, Outcome, RequestHead, Usage
 from epp.discovery.cluster import PodDiscovery
 from epp.discovery.listing import read_listing
+from epp.discovery.pool_keeper import PoolKeeper
 from epp.errors import ConfigError
 from epp.kube.client import Client
 from epp.kube.election.elector import Elector
@@ -331,7 +332,7 @@ def test_every_metric_is_on_its_page_with_its_type_and_labels(tmp_path: Path) ->
         "counter",
     )
     client = Client(TokenAccess("http://127.0.0.1:9"))
-    pods = PodDiscovery(Pool(), client, namespace="n", selector="a=b", ports=(8000,))
+    pods = PodDiscovery(client, PoolKeeper(Pool()), namespace="n", selected=None)
     elector = Elector(client, namespace="n", name="epp-n-p.llm-d.ai", term=Term(), able=lambda: True)
     parts = (pods, elector, OwnRights(client, ()), Readers(client, time.monotonic))
     followed = {

@@ -21,6 +21,8 @@ from benchmarks.kube.objects import CHANGE
 from epp.discovery.base import Discovery
 from epp.discovery.cluster import PodDiscovery
 from epp.discovery.file import FileDiscovery
+from epp.discovery.options import PodOptions
+from epp.discovery.pool_keeper import PoolKeeper
 from epp.kube.access import HOST, PORT, InCluster
 from epp.kube.client import Client
 from epp.pool.pool import Endpoint, Pool
@@ -71,7 +73,8 @@ async def work(source: str, folder: Path, port: int, turns: Turns | None) -> Non
         discovery = FileDiscovery(pool, folder / "endpoints.json", watch=True)
     else:
         client = await stack.enter_async_context(Client(InCluster({HOST: "127.0.0.1", PORT: str(port)}, folder)))
-        discovery = PodDiscovery(pool, client, namespace="default", selector="app=vllm", ports=(8000,))
+        selected = PodOptions(selector="app=vllm", ports=(8000,))
+        discovery = PodDiscovery(client, PoolKeeper(pool), namespace="default", selected=selected)
     await discovery.start()
     commands = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)

@@ -8,7 +8,9 @@ from epp.discovery.pods import PodEndpoint
 
 
 class Claims:
-    """The endpoints of all pods by address. The youngest pod has an address; of two as old, the greater UID.
+    """The endpoints of all pods by address. A pod that is ready comes before one that is not.
+
+    Of several that are, the youngest pod has the address; of two as old, the one of the greater UID.
 
     Each call costs O(endpoints of the pod), whatever the number of pods.
     """
@@ -17,7 +19,7 @@ class Claims:
         self._by_pod: dict[str, tuple[PodEndpoint, ...]] = {}
         self._by_address: dict[str, dict[str, PodEndpoint]] = {}
 
-    def put(self, pod: str, endpoints: Iterable[PodEndpoint]) -> set[str]:
+    def put(self, pod: str, endpoints: Iterable[PodEndpoint]) -> Iterable[str]:
         """Make ``endpoints`` those of ``pod``, none for a pod that is gone. Returns the addresses to look at again."""
         before, after = self._by_pod.pop(pod, ()), tuple(endpoints)
         for old in before:
@@ -29,10 +31,10 @@ class Claims:
             self._by_address.setdefault(new.endpoint.address, {})[pod] = new
         if after:
             self._by_pod[pod] = after
-        return {one.endpoint.address for one in (*before, *after)}
+        return dict.fromkeys(one.endpoint.address for one in (*before, *after))
 
     def of(self, pod: str) -> tuple[PodEndpoint, ...]:
-        """Return the endpoints of ``pod``; none for a pod that is gone or not ready."""
+        """Return the endpoints of ``pod``; none for a pod that is gone."""
         return self._by_pod.get(pod, ())
 
     def pods(self) -> Iterator[str]:
@@ -44,9 +46,12 @@ class Claims:
         claims = self._by_address.get(address)
         if claims is None:
             return None
-        return max(claims.values(), key=lambda one: (one.created, one.identity[0]))
+        return max(claims.values(), key=lambda one: (one.ready, one.created, one.pod))
 
     def disputed(self, address: str) -> tuple[str, ...]:
-        """Return the pods that claim ``address``, if they are more than one."""
+        """Return the ready pods that claim ``address``, if they are more than one."""
         claims = self._by_address.get(address, {})
-        return tuple(sorted(claims)) if len(claims) > 1 else ()
+        if len(claims) < 2:
+            return ()
+        ready = sorted(pod for pod, one in claims.items() if one.ready)
+        return tuple(ready) if len(ready) > 1 else ()

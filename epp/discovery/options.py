@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from epp.errors import ConfigError
 from epp.flags.arguments import Given
+from epp.kube.pools import GROUP, OLD_GROUP
 from epp.kube.selector import checked
 
 MAX_PORTS = 8
@@ -33,6 +34,15 @@ class PodOptions:
     """A label selector in the grammar of Kubernetes, never empty."""
     ports: tuple[int, ...]
     """The ports that each pod serves, by rank."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOptions:
+    """Which InferencePool of a namespace has the endpoints."""
+
+    name: str
+    groups: tuple[str, ...]
+    """The API groups in which it is looked for; the first that has it counts."""
 
 
 def pod_options(given: Given) -> PodOptions | None:
@@ -77,12 +87,25 @@ def namespace_of(given: Given, environment: Mapping[str, str]) -> str | None:
     return namespace
 
 
-def pool_of(environment: Mapping[str, str]) -> str | None:
-    """Return the name of what made this pod, which names the pool in metrics; None without ``POD_NAME``.
+def pool_options(given: Given) -> PoolOptions | None:
+    """Return the InferencePool that the flags name; None if the endpoints come from elsewhere.
+
+    Raises: ConfigError for a group that has no InferencePools.
+    """
+    name = given.get("pool-name") or ""
+    if not name or given.get("endpoint") or given.get("endpoint-selector"):
+        return None
+    group = given.get("pool-group") or None
+    if group not in (None, GROUP, OLD_GROUP):
+        raise ConfigError(f"--pool-group={group}: InferencePools are in {GROUP} and {OLD_GROUP}; leave it out for both")
+    return PoolOptions(name=name, groups=(GROUP, OLD_GROUP) if group is None else (group,))
+
+
+def owner_of(pod: str) -> str | None:
+    """Return the name of what made the pod of this name; None for no name.
 
     A Deployment's, a StatefulSet's, or else the pod's own. Source: the Go picker, which knows Deployments only.
     """
-    pod = environment.get(POD_NAME, "")
     for pattern in _OWNERS:
         if match := pattern.fullmatch(pod):
             return match["owner"]

@@ -1,4 +1,4 @@
-"""The endpoints of a pod: one for each port that its pool serves, while the pod may take requests.
+"""The endpoints of a pod: one for each port that its pool serves, and whether they may take requests.
 
 An endpoint is (the pod's UID, the start of the container that has the port, the port's position). What the picker
 keeps of an address belongs to that endpoint: another pod at the address, or a container that started again in place,
@@ -20,33 +20,41 @@ _ENDED = ("Succeeded", "Failed")
 
 
 class PodEndpoint(NamedTuple):
-    """One port of one pod."""
+    """One port of one pod, whose ``endpoint.identity`` is the pod, the start of its container, and the rank."""
 
-    identity: tuple[str, str | None, int]
-    """The pod's UID, the start of its container (None where it is not known which one has the port), the rank."""
+    pod: str
+    """The pod's UID."""
     created: str
     """When the pod was made, as the API server writes it: of two pods with one address the younger has it."""
+    ready: bool
+    """Whether the pod may take requests now."""
     endpoint: Endpoint
 
 
 def endpoints_of(pod: Pod, ports: Sequence[int]) -> tuple[PodEndpoint, ...]:
     """Return the endpoints of ``pod``, whose pool serves ``ports``, in the order of ranks.
 
-    Empty while the pod is not ready, has no IP address, has ended, or is being deleted. Readiness gates count, since
-    the condition ``Ready`` contains them.
+    Empty while the pod has no IP address, once it has ended, and from the moment on at which it is deleted. Readiness
+    gates count, since the condition ``Ready`` contains them.
     """
     meta, status = pod.metadata, pod.status
-    ready = any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions or ())
     host = _host(status.pod_ip)
-    if not ready or host is None or meta.deletion_timestamp or status.phase in _ENDED:
+    if host is None or meta.deletion_timestamp or status.phase in _ENDED:
         return ()
+    ready = any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions or ())
     active = active_ports(pod, ports)
     labels = meta.labels or {}
     return tuple(
         PodEndpoint(
-            (meta.uid, container_start(pod, port), rank),
+            meta.uid,
             meta.creation_timestamp,
-            Endpoint(f"{host}:{port}", f"{meta.namespace}/{meta.name}-rank-{rank}", labels),
+            ready,
+            Endpoint(
+                f"{host}:{port}",
+                f"{meta.namespace}/{meta.name}-rank-{rank}",
+                labels,
+                identity=f"{meta.uid} {container_start(pod, port) or '?'} {rank}",
+            ),
         )
         for rank, port in enumerate(ports)
         if port in active

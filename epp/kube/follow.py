@@ -47,6 +47,8 @@ MAX_OBJECTS = 200_000
 _LIST_AGAIN = (400, 410, 504)
 """The refusals of a watch after which its version is of no use: not valid, no longer kept, or (after etcd was restored
 from a backup) larger than every version there is. Source: client-go's reflector, which lists again after each."""
+_NOT_SERVED = (403, 404)
+"""The refusals of a kind that the picker may not read, or that the API server does not know."""
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +80,8 @@ class Kind(Generic[T]):
     """A label selector that the API server applies."""
     name: str = ""
     """The name of the only object that is followed; empty for all of them."""
-    optional: bool = False
-    """Whether the API server may not know the kind, whose custom resource's definition is then installed later."""
+    quiet: bool = False
+    """Whether the kind may be unknown or not allowed, of which its owner informs: no warning is logged then."""
 
 
 _STATUS = Decoder(Status)
@@ -99,8 +101,9 @@ class Follower(Generic[T]):
         page: int = PAGE,
         needed: asyncio.Event | None = None,
         ends_on: Container[int] = (),
+        on_failure: Callable[[], None] | None = None,
     ) -> None:
-        """``random`` gives numbers in [0, 1), ``clock`` monotonic seconds.
+        """``random`` gives numbers in [0, 1), ``clock`` monotonic seconds; ``on_failure`` is called after each failure.
 
         A kind that is refused with 403 or 404 is asked for again only while ``needed`` is set. A refusal with a status
         in ``ends_on`` ends ``run``.
@@ -109,8 +112,8 @@ class Follower(Generic[T]):
         """Whether a whole list was ever read."""
         self.trouble: str | None = None
         """The error of the last request; None while the API server answers."""
-        self.missing = False
-        """Whether the API server did not know the kind when it was last asked for it."""
+        self.refused = 0
+        """The HTTP status with which the API server refused the last request: 404 if it does not know the kind."""
         self.heard_at: float | None = None
         """When the API server last sent something, by ``clock``; None if it never did."""
         self.lists = 0
@@ -118,7 +121,7 @@ class Follower(Generic[T]):
         self.failures = 0
         self._client, self._kind, self._listener = client, kind, listener
         self._random, self._clock, self._page = random, clock, page
-        self._needed, self._ends_on = needed, ends_on
+        self._needed, self._ends_on, self._on_failure = needed, ends_on, on_failure
         self._backoff = Backoff(random)
         self._version: str | None = None
         self._warned = False  # one warning for each outage
@@ -136,7 +139,7 @@ class Follower(Generic[T]):
                 if isinstance(error, Refused) and error.status in self._ends_on:
                     raise
                 await asyncio.sleep(self._failed(error))
-                if self._needed is not None and isinstance(error, Refused) and error.status in (403, 404):
+                if self._needed is not None and self.refused in _NOT_SERVED:
                     await self._needed.wait()
 
     async def _read_list(self) -> None:
@@ -212,7 +215,7 @@ class Follower(Generic[T]):
         """Note that the API server answers now, which a failure may follow at once."""
         self.heard_at = self._clock()
         self.trouble = None
-        self.missing = False
+        self.refused = 0
 
     def _settled(self) -> None:
         """End an outage: the watch has been open for a while."""
@@ -229,15 +232,17 @@ class Follower(Generic[T]):
             if error.expired and not self._backoff.failures:  # the usual end of a version, not an outage
                 self._backoff.wait_s(error)
                 return 0.0
-        self.missing = isinstance(error, Refused) and error.status == 404
-        if self.missing:
+        self.refused = error.status if isinstance(error, Refused) else 0
+        if self.refused == 404:
             self._version = None  # an object may have gone with its kind
         if not self._warned:
             self._warned = True
             kept = "what was read last stays in use" if self.synced else "nothing was read yet"
-            level = logging.INFO if self.missing and self._kind.optional else logging.WARNING
+            level = logging.INFO if self._kind.quiet and self.refused in _NOT_SERVED else logging.WARNING
             log.log(level, "%s; %s, and the API server is asked again", error, kept)
         self.trouble = str(error)
+        if self._on_failure is not None:
+            self._on_failure()
         return self._backoff.wait_s(error)
 
     def _query(self) -> Mapping[str, str]:

@@ -62,6 +62,12 @@ def leases(namespace: str) -> Need:
     )
 
 
+def inference_pool(group: str, version: str, namespace: str) -> Need:
+    """Return what it takes to follow an InferencePool."""
+    verbs = rights(group, "inferencepools", ("list", "watch"), namespace)
+    return Need("pool", verbs, "the picker does not become ready", version=f"{group}/{version}")
+
+
 def reviews() -> Need:
     """Return what it takes to ask who may read ``/metrics``."""
     return Need(

@@ -127,7 +127,7 @@ class Feed:
         try:
             self._process, self.pid = process, process.pid
             self._command(Start(secret, self._settings.topic, self._settings.zmq_endpoint))
-            await sliced(self._cache.begin(self, self._pool.candidates(), secret, DIED if self.restarts else ""))
+            await sliced(self._cache.begin(self, self._pool.everyone(), secret, DIED if self.restarts else ""))
             await self._handle(process)
             if process.returncode is None:
                 process.kill()

@@ -152,12 +152,12 @@ class IndexKeeper:
             return None
         engines: dict[str, str] = {}
         slots: dict[str, Slot] = {}
-        for candidate in self._pool.candidates():
+        for candidate in self._pool.everyone():
             known = identity(self._pool.engine(candidate.address))
             if known is not None:
                 engines[candidate.address], slots[candidate.address] = known, candidate.slot
         builder, written_s, tiers = SnapshotBuilder(cache.index, self._clock()), self._now_s(), tiers_of(cache)
-        nameless = len(self._pool) - len(engines)
+        nameless = len(self._pool.everyone()) - len(engines)
         self._begun += 1
         number = self._begun
 

@@ -49,8 +49,12 @@ class Ticket(msgspec.Struct, frozen=True):
     prediction: Prediction | None = None
     """What was known of the endpoint at the pick; None if another one responds, or if nothing learns from the response.
     """
+    identity: str = ""
+    """Of the endpoint, as ``Endpoint.identity``: requests to one never count for a later one at its address."""
 
 
+_Place = tuple[str, str]
+"""An endpoint's address and identity."""
 _NONE: OrderedDict[int, Ticket] = OrderedDict()
 
 
@@ -65,13 +69,13 @@ class _Watch:
 
 
 class Ledger:
-    """The open picks, by id and by address.
+    """The open picks, by id and by endpoint.
 
     Invariant: an endpoint's ``in_flight`` is the number of its open picks, and its ``in_flight_tokens`` is the sum of
     ``uncached_tokens`` of those whose response was not seen to begin.
 
     Picks of a removed endpoint stay open, since they still run there. They count again if an endpoint with that address
-    is added.
+    and identity is added.
     """
 
     def __init__(self, pool: Pool, *, lease_s: float = LEASE_S, held_s: float = HELD_S, first_id: int = 1) -> None:
@@ -85,7 +89,7 @@ class Ledger:
         self._held_s = held_s
         self._next_id = first_id
         self._tickets: OrderedDict[int, Ticket] = OrderedDict()  # oldest first, as in all dictionaries here
-        self._by_address: dict[str, OrderedDict[int, Ticket]] = {}
+        self._books: dict[_Place, OrderedDict[int, Ticket]] = {}
         self._answering: set[int] = set()  # picks whose response was seen to begin
         self._leaving: dict[int, float] = {}  # the time until which a report is awaited; oldest first
         self._watches: dict[str, _Watch] = {}
@@ -105,11 +109,11 @@ class Ledger:
 
     def in_flight(self, address: str) -> int:
         """Return the number of open picks at ``address``."""
-        return len(self._by_address.get(address, ()))
+        return len(self._books.get(self._place(address), ()))
 
     def busy_endpoints(self) -> int:
-        """Return the number of addresses with open picks."""
-        return len(self._by_address)
+        """Return the number of endpoints with open picks."""
+        return len(self._books)
 
     def open(
         self,
@@ -123,7 +127,8 @@ class Ledger:
         pick_id = self._next_id
         self._next_id += 1
         address = candidate.address
-        self._count(pick_id, Ticket(candidate.slot, address, now, uncached_tokens, labels, prediction))
+        identity = self._place(address)[1]
+        self._count(pick_id, Ticket(candidate.slot, address, now, uncached_tokens, labels, prediction, identity))
         return pick_id
 
     def answering(self, pick_id: int) -> None:
@@ -132,7 +137,8 @@ class Ledger:
         ticket = self._tickets.get(pick_id)
         if ticket is not None and pick_id not in self._answering:
             self._answering.add(pick_id)
-            self._pool.answering(ticket.address, ticket.uncached_tokens)
+            if self._is_there(ticket):
+                self._pool.answering(ticket.address, ticket.uncached_tokens)
 
     def move(self, pick_id: int, address: str, now: float) -> bool:
         """Reassign a pick to the endpoint that turned out to serve it.
@@ -145,7 +151,8 @@ class Ledger:
         self._uncount(pick_id, ticket)
         self._tickets.move_to_end(pick_id)  # its age counts from now, so that the order by age holds
         uncomputed = self._uncomputed(pick_id, ticket)
-        self._count(pick_id, Ticket(candidate.slot, address, now, uncomputed, ticket.labels))
+        identity = self._place(address)[1]
+        self._count(pick_id, Ticket(candidate.slot, address, now, uncomputed, ticket.labels, identity=identity))
         return True
 
     def is_at(self, pick_id: int, address: str) -> bool:
@@ -208,7 +215,7 @@ class Ledger:
         if watch.scrapes < WATCH_SCRAPES or began_at - watch.since < WATCH_S:
             return []
         del self._watches[address]
-        book = self._by_address.get(address, _NONE)
+        book = self._books.get(self._place(address), _NONE)
         if len(book) <= watch.most:
             return []
         young = 0
@@ -226,18 +233,30 @@ class Ledger:
 
     def _count(self, pick_id: int, ticket: Ticket) -> None:
         self._tickets[pick_id] = ticket
-        book = self._by_address.get(ticket.address)
+        place = ticket.address, ticket.identity
+        book = self._books.get(place)
         if book is None:
-            book = self._by_address[ticket.address] = OrderedDict()
+            book = self._books[place] = OrderedDict()
         book[pick_id] = ticket
         self._pool.pick(ticket.address, pick_id, ticket.uncached_tokens, ticket.opened_at)
 
     def _uncount(self, pick_id: int, ticket: Ticket) -> None:
-        book = self._by_address[ticket.address]
+        place = ticket.address, ticket.identity
+        book = self._books[place]
         del book[pick_id]
         if not book:
-            del self._by_address[ticket.address]
-        self._pool.end(ticket.address, pick_id, self._uncomputed(pick_id, ticket))
+            del self._books[place]
+        if self._is_there(ticket):
+            self._pool.end(ticket.address, pick_id, self._uncomputed(pick_id, ticket))
+
+    def _place(self, address: str) -> _Place:
+        endpoint = self._pool.endpoint(address)
+        return address, endpoint.identity if endpoint is not None else ""
+
+    def _is_there(self, ticket: Ticket) -> bool:
+        """Whether the endpoint at the ticket's address is the one that was picked."""
+        endpoint = self._pool.endpoint(ticket.address)
+        return endpoint is not None and endpoint.identity == ticket.identity
 
     def _uncomputed(self, pick_id: int, ticket: Ticket) -> int:
         return 0 if pick_id in self._answering else ticket.uncached_tokens
@@ -245,8 +264,8 @@ class Ledger:
     # PoolListener
 
     def endpoint_added(self, candidate: Candidate) -> None:
-        """Count the open picks of an endpoint that was removed and added again."""
-        if book := self._by_address.get(candidate.address):
+        """Count the open picks of an endpoint that was removed and added again, if it is the same one."""
+        if book := self._books.get(self._place(candidate.address)):
             tokens = sum(self._uncomputed(pick_id, ticket) for pick_id, ticket in book.items())
             self._pool.resume(candidate.address, len(book), tokens)
 

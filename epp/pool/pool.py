@@ -51,7 +51,8 @@ class Pool:
         self._candidates: list[Candidate | None] = []  # by slot
         self._free: list[Slot] = []  # a heap of the free slots below len(_candidates)
         self._snapshot: tuple[Candidate, ...] | None = ()
-        self._stale = 0
+        self._stale = 0  # of the candidates
+        self._parked: set[Slot] = set()
 
     @property
     def all_fresh(self) -> bool:
@@ -61,17 +62,24 @@ class Pool:
     @property
     def any_fresh(self) -> bool:
         """Whether at least one candidate is fresh."""
-        return self._stale < len(self._seats)
+        return self._stale < len(self)
 
     def candidates(self) -> tuple[Candidate, ...]:
-        """Return every endpoint as it is now, ordered by slot."""
+        """Return every endpoint that may be picked as it is now, ordered by slot."""
         if self._snapshot is None:
-            everyone = tuple(self._candidates)
-            self._snapshot = tuple([c for c in everyone if c]) if self._free else everyone  # type: ignore[assignment]
-        return self._snapshot  # type: ignore[return-value]
+            everyone = self.everyone()
+            parked = self._parked
+            self._snapshot = tuple([c for c in everyone if c.slot not in parked]) if parked else everyone
+        return self._snapshot
+
+    def everyone(self) -> tuple[Candidate, ...]:
+        """Return the candidates and the parked endpoints, ordered by slot."""
+        everyone = tuple(self._candidates)
+        return tuple([c for c in everyone if c]) if self._free else everyone  # type: ignore[return-value]
 
     def __len__(self) -> int:
-        return len(self._seats)
+        """The number of candidates."""
+        return len(self._seats) - len(self._parked)
 
     def __contains__(self, address: object) -> bool:
         return address in self._seats
@@ -92,7 +100,7 @@ class Pool:
         return None if seat is None else seat.engine
 
     def replace(self, endpoints: Sequence[Endpoint]) -> None:
-        """Make ``endpoints`` the pool: new addresses are added, missing ones removed, the others keep their numbers.
+        """Make ``endpoints`` the pool: new ones are added, missing ones removed, the others keep their numbers.
 
         Raises: ConfigError for an address that is not ``host:port``, listed twice, or too many; nothing changes then.
         """
@@ -112,7 +120,8 @@ class Pool:
     def put(self, endpoint: Endpoint) -> None:
         """Add one endpoint, or give the one at its address a new name and labels; its numbers stay.
 
-        Raises: ConfigError for an address that is not ``host:port``, or one too many; nothing changes then.
+        It is a candidate from now on, if it was parked too. One of another identity takes the place of the one at its
+        address. Raises: ConfigError for an address that is not ``host:port``, or one too many; nothing changes then.
         """
         check_address(endpoint.address)
         if endpoint.address not in self._seats and len(self._seats) >= MAX_ENDPOINTS:
@@ -122,6 +131,19 @@ class Pool:
     def remove(self, address: str) -> None:
         """Remove one endpoint with everything that is kept for it. Raises: KeyError if it is not in the pool."""
         self._remove(address)
+
+    def park(self, address: str) -> None:
+        """Take one endpoint out of the candidates, and keep everything of it until ``put`` or ``remove``.
+
+        Its requests stay in flight, its pages are read, and listeners hear nothing. Raises: KeyError if it is not in
+        the pool.
+        """
+        seat = self._seats[address]
+        if seat.slot not in self._parked:
+            self._parked.add(seat.slot)
+            self._stale -= seat.silence is not None
+            self._snapshot = None
+            self._notify_change()
 
     def observe(self, slot: Slot, engine: EngineMetrics, began_at: float) -> None:
         """Set the numbers of a scrape that began at ``began_at``; ignored for a removed endpoint."""
@@ -182,7 +204,14 @@ class Pool:
 
     def _add(self, endpoint: Endpoint) -> None:
         seat = self._seats.get(endpoint.address)
-        if seat is not None:
+        if seat is not None and seat.endpoint.identity != endpoint.identity:
+            self._remove(endpoint.address)
+        elif seat is not None:
+            if seat.slot in self._parked:
+                self._parked.remove(seat.slot)
+                self._stale += seat.silence is not None
+                self._snapshot = None
+                self._notify_change()
             if seat.endpoint != endpoint:
                 seat.endpoint = endpoint
                 self._changed(seat)
@@ -201,7 +230,8 @@ class Pool:
     def _remove(self, address: str) -> None:
         seat = self._seats.pop(address)
         slot = seat.slot
-        self._stale -= seat.silence is not None
+        self._stale -= seat.silence is not None and slot not in self._parked
+        self._parked.discard(slot)
         self._candidates[slot] = None
         heapq.heappush(self._free, slot)
         self._snapshot = None
@@ -221,6 +251,8 @@ class Pool:
         slot, candidates = seat.slot, self._candidates
         before, candidate = candidates[slot], seat.candidate()
         candidates[slot] = candidate
+        if slot in self._parked:
+            return candidate
         self._stale += (before is None or before.fresh) - candidate.fresh
         self._snapshot = None
         return candidate

@@ -24,7 +24,7 @@ the longest step of a prefill."""
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """An address that requests can be sent to. ``address`` is its identity."""
+    """An address that requests can be sent to."""
 
     address: str
     """``host:port``, IPv6 in brackets."""
@@ -33,6 +33,9 @@ class Endpoint(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] = {}
     metrics_url: str | None = None
     """The URL of its metrics page; None for the scraper's scheme and path at ``address``."""
+    identity: str = ""
+    """What tells it from an earlier or later endpoint at its address: nothing that was learned of one holds for the
+    other. Empty where the source of the endpoints does not know."""
 
 
 class EngineMetrics(msgspec.Struct, frozen=True):

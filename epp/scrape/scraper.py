@@ -88,7 +88,7 @@ class Scraper:
         self.client = Client(self._parameters, self._pace.timeout_s)
         self._pool.listeners.append(self)
         self._pool.on_busy.append(self._wake)
-        for candidate in self._pool.candidates():
+        for candidate in self._pool.everyone():
             self.endpoint_added(candidate)
 
     async def stop(self) -> None:

@@ -95,7 +95,7 @@ class Lister:
         """Begin to read the pool's endpoints, and follow its changes."""
         self._pool.listeners.append(self)
         self._catalog.on_outdated.append(self.read_soon)
-        for candidate in self._pool.candidates():
+        for candidate in self._pool.everyone():
             self.endpoint_added(candidate)
 
     async def stop(self) -> None:

@@ -19,6 +19,9 @@ from typing import Protocol, TypeVar
 
 from epp.discovery.base import Discovery
 from epp.discovery.cluster import PodDiscovery
+from epp.discovery.options import owner_of
+from epp.discovery.pool_discovery import PoolDiscovery
+from epp.discovery.pool_keeper import PoolKeeper
 from epp.errors import ConfigError
 from epp.kube import rights
 from epp.kube.access import Access, InCluster
@@ -27,6 +30,7 @@ from epp.kube.election.elector import Elector
 from epp.kube.election.lease import lease_name
 from epp.kube.identity import open_access
 from epp.kube.own_rights import OwnRights
+from epp.kube.pools import VERSIONS
 from epp.kube.readers import Readers
 from epp.kube.rights import Need
 from epp.metrics.gauges import Reading
@@ -162,6 +166,8 @@ def _needs(cluster: Cluster) -> Iterator[Need]:
     """Yield the rights that the parts need."""
     if cluster.endpoints is not None:
         yield rights.pods(cluster.namespace)
+        if (pool := cluster.options.pool) is not None:  # of both groups the first is usual
+            yield rights.inference_pool(pool.groups[0], VERSIONS[pool.groups[0]], cluster.namespace)
     if cluster.elector is not None:
         yield rights.leases(cluster.namespace)
     if cluster.readers is not None:
@@ -171,18 +177,13 @@ def _needs(cluster: Cluster) -> Iterator[Need]:
 def _lists_endpoints(settings: Settings, core: Core) -> bool:
     """Whether the endpoints come from the cluster: every other source that is named comes first."""
     elsewhere = settings.endpoints or settings.endpoints_file is not None or core.plan.discovery is not None
-    return settings.cluster.pods is not None and not elsewhere
+    return settings.cluster.has_endpoints and not elsewhere
 
 
 def _add_parts(cluster: Cluster, settings: Settings, core: Core, able: Callable[[], bool]) -> None:
     options = settings.cluster
-    if options.pods is not None and _lists_endpoints(settings, core):
-        cluster.endpoints = cluster.add(
-            PodDiscovery(
-                core.pool, cluster.client, namespace=cluster.namespace,
-                selector=options.pods.selector, ports=options.pods.ports,
-            )
-        )  # fmt: skip
+    if _lists_endpoints(settings, core):
+        cluster.endpoints = cluster.add(_endpoints(cluster, core))
     if _reviews_readers(cluster, settings, core):
         cluster.readers = cluster.add(Readers(cluster.client, time.monotonic))
     if options.election is not None:
@@ -192,3 +193,13 @@ def _add_parts(cluster: Cluster, settings: Settings, core: Core, able: Callable[
                 term=options.election, able=able, pod=options.own_pod,
             )
         )  # fmt: skip
+
+
+def _endpoints(cluster: Cluster, core: Core) -> PodDiscovery | PoolDiscovery:
+    options = cluster.options
+    keeper = PoolKeeper(core.pool, keep_s=options.keep_unready_s)
+    pods = PodDiscovery(cluster.client, keeper, namespace=cluster.namespace, selected=options.pods)
+    if options.pool is None:
+        return pods
+    made_by = owner_of(options.own_pod)
+    return PoolDiscovery(cluster.client, pods, options.pool, namespace=cluster.namespace, picker=made_by)

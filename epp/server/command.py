@@ -29,6 +29,10 @@ from epp.server.settings import Settings
 log = logging.getLogger(__name__)
 
 USAGE_ERROR = 2
+NOWHERE = (
+    "nothing says where the endpoints are: pass --endpoint HOST:PORT; in a cluster pass --pool-name, or "
+    "--endpoint-selector and --endpoint-target-ports; or name a file-discovery plugin in dataLayer.discovery"
+)
 
 
 def run_serve(options: ServeOptions) -> int:
@@ -63,8 +67,8 @@ async def serve(options: ServeOptions, *sources: ReadingSource) -> None:
     source = PlanSource(followed(config), read)
     plan = read()
     announce(plan, (*options.notices, *selected_twice(plan, picker)), picker.endpoints, options.remarks)
-    if not picker.endpoints and plan.discovery is None and picker.cluster.pods is None:
-        raise ConfigError(nowhere(picker.pool_name))
+    if not picker.endpoints and plan.discovery is None and not picker.cluster.has_endpoints:
+        raise ConfigError(NOWHERE)
     app = App(plan, picker, source=source, options=options)
 
     async def work(stop: Stop) -> None:
@@ -109,17 +113,6 @@ def encryption(picker: Settings) -> str:
     if picker.metrics_tls is not None:
         metrics = f"TLS with the certificate in {picker.metrics_tls.cert_dir}"
     return f"ext-proc speaks {ext_proc}, health plaintext, metrics {metrics}"
-
-
-def nowhere(pool_name: str) -> str:
-    """Return the refusal for a command line without endpoints, which may name a pool of Kubernetes."""
-    pool = ""
-    if pool_name != ServeOptions().picker.pool_name:
-        pool = f" (--pool-name={pool_name} is a name in metrics only: InferencePools are not read)"
-    return (
-        f"nothing says where the endpoints are{pool}: pass --endpoint HOST:PORT; in a cluster pass --endpoint-selector "
-        "and --endpoint-target-ports; or name a file-discovery plugin in dataLayer.discovery"
-    )
 
 
 def followed(config: ConfigOptions) -> FollowedFiles | None:

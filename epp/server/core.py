@@ -122,7 +122,7 @@ class Core:
                 "plugins: how precise-prefix-cache-producer follows the engines has changed, which takes a restart; "
                 "restart, or put it back"
             )
-        everyone, known = self.pool.candidates(), before.prefix_cache
+        everyone, known = self.pool.everyone(), before.prefix_cache
         if plan.prefix_cache is not None and known is not None:
             if known.take_over(plan.prefix_cache.producers, everyone):
                 plan = replace(plan, prefix_cache=known)
@@ -188,7 +188,7 @@ class Core:
             self.pool.listeners.remove(known)
         if now is not None:
             self.pool.listeners.append(now)
-            for candidate in self.pool.candidates():
+            for candidate in self.pool.everyone():
                 now.endpoint_added(candidate)
         return iter(()) if known is None else known.clear()
 

@@ -153,15 +153,15 @@ def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
         del given["pool-name"]
     if given.get("model-server-metrics-port") == 0:
         del given["model-server-metrics-port"]
-    options = with_fields(ServeOptions(notices=tuple(notices), remarks=remarks), given, SERVE)
+    options = with_fields(ServeOptions(remarks=remarks), given, SERVE)
     picker = replace(
-        with_cluster(shared.completed(options.picker, given, tracing), given, environment),
+        with_cluster(shared.completed(options.picker, given, tracing), given, environment, notices),
         tls=tls,
         metrics_tls=metrics_tls,
         exchange=replace(options.picker.exchange, any_subset=not given.get("disable-endpoint-subset-filter", False)),
     )
     _refuse_shared_ports(picker)
-    return replace(options, picker=picker)
+    return replace(options, picker=picker, notices=tuple(notices))
 
 
 def _off(given: Given) -> tuple[str, ...]:

@@ -9,27 +9,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from epp.discovery.options import POD_NAME, namespace_of, pod_options, pool_of
+from epp.discovery.options import POD_NAME, namespace_of, owner_of, pod_options, pool_options
 from epp.errors import ConfigError
 from epp.flags import values
 from epp.flags.arguments import Given
 from epp.flags.flag import Flag, grouped
 from epp.kube.election.steps import Term
-from epp.server import shared_flags as shared
 from epp.server.settings import Settings
 from epp.server.shared_flags import DAY_S
 
 POOL = grouped(
     "The pool",
     Flag("endpoint-selector", values.text, "",
-         "endpoints are the ready pods with these labels: app=vllm,tier in (a,b); needs a pod's credentials",
+         "endpoints are the ready pods with these labels: app=vllm,tier in (a,b)",
          "LABELS"),
     Flag("endpoint-target-ports", values.unless_empty(values.integers(1, 65535)), "",
          "the ports of each such pod, at most eight", "LIST"),
-    shared.POOL_NAME,
+    Flag("pool-name", values.text, "picker.pool_name",
+         "endpoints are the pods of this InferencePool; beside another source of endpoints only a name in metrics",
+         "NAME"),
     Flag("pool-namespace", values.text, "",
          "its namespace, and that of the selected pods (default: $NAMESPACE, or else the picker's own)", "NAME"),
-    Flag("pool-group", values.text, "", "its API group", "GROUP"),
+    Flag("pool-group", values.text, "",
+         "the InferencePool's API group (default: the one that has it, inference.networking.k8s.io first)", "GROUP"),
+    Flag("keep-unready", values.duration(0, DAY_S), "picker.cluster.keep_unready_s",
+         "how long the index of an endpoint is kept while its pod is not ready (default 30s)", "DURATION"),
     Flag("kubeconfig", values.path, "picker.cluster.kubeconfig",
          "the file that names the API server (default: $KUBECONFIG, in a pod its own credentials, ~/.kube/config)",
          "FILE"),
@@ -61,20 +65,23 @@ KUBE = (
 """Source: the Go picker's ``pkg/epp/server/options.go``, v0.9.0 and later."""
 
 
-def with_cluster(picker: Settings, given: Given, environment: Mapping[str, str]) -> Settings:
+def with_cluster(picker: Settings, given: Given, environment: Mapping[str, str], notices: list[str]) -> Settings:
     """Return ``picker``, which has the rows' values, with those that follow from several flags or the environment.
 
-    Raises: ConfigError naming the flag.
+    What is probably missing is added to ``notices``. Raises: ConfigError naming the flag.
     """
-    pods = pod_options(given)
+    pods, own_pod = pod_options(given), environment.get(POD_NAME, "")
     if pods is not None:
-        picker = replace(picker, pool_name=pool_of(environment) or Settings().pool_name)
+        picker = replace(picker, pool_name=owner_of(own_pod) or Settings().pool_name)
+        if not own_pod:
+            notices.append(f"POD_NAME is not set, so metrics name the pool {picker.pool_name}; have it in env")
     cluster = replace(
         picker.cluster,
         namespace=namespace_of(given, environment),
         pods=pods,
+        pool=pool_options(given),
         election=_term(given),
-        own_pod=environment.get(POD_NAME, ""),
+        own_pod=own_pod,
     )
     return replace(picker, cluster=cluster)
 

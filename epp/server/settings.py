@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from epp.discovery.options import PodOptions
+from epp.discovery.options import PodOptions, PoolOptions
+from epp.discovery.pool_keeper import KEEP_S
 from epp.explain.options import DebugOptions
 from epp.extproc.options import ExchangeSettings
 from epp.kube.election.steps import Term
@@ -46,10 +47,19 @@ class ClusterOptions:
     """Whether the API server decides who may read /metrics; None if it lists the endpoints and the picker is a pod."""
     pods: PodOptions | None = None
     """The pods that are endpoints, unless another source lists the endpoints."""
+    pool: PoolOptions | None = None
+    """The InferencePool whose pods are endpoints, unless another source lists them."""
+    keep_unready_s: float = KEEP_S
+    """How long what is known of an endpoint is kept while its pod is not ready; 0 drops it at once."""
     election: Term | None = None
     """How long a leader's Lease counts; None without an election."""
     own_pod: str = ""
     """The name of the pod that the picker runs in; empty if it is not known."""
+
+    @property
+    def has_endpoints(self) -> bool:
+        """Whether the cluster lists the endpoints, unless another source does."""
+        return self.pods is not None or self.pool is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

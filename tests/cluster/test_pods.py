@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 from epp.discovery.cluster import PodDiscovery
+from epp.discovery.options import PodOptions
+from epp.discovery.pool_keeper import PoolKeeper
 from epp.kube.access import HOST, PORT, InCluster
 from epp.kube.client import Client
+from epp.kube.follow import PAGE
 from epp.pool.pool import Pool
 from epp.ports.tls import self_signed
 from tests.cluster.control_plane import ControlPlane, control_plane
@@ -37,15 +40,16 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 class Site(Following):
     """A namespace, a service account that may read its pods, and a pool that follows them."""
 
-    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+    def __init__(self, plane: ControlPlane, folder: Path, *, page: int = PAGE) -> None:
         self.plane, self.namespace, self.pool = plane, f"n{next(NAMES)}", Pool()
         plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
         (folder / "token").write_text(plane.token_for(self.namespace, "picker"))
         (folder / "ca.crt").write_bytes(plane.authority.read_bytes())
         access = InCluster({HOST: "127.0.0.1", PORT: str(plane.port)}, folder)
         self.client = Client(access)
+        selected = PodOptions(selector="app in (vllm),!canary", ports=(8000, 8001))
         self.discovery = PodDiscovery(
-            self.pool, self.client, namespace=self.namespace, selector="app in (vllm),!canary", ports=(8000, 8001)
+            self.client, PoolKeeper(self.pool), namespace=self.namespace, selected=selected, page=page
         )
 
     def put(self, name: str, **fields: Any) -> None:
@@ -88,11 +92,10 @@ def test_pods_come_change_and_go(plane: ControlPlane, tmp_path: Path) -> None:
 
 def test_a_list_of_many_pods_comes_in_pages(plane: ControlPlane, tmp_path: Path) -> None:
     async def work() -> None:
-        here = Site(plane, tmp_path)
+        here = Site(plane, tmp_path, page=7)
         plane.allow(here.namespace, "picker", READ_PODS)
         for n in range(30):
             here.put(f"p{n}", ip=f"10.0.0.{n + 1}", annotations={ACTIVE: "8000"})
-        here.discovery._follower._page = 7
         async with here.started():
             await here.until(lambda: len(here.pool) == 30)
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from epp.discovery.cluster import PodDiscovery
+from epp.discovery.base import Discovery
 from epp.kube.client import Client
 from epp.pool.pool import Pool
 
@@ -18,7 +18,7 @@ class Following:
 
     pool: Pool
     client: Client
-    discovery: PodDiscovery
+    discovery: Discovery
 
     @asynccontextmanager
     async def started(self) -> AsyncIterator[None]:

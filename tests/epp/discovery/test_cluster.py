@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from epp.discovery.cluster import PodDiscovery
+from epp.discovery.options import PodOptions
+from epp.discovery.pool_keeper import PoolKeeper
 from epp.kube.client import Client
 from epp.pool.pool import Pool
 from scorers.base import Candidate, Slot
@@ -43,9 +45,9 @@ class Site(Following):
         self.server, self.pool, self.changes = server, Pool(), Changes()
         self.pool.listeners.append(self.changes)
         self.client = Client(TokenAccess(server.url))
-        self.discovery = PodDiscovery(
-            self.pool, self.client, namespace="default", selector="app=vllm", ports=ports, **settings
-        )
+        self.keeper = PoolKeeper(self.pool, **settings)
+        selected = PodOptions(selector="app=vllm", ports=ports)
+        self.discovery = PodDiscovery(self.client, self.keeper, namespace="default", selected=selected)
 
     def gauges(self) -> dict[str, float]:
         return {reading.name: sum(n for _, n in reading.samples) for reading in self.discovery.readings()}
@@ -166,8 +168,8 @@ def test_a_dispute_that_comes_and_goes_is_logged_once(caplog: pytest.LogCaptureF
         async with site(written("a"), gather_s=3600.0) as here:
             await here.shows("10.0.0.1:8000")
             for ready in ("True", "False") * 3:
-                here.discovery.changed(pod("b", ready=ready))
-                here.discovery._apply()
+                here.keeper.changed(pod("b", ready=ready))
+                here.keeper.apply()
             assert here.gauges()["tierwise_discovery_disputed_addresses"] == 0
 
     run(work())
@@ -178,9 +180,9 @@ def test_a_full_pool_takes_an_endpoint_for_one_that_goes_in_the_same_moment() ->
     async def work() -> None:
         async with site(written("old", ip="10.0.0.9"), most=1, gather_s=3600.0) as here:
             await here.shows("10.0.0.9:8000")
-            here.discovery.changed(pod("new", ip="10.0.0.1"))
-            here.discovery.removed(pod("old", ip="10.0.0.9"))
-            here.discovery._apply()
+            here.keeper.changed(pod("new", ip="10.0.0.1"))
+            here.keeper.removed(pod("old", ip="10.0.0.9"))
+            here.keeper.apply()
             assert here.addresses() == ["10.0.0.1:8000"]
             assert here.gauges()["tierwise_discovery_left_out"] == 0
 
@@ -192,12 +194,12 @@ def test_endpoints_that_stay_left_out_are_logged_once(caplog: pytest.LogCaptureF
         async with site(most=1, gather_s=3600.0) as here:
             await here.shows()
             for n in range(5):
-                here.discovery.changed(pod(f"p{n}", ip=f"10.0.0.{n + 1}"))
-                here.discovery._apply()
+                here.keeper.changed(pod(f"p{n}", ip=f"10.0.0.{n + 1}"))
+                here.keeper.apply()
 
     run(work())
     assert [r.message for r in caplog.records if r.levelno >= logging.ERROR] == [
-        "1 endpoints are left out: a pool holds at most 1; split the pool"
+        "1 endpoint left out: a pool holds at most 1; split the pool"
     ]
 
 
@@ -207,12 +209,12 @@ def test_a_late_event_of_a_pod_does_not_concern_the_younger_pod_of_its_name() ->
     async def work() -> None:
         async with site(written("vllm-0", uid="second"), gather_s=0.0) as here:
             await here.shows("10.0.0.1:8000")
-            here.discovery.removed(before)
-            here.discovery.changed(before)
-            here.discovery._apply()
+            here.keeper.removed(before)
+            here.keeper.changed(before)
+            here.keeper.apply()
             assert here.addresses() == ["10.0.0.1:8000"]
-            here.discovery.removed(pod("vllm-0", uid="second"))
-            here.discovery._apply()
+            here.keeper.removed(pod("vllm-0", uid="second"))
+            here.keeper.apply()
             assert here.addresses() == []
 
     run(work())

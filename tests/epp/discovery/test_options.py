@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from epp.discovery.options import PodOptions, pool_of
+from epp.discovery.options import PodOptions, owner_of
 from epp.errors import ConfigError
 from epp.flags.arguments import Given
 from epp.server.flags import serve_options
@@ -69,5 +69,5 @@ def test_what_has_no_meaning_is_refused_by_name(given: dict[str, Any], sentence:
     ],
 )
 def test_the_pool_is_named_after_what_made_the_pickers_pod(pod: str, pool: str | None) -> None:
-    assert pool_of({"POD_NAME": pod}) == pool
+    assert owner_of(pod) == pool
     assert options({"POD_NAME": pod}).picker.pool_name == (pool or "epp")

@@ -34,16 +34,21 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"ready": "False"},
-        {"ready": "Unknown"},
         {"ip": ""},
         {"phase": "Succeeded"},
         {"phase": "Failed"},
         {"deleted": "2026-11-22T11:00:00Z"},
     ],
 )
-def test_a_pod_that_may_take_no_requests_has_no_endpoint(fields: dict[str, Any]) -> None:
+def test_a_pod_that_takes_no_requests_any_more_has_no_endpoint(fields: dict[str, Any]) -> None:
     assert endpoints_of(pod(**fields), (8000,)) == ()
+
+
+@pytest.mark.parametrize(("condition", "ready"), [("True", True), ("False", False), ("Unknown", False)])
+def test_the_condition_of_a_pod_makes_its_endpoint_ready(condition: str, ready: bool) -> None:
+    (only,) = endpoints_of(pod(ready=condition), (8000,))
+    assert only.ready is ready
+    assert only.endpoint == endpoints_of(pod(), (8000,))[0].endpoint, "it is the same endpoint"
 
 
 def test_a_pod_without_conditions_or_status_has_no_endpoint() -> None:
@@ -79,20 +84,20 @@ def test_of_both_annotations_the_newer_one_counts() -> None:
 def test_a_port_keeps_its_rank_when_others_are_not_active() -> None:
     (only,) = endpoints_of(pod(annotations={ACTIVE: "8001"}), (8000, 8001))
     assert only.endpoint.name == "default/vllm-0-rank-1"
-    assert only.identity[2] == 1
+    assert only.endpoint.identity.endswith(" 1")
 
 
 def test_a_container_that_started_again_in_place_is_another_endpoint() -> None:
     (before,) = endpoints_of(pod(), (8000,))
     (after,) = endpoints_of(pod(started="2026-11-22T10:30:00Z"), (8000,))
-    assert before.endpoint == after.endpoint
-    assert before.identity != after.identity
+    assert before.endpoint.address == after.endpoint.address
+    assert before.endpoint.identity != after.endpoint.identity
 
 
 def test_a_new_pod_at_an_old_address_is_another_endpoint() -> None:
     (before,) = endpoints_of(pod(), (8000,))
     (after,) = endpoints_of(pod(uid="another"), (8000,))
-    assert before.identity != after.identity
+    assert before.endpoint.identity != after.endpoint.identity
 
 
 def test_a_sidecar_that_starts_again_changes_nothing() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from epp.config.options import ConfigOptions
-from epp.discovery.options import PodOptions
+from epp.discovery.options import PodOptions, PoolOptions
 from epp.errors import ConfigError
 from epp.server.command import serve
 from epp.server.options import ServeOptions
@@ -38,8 +38,10 @@ def test_a_selector_beside_discovery_in_the_configuration_is_logged(
     assert "so --endpoint-selector has no effect" in caplog.text
 
 
-def test_with_a_pools_name_alone_it_says_that_pools_are_not_read() -> None:
-    with pytest.raises(
-        ConfigError, match=r"\(--pool-name=mine is a name in metrics only: InferencePools are not read\)"
-    ):
-        asyncio.run(serve(replace(ServeOptions(), picker=replace(ServeOptions().picker, pool_name="mine"))))
+def test_a_pool_of_the_cluster_takes_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KUBERNETES_SERVICE_HOST", "KUBECONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    pool = ClusterOptions(pool=PoolOptions(name="mine", groups=("inference.networking.k8s.io",)))
+    with pytest.raises(ConfigError, match="there is no API server: this is not a pod"):
+        asyncio.run(serve(replace(ServeOptions(), picker=replace(ServeOptions().picker, cluster=pool))))
