@@ -90,19 +90,19 @@ def chosen(states: Sequence[GroupState]) -> GroupState | None:
 
 def why_none(states: Sequence[GroupState], name: str) -> str:
     """Return a sentence for why there is no pool ``name`` in any of the groups."""
-    deleted = [state.group for state in states if state.pool is not None and not _lives(state)]
-    if deleted:
+    if any(state.pool is not None and not _lives(state) for state in states):
         return f"{name} is being deleted"
-    refused = [state.trouble for state in states if state.trouble is not None and state.refused != 404]
-    if refused:
-        return f"{name} cannot be read: {refused[0]}"
-    if not all(state.asked for state in states):
-        return f"{name} is being read"
-    absent = [state.group for state in states if state.refused == 404]
-    if len(absent) == len(states):
-        return f"the API server knows no InferencePool of {' or '.join(absent)}: its definition is not installed"
-    here = " and ".join(state.group for state in states if state.refused != 404)
-    return f"{name} does not exist in {here}"
+    for state in states:
+        if state.trouble is not None and state.refused not in (403, 404):
+            return f"{name} cannot be read: {state.trouble}"
+        if not state.asked:
+            return f"{name} is being read"
+    if readable := [state.group for state in states if state.refused not in (403, 404)]:
+        return f"{name} does not exist in {' and '.join(readable)}"
+    if forbidden := [state.trouble for state in states if state.refused == 403]:
+        return f"{name} cannot be read: {forbidden[0]}"
+    groups = " or ".join(state.group for state in states)
+    return f"the API server knows no InferencePool of {groups}: its definition is not installed"
 
 
 def _lives(state: GroupState) -> bool:

@@ -16,6 +16,7 @@ import pytest
 
 from epp.commandline import cli
 from epp.config.options import CheckOptions, ConfigOptions
+from epp.discovery.options import PoolOptions
 from epp.explain.options import DebugOptions, ExplainOptions
 from epp.extproc.options import ErrorFormat
 from epp.flags import arguments
@@ -89,11 +90,11 @@ def test_the_arguments_of_the_no_kubernetes_guide_are_understood(run: Callable[.
         "serve", "--config-file=/config/epp.yaml", "--pool-name=file-discovery", "--pool-namespace=default",
         "--grpc-port=9002", "--grpc-health-port=9003", "--metrics-port=9090", "--secure-serving=false", "--v=2",
     )  # fmt: skip
+    pool = PoolOptions(name="file-discovery", groups=("inference.networking.k8s.io", "inference.networking.x-k8s.io"))
+    cluster = ClusterOptions(namespace="default", pool=pool)  # which the file's discovery comes before
     assert options == ServeOptions(
         config=ConfigOptions(file=Path("/config/epp.yaml")),
-        picker=replace(
-            ServeOptions().picker, pool_name="file-discovery", tls=None, cluster=ClusterOptions(namespace="default")
-        ),
+        picker=replace(ServeOptions().picker, pool_name="file-discovery", tls=None, cluster=cluster),
         remarks=OFF,
     )
 

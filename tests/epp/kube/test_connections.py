@@ -27,6 +27,8 @@ class Trusting:
 
     server: str
     namespace: str | None = None
+    tls_name: str | None = None
+    proxy: str | None = None
 
     async def headers(self, *, renew: bool) -> Mapping[str, str]:
         return {}
