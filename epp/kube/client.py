@@ -160,9 +160,7 @@ class Client:
                     response.connection.transport.abort()  # in the middle of an answer: its rest is not waited for
                 response.close()
         except (aiohttp.ClientConnectorCertificateError, ssl.SSLError) as error:
-            raise Unreachable(
-                f"{what}: its certificate is not trusted: {error}; check the certificate authority"
-            ) from error
+            raise Unreachable(f"{what}: its certificate is {_distrust(error)}") from error
         except TimeoutError as error:
             seconds = limits.total or limits.sock_read
             raise Unreachable(f"{what}: nothing came for {seconds:g} s; check the network to the API server") from error
@@ -232,6 +230,13 @@ def refusal(what: str, status: Status, code: int, retry_after_s: float | None = 
         wait = float(status.details.retry_after_seconds)
     text = f"{what}: {code} {status.reason}: {status.message}{remedy}"
     return Refused(text, status=code, reason=status.reason, retry_after_s=wait)
+
+
+def _distrust(error: Exception) -> str:
+    text = str(error)
+    if "not yet valid" in text or "has expired" in text:
+        return f"not valid now: {text}; check the clock of this machine, and the certificate"
+    return f"not trusted: {text}; check the certificate authority"
 
 
 def _seconds(text: str | None) -> float | None:

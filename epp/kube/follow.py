@@ -197,6 +197,7 @@ class Follower(Generic[T]):
                 status = _STATUS.decode(raw)
                 raise refusal(f"watch {self._kind.path}", status, status.code)
             item = self._object.decode(raw)  # a bookmark is an object that has metadata only
+            self._refuse_older(item.metadata.resource_version)
             if change == "ADDED" or change == "MODIFIED":
                 self._listener.changed(item)
             elif change == "DELETED":
@@ -210,6 +211,16 @@ class Follower(Generic[T]):
         self._version = item.metadata.resource_version or self._version
         self.events += 1
         self._answered()
+
+    def _refuse_older(self, version: str) -> None:
+        """Raises: KubeError for an event from before the last one, after which a new list is read.
+
+        The same version again changes nothing. Versions of one kind are numbers that grow, by Kubernetes 1.35's rules.
+        """
+        before = self._version or ""
+        if version.isdecimal() and before.isdecimal() and int(version) < int(before):
+            self._version = None
+            raise KubeError(f"watch {self._kind.path}: an event of version {version} came after {before}")
 
     def _answered(self) -> None:
         """Note that the API server answers now, which a failure may follow at once."""

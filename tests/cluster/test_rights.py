@@ -105,7 +105,7 @@ class Site:
         settings = Settings(cluster=ClusterOptions(metrics_auth=True, pods=pods))
         environ = {"KUBECONFIG": self.kubeconfig({"token": self.token})}
         async with AsyncExitStack() as stack:
-            cluster = await open_cluster(settings, Core(plan_from(None, None), settings), environ, stack)
+            cluster = await open_cluster(settings, Core(plan_from(None, None), settings), environ, stack, lambda: True)
             assert cluster is not None
             assert cluster.namespace == self.namespace
             own_rights(cluster)._again_s = 0.2

@@ -307,6 +307,29 @@ def test_what_is_no_event_ends_the_watch_and_changes_nothing(line: bytes) -> Non
     run(work())
 
 
+def test_an_event_that_comes_twice_changes_nothing_and_one_from_before_reads_the_list_again() -> None:
+    async def work() -> None:
+        async with site("a") as here:
+            await here.equal()
+            await here.server.put(pod("b"))
+            await here.server.put(pod("b", "m"))
+            await here.equal()
+            newest = here.server.objects["b"]
+            await here.server.send("MODIFIED", newest)
+            await here.server.send("MODIFIED", newest)
+            await here.server.put(pod("c"))
+            await here.equal()
+            assert (here.kept.lists, here.follower.failures) == (1, 0)
+            old = {**newest, "metadata": {**newest["metadata"], "resourceVersion": "3"}, "spec": {"nodeName": "n"}}
+            await here.server.send("MODIFIED", old)
+            await here.until(lambda: here.kept.lists == 2)
+            await here.equal()
+            assert here.kept.nodes["b"] == "m"
+            assert here.follower.failures == 1
+
+    run(work())
+
+
 def test_an_object_of_more_than_a_megabyte_arrives_in_pieces() -> None:
     async def work() -> None:
         async with site("a") as here:
