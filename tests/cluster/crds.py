@@ -76,6 +76,11 @@ def definitions(name: str) -> list[Definition]:
     return [document for document in documents if document and document["kind"] == "CustomResourceDefinition"]
 
 
+def module_folder(name: str) -> Path:
+    """Return the folder of the Go module that a set is from. Raises: Unavailable."""
+    return _module(SETS[name])
+
+
 def llm_d() -> list[Definition]:
     """Return InferenceObjective and InferenceModelRewrite in the group llm-d.ai, with the schema of the older group."""
     renamed = []

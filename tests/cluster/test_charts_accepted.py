@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,6 +114,23 @@ def accepted(plane: ControlPlane, objects: tuple[Object, ...]) -> None:
         )
 
 
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[ControlPlane]:
+    """A control plane without any definition."""
+    try:
+        (tmp_path / "plane").mkdir()
+        with control_plane(tmp_path / "plane") as made:
+            made.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+            yield made
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def cluster_of(plane: ControlPlane) -> list[str]:
+    """The flags of helm that name the API server."""
+    return [f"--kube-apiserver={plane.url}", f"--kube-ca-file={plane.authority}", f"--kube-token={ADMIN}"]
+
+
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.name)
 def test_the_api_server_accepts_what_the_guides_render(plane: ControlPlane, guide: Guide) -> None:
     accepted(plane, render(guide.chart, {}, *guide.arguments).objects)
@@ -131,10 +149,9 @@ def test_a_release_is_installed_changed_put_back_and_leaves_nothing_behind(
     plane: ControlPlane, chart: str, tmp_path: Path
 ) -> None:
     release = f"release-{chart}"
-    cluster = [f"--kube-apiserver={plane.url}", f"--kube-ca-file={plane.authority}", f"--kube-token={ADMIN}"]
 
     def ask(*words: str) -> str:
-        command = [helm(), *words, *cluster, "--namespace", NAMESPACE]
+        command = [helm(), *words, *cluster_of(plane), "--namespace", NAMESPACE]
         ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
@@ -161,3 +178,56 @@ def test_a_release_is_installed_changed_put_back_and_leaves_nothing_behind(
         "inferencepool,networkpolicy,poddisruptionbudget",
     )  # fmt: skip
     assert not left.strip()
+
+
+def test_definitions_are_installed_where_the_values_say_so_and_stay(bare: ControlPlane) -> None:
+    def ask(*words: str) -> None:
+        command = [helm(), *words, *cluster_of(bare), "--namespace", NAMESPACE]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert ran.returncode == 0, ran.stderr
+
+    objectives = "router.inferenceObjectives[0].name=high,router.inferenceObjectives[0].priority=7"
+    ask(
+        "install", "first", str(CHARTS / "inferencepool"), "--set", "tierwise.crds.install=true",
+        "--set", "router.modelServers.matchLabels.app=qwen", "--set", objectives,
+    )  # fmt: skip
+    rewrite = {
+        "apiVersion": "llm-d.ai/v1alpha2",
+        "kind": "InferenceModelRewrite",
+        "metadata": {"name": "canary", "namespace": NAMESPACE},
+        "spec": {
+            "poolRefs": [{"name": "first"}],
+            "rules": [{"matches": [{"model": {"value": "qwen"}}], "targets": [{"modelRewrite": "qwen-2"}]}],
+        },
+    }
+    kubectl(bare, "apply", "-f", "-", stdin=yaml.safe_dump(rewrite))
+    pool = yaml.safe_load(kubectl(bare, "get", "-n", NAMESPACE, "infpool/first", "-o", "yaml"))["spec"]
+    assert pool["endpointPickerRef"]["kind"] == "Service"
+    ask("uninstall", "first")
+    assert len(kubectl(bare, "get", "crds", "-o", "name").split()) == 3
+
+
+def test_a_release_of_upstreams_chart_is_upgraded_in_place(plane: ControlPlane, tmp_path: Path) -> None:
+    """Its objects have the same names and selectors, which Kubernetes lets nothing change."""
+    upstream = crds.module_folder("inference-v1.5.0") / "config" / "charts" / "inferencepool"
+    folder = tmp_path / "charts"
+    shutil.copytree(upstream.parent, folder)
+    for path in folder.rglob("*"):
+        path.chmod(0o755)
+
+    def ask(*words: str, wrong: bool = False) -> str:
+        command = [helm(), *words, *cluster_of(plane), "--namespace", NAMESPACE]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert bool(ran.returncode) == wrong, ran.stderr
+        return ran.stdout
+
+    ask("dependency", "build", str(folder / "inferencepool"))
+    sets = ("--set", "inferencePool.modelServers.matchLabels.app=qwen", "--set", "inferenceExtension.replicas=2")
+    ask("install", "moved", str(folder / "inferencepool"), *sets)
+    path = ("get", "--namespace", NAMESPACE, "deployment/moved-epp", "-o", "jsonpath={.metadata.uid} {.spec.selector}")
+    before = kubectl(plane, *path)
+    ask("upgrade", "moved", str(CHARTS / "inferencepool"), *sets)
+    assert kubectl(plane, *path) == before
+    ask("rollback", "moved", "1")
+    assert kubectl(plane, *path) == before
+    ask("uninstall", "moved")

@@ -11,7 +11,9 @@ from epp.lab.values.router_tree import ROUTER
 from epp.lab.values.shared import PROVIDER
 
 _CLASHES = ((tuple(ROUTER), tuple(LEGACY)),)
-_BOTH: dict[str, Node] = {**LEGACY, **ROUTER, "provider": PROVIDER, "global": ANYTHING, "tierwise-lib": ANYTHING, **OWN}
+_PARTS: dict[str, Node] = {"global": ANYTHING, "tierwise-lib": ANYTHING, "inference-crds": ANYTHING}
+"""What helm passes to the charts that a chart consists of."""
+_BOTH: dict[str, Node] = {**LEGACY, **ROUTER, "provider": PROVIDER, **_PARTS, **OWN}
 
 
 def tree_of(path: Sequence[str]) -> str | None:

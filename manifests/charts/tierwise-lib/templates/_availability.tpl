@@ -1,6 +1,6 @@
 {{/*
-Decide how several pickers share the work (`election`, or all of them active) and where metrics are read from.
-The argument is the values.
+Decide how several pickers share the work: by an election, or all of them active. A pod that ends serves on for a pause
+in which gateways learn of its end; with an election, in which a new pod starts. The argument is the values.
 */}}
 {{- define "tierwise.availability" -}}
 {{- $mode := .own.highAvailability | default "election" -}}
@@ -22,6 +22,9 @@ The argument is the values.
 {{- $_ := set . "several" $several -}}
 {{- $_ := set . "election" $election -}}
 {{- $_ := set . "preferred" $preferred -}}
+{{- $pause := ternary 15 5 $election -}}
+{{- if not (kindIs "invalid" .own.preStopSeconds) -}}{{- $pause = int .own.preStopSeconds -}}{{- end -}}
+{{- $_ := set . "preStopSeconds" (ternary $pause 0 (semverCompare ">=1.30-0" .kubeVersion)) -}}
 {{- end -}}
 
 {{/* Complete the values of monitoring: which collector, whose token it shows, and in which secret that is. */}}

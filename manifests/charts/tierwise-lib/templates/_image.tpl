@@ -7,12 +7,11 @@ unless `image.literal` says that it is meant.
 {{- $own := .own.image | default dict -}}
 {{- $registry := $given.registry | default $given.hub | default "" -}}
 {{- $repository := $given.repository | default $given.name | default "" -}}
-{{- if not $given.registry -}}{{- if $given.repository -}}{{- if $given.hub -}}{{- $registry = "" -}}{{- end -}}{{- end -}}{{- end -}}
 {{- $literal := $given.literal | default false -}}
 {{- $foreign := has (last (splitList "/" $repository)) (list "epp" "llm-d-inference-scheduler" "llm-d-router-endpoint-picker" "lwepp") -}}
 {{- $asked := printf "%s:%s" (trimPrefix "/" (printf "%s/%s" $registry $repository)) ($given.tag | default "") -}}
-{{- if and $literal (not $given.tag) -}}
-  {{- fail (printf "\nimage.literal is true and image.tag is missing beside %q" $repository) -}}
+{{- if and $literal (not $given.tag) (not $given.digest) -}}
+  {{- fail (printf "\nimage.literal is true, and neither image.tag nor image.digest says which %q to run" $repository) -}}
 {{- end -}}
 {{- $tag := $given.tag -}}
 {{- if or (empty $repository) (and $foreign (not $literal)) -}}
@@ -23,7 +22,10 @@ unless `image.literal` says that it is meant.
   {{- $registry = ternary $registry ($own.registry | default "") (and (not $foreign) (not (empty $registry))) -}}
   {{- $repository = $own.repository | default "tierwise/tierwise" -}}
 {{- end -}}
-{{- $image := printf "%s:%s" (trimPrefix "/" (printf "%s/%s" $registry $repository)) ($tag | default $own.tag | default .appVersion) -}}
+{{- $version := printf ":%s" ($tag | default $own.tag | default .appVersion) -}}
+{{- $digest := ternary "" ($given.digest | default "") (and $foreign (not $literal)) -}}
+{{- if $digest -}}{{- $version = printf "@%s" $digest -}}{{- end -}}
+{{- $image := printf "%s%s" (trimPrefix "/" (printf "%s/%s" $registry $repository)) $version -}}
 {{- $_ := set . "image" $image -}}
 {{- $_ := set . "literal" $literal -}}
 {{- $_ := set . "pullPolicy" ($given.pullPolicy | default "IfNotPresent") -}}

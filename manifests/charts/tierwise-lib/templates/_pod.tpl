@@ -121,10 +121,10 @@ livenessProbe:
 readinessProbe:
   grpc: {port: {{ int .epp.grpcHealthPort }}, service: {{ last $probe }}}
   periodSeconds: 2
-{{- if and (semverCompare ">=1.30-0" .kubeVersion) (gt (int .own.preStopSeconds) 0) }}
+{{- if .preStopSeconds }}
 lifecycle:
   preStop:
-    sleep: {seconds: {{ int .own.preStopSeconds }}}
+    sleep: {seconds: {{ .preStopSeconds }}}
 {{- end }}
 env:
   - {name: NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}

@@ -63,8 +63,8 @@ spec:
       {{- include "tierwise.pod.placement" (set (deepCopy .) "selector" .proxySelector) | nindent 6 }}
       containers:
         {{- $container := deepCopy .proxyContainer }}
-        {{- if and (semverCompare ">=1.30-0" .kubeVersion) (gt (int .own.preStopSeconds) 0) }}
-        {{- $_ := set $container "lifecycle" (dict "preStop" (dict "sleep" (dict "seconds" (int .own.preStopSeconds)))) }}
+        {{- if .preStopSeconds }}
+        {{- $_ := set $container "lifecycle" (dict "preStop" (dict "sleep" (dict "seconds" .preStopSeconds))) }}
         {{- end }}
         {{- list $container | toYaml | nindent 8 }}
       volumes: {{- toYaml .proxyVolumes | nindent 8 }}

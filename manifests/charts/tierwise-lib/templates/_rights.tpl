@@ -26,8 +26,7 @@ metadata:
 {{- if .election }}
 ---
 {{ include "tierwise.role" (dict "v" . "name" (printf "%s-leader-election" .name) "binding" (printf "%s-leader-election-binding" .name) "rules" (list
-  (dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "verbs" (list "get" "list" "watch" "create" "update" "patch" "delete"))
-  (dict "apiGroups" (list "") "resources" (list "events") "verbs" (list "create" "patch"))
+  (dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "verbs" (list "get" "list" "watch" "create" "patch"))
 )) }}
 {{- end }}
 {{- if .monitoring.auth }}
