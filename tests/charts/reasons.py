@@ -99,7 +99,7 @@ REASONS = (
         r"spec\.trafficPolicy\.connectionPool",
         "Istio's limit of 1,024 answers 503 under load; a value of the user wins",
     ),
-    Reason("InferencePool", ".*", r"spec\.appProtocol", "modelServerProtocol, which is given and not read"),
+    Reason("InferencePool", ".*", r"spec\.appProtocol", "http is the default; definitions before v1.4 lack the field"),
     Reason(
         "InferencePool",
         ".*",

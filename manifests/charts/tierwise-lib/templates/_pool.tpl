@@ -18,8 +18,9 @@ spec:
     {{- range .modelServers.ports }}
     - number: {{ . }}
     {{- end }}
-  {{- with .modelServers.protocol }}
-  appProtocol: {{ ternary "kubernetes.io/h2c" "http" (eq . "grpc") }}
+  {{- /* http is the default, and definitions before v1.4 do not have the field */}}
+  {{- if eq (.modelServers.protocol | default "http") "grpc" }}
+  appProtocol: kubernetes.io/h2c
   {{- end }}
   selector:
     matchLabels: {{- toYaml .modelServers.matchLabels | nindent 6 }}
