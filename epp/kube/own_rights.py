@@ -29,7 +29,9 @@ class OwnRights:
     """The rights that the picker needs and has. Owner: the event loop; ``start`` and ``stop`` are called once."""
 
     def __init__(self, client: Client, needs: Sequence[Need], *, again_s: float = AGAIN_S) -> None:
+        """Several of ``needs`` may be of one feature, such as those of two groups."""
         self._client, self._needs, self._again_s = client, tuple(needs), again_s
+        self._without = {need.feature: need.without for need in needs}
         self._missing: dict[str, tuple[Right, ...]] = {}
         self._asked = False
         self._warned = False  # that the question itself failed: once
@@ -38,8 +40,7 @@ class OwnRights:
     @property
     def trouble(self) -> str | None:
         """Which features lack rights; None if none does, or it is not known yet."""
-        lacking = [_lacking(need, self._missing[need.feature]) for need in self._needs if need.feature in self._missing]
-        return "; ".join(lacking) or None
+        return "; ".join(self._sentence(feature) for feature in self._missing) or None
 
     async def start(self) -> None:
         """Begin to ask. Returns at once."""
@@ -52,8 +53,8 @@ class OwnRights:
 
     def readings(self) -> Iterator[Reading]:
         """Yield the readings for ``Telemetry.gauge_source``; they have no values before the API server has answered."""
-        known = self._needs if self._asked else ()
-        counts = [((need.feature,), float(len(self._missing.get(need.feature, ())))) for need in known]
+        known = self._without if self._asked else ()
+        counts = [((feature,), float(len(self._missing.get(feature, ())))) for feature in known]
         text = "Rights that the picker lacks in its cluster, by the feature that needs them; 0 if it has all."
         yield Reading("tierwise_kubernetes_rights_missing", text, ("feature",), counts)
 
@@ -66,7 +67,10 @@ class OwnRights:
     async def _check(self) -> bool:
         """Ask once. Returns whether every right is there."""
         try:
-            missing = {need.feature: lacking for need in self._needs if (lacking := await self._lacks(need))}
+            missing: dict[str, tuple[Right, ...]] = {}
+            for need in self._needs:
+                if lacking := await self._lacks(need):
+                    missing[need.feature] = missing.get(need.feature, ()) + lacking
             account = await my_name(self._client) if missing else ""
         except (KubeError, ConfigError) as error:
             self._failed(error)
@@ -83,12 +87,12 @@ class OwnRights:
         return tuple(right for right, has in zip(need.rights, allowed, strict=True) if not has)
 
     def _report(self, before: dict[str, tuple[Right, ...]], account: str) -> None:
-        for need in self._needs:
-            lacking = self._missing.get(need.feature, ())
-            if lacking and lacking != before.get(need.feature):
-                log.warning("%s", _lacking(need, lacking))
-            elif not lacking and need.feature in before:
-                log.info("%s: the rights that were missing are there", need.feature)
+        for feature in self._without:
+            lacking = self._missing.get(feature, ())
+            if lacking and lacking != before.get(feature):
+                log.warning("%s", self._sentence(feature))
+            elif not lacking and feature in before:
+                log.info("%s: the rights that were missing are there", feature)
         if self._missing and self._missing != before:
             every = [right for lacking in self._missing.values() for right in lacking]
             log.warning("to give the picker what it lacks, apply this:\n%s", manifest(every, account or "NAME"))
@@ -99,6 +103,6 @@ class OwnRights:
             self._warned = True
             log.warning("what the picker may do is not known, and is found out by trying: %s", error)
 
-
-def _lacking(need: Need, lacking: Sequence[Right]) -> str:
-    return f"{need.feature}: the picker may not {', '.join(map(str, lacking))}, so {need.without}"
+    def _sentence(self, feature: str) -> str:
+        rights = ", ".join(map(str, self._missing[feature]))
+        return f"{feature}: the picker may not {rights}, so {self._without[feature]}"

@@ -5,9 +5,11 @@ Pure values: ``epp.kube.reviews`` asks the API server.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from epp.kube.objects_inference import GROUPS, OBJECTIVE, PLURALS, REWRITE, VERSION
 
 RBAC = "rbac.authorization.k8s.io"
 _ACCOUNT = "system:serviceaccount:"
@@ -68,6 +70,20 @@ def inference_pool(group: str, version: str, namespace: str) -> Need:
     return Need("pool", verbs, "the picker does not become ready", version=f"{group}/{version}")
 
 
+def custom_resources(namespace: str) -> Iterator[Need]:
+    """Yield what it takes to follow objectives and rewrites, in each group that the API server serves.
+
+    To write their condition ``Accepted`` is left out: it is done where the right is given.
+    """
+    for kind, feature, what in (
+        (OBJECTIVE, "objectives", "priorities come from the configuration alone"),
+        (REWRITE, "rewrites", "rules of rewrites come from the configuration alone"),
+    ):
+        for group in GROUPS:
+            some = rights(group, PLURALS[kind], ("list", "watch"), namespace)
+            yield Need(feature, some, what, version=f"{group}/{VERSION}")
+
+
 def reviews() -> Need:
     """Return what it takes to ask who may read ``/metrics``."""
     return Need(
@@ -85,7 +101,7 @@ def manifest(missing: Iterable[Right], account: str) -> str:
     API has for the picker; of one that is not a service account it is bound as a user.
     """
     by_namespace: dict[str | None, list[Right]] = {}
-    for right in missing:
+    for right in dict.fromkeys(missing):  # two features may need the same
         by_namespace.setdefault(right.namespace, []).append(right)
     return "\n---\n".join(
         document

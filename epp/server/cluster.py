@@ -34,6 +34,8 @@ from epp.kube.pools import VERSIONS
 from epp.kube.readers import Readers
 from epp.kube.rights import Need
 from epp.metrics.gauges import Reading
+from epp.resources.custom_resources import CustomResources
+from epp.resources.written import PoolName
 from epp.server.core import Core
 from epp.server.settings import ClusterOptions, Settings
 
@@ -168,6 +170,7 @@ def _needs(cluster: Cluster) -> Iterator[Need]:
         yield rights.pods(cluster.namespace)
         if (pool := cluster.options.pool) is not None:  # of both groups the first is usual
             yield rights.inference_pool(pool.groups[0], VERSIONS[pool.groups[0]], cluster.namespace)
+            yield from rights.custom_resources(cluster.namespace)
     if cluster.elector is not None:
         yield rights.leases(cluster.namespace)
     if cluster.readers is not None:
@@ -184,6 +187,10 @@ def _add_parts(cluster: Cluster, settings: Settings, core: Core, able: Callable[
     options = settings.cluster
     if _lists_endpoints(settings, core):
         cluster.endpoints = cluster.add(_endpoints(cluster, core))
+        if options.pool is not None:
+            group = options.pool.groups[0] if len(options.pool.groups) == 1 else None
+            pool = PoolName(options.pool.name, group)
+            cluster.add(CustomResources(cluster.client, core, namespace=cluster.namespace, pool=pool))
     if _reviews_readers(cluster, settings, core):
         cluster.readers = cluster.add(Readers(cluster.client, time.monotonic))
     if options.election is not None:

@@ -28,7 +28,7 @@ from epp.tracing.settings import trace_settings
 _YES = values.boolean
 AUTH = "metrics-endpoint-auth"
 _OFF = (
-    (AUTH, "there is no cluster to ask who may read /metrics"),
+    (AUTH, "but on in a pod that takes its endpoints from the cluster"),
     ("tracing", "OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT turn it on, too"),
     ("enable-pprof", "Go profiles do not exist here"),
 )

@@ -17,15 +17,18 @@ import pytest
 import yaml
 
 from epp.config.wiring.build import plan_from
-from epp.discovery.options import PodOptions
+from epp.discovery.options import PodOptions, PoolOptions
+from epp.kube import backoff
 from epp.kube.client import Client
 from epp.kube.errors import KubeError, Refused
 from epp.kube.kubeconfig import Kubeconfig, open_kubeconfig
 from epp.kube.objects import Decoder, ListOf, Pod
 from epp.kube.own_rights import OwnRights
+from epp.kube.pools import VERSIONS
 from epp.server.cluster import Cluster, open_cluster
 from epp.server.core import Core
 from epp.server.settings import ClusterOptions, Settings
+from tests.cluster import crds
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.environment import Unavailable
 from tests.epp.discovery.pods import ACTIVE, written
@@ -58,8 +61,9 @@ def documented(name: str) -> list[Rule]:
         if isinstance(item, dict) and item.get("metadata", {}).get("name") == name and "rules" in item
     )
     return [
-        {"apiGroups": rule["apiGroups"], "resources": [resource], "verbs": [verb]}
+        {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
         for rule in found["rules"]
+        for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     ]
@@ -99,13 +103,17 @@ class Site:
             self.plane.request("POST", f"{scope}/{item['kind'].lower()}s", item)
 
     @asynccontextmanager
-    async def picker(self) -> AsyncIterator[Cluster]:
+    async def picker(self, *, pool: bool = False) -> AsyncIterator[Cluster]:
         """What a picker does with this API server, by a kubeconfig, with authentication of the metrics."""
-        pods = PodOptions(selector="app=vllm", ports=(8000,))
-        settings = Settings(cluster=ClusterOptions(metrics_auth=True, pods=pods))
+        pods = None if pool else PodOptions(selector="app=vllm", ports=(8000,))
+        options = ClusterOptions(
+            metrics_auth=True, pods=pods, pool=PoolOptions(name="llama", groups=tuple(VERSIONS)) if pool else None
+        )
+        settings = Settings(cluster=options)
         environ = {"KUBECONFIG": self.kubeconfig({"token": self.token})}
+        self.core = Core(plan_from(None, None), settings)
         async with AsyncExitStack() as stack:
-            cluster = await open_cluster(settings, Core(plan_from(None, None), settings), environ, stack, lambda: True)
+            cluster = await open_cluster(settings, self.core, environ, stack, lambda: True)
             assert cluster is not None
             assert cluster.namespace == self.namespace
             own_rights(cluster)._again_s = 0.2
@@ -194,6 +202,64 @@ def test_without_one_rule_the_rest_works_and_the_manifest_in_the_log_puts_it_rig
             await until(lambda: discovery.loaded and discovery.trouble is None)
             assert await get(cluster, reader) == 200
             await until(lambda: cluster.troubles == ())
+
+    run(work())
+
+
+IN_A_POOL = ("pods", "pool", "objectives", "rewrites", "metrics-auth")
+
+
+@pytest.fixture(scope="module")
+def defined(plane: ControlPlane) -> None:
+    try:
+        crds.apply(plane, crds.definitions("inference-v1.5.0"))
+        crds.apply(plane, crds.llm_d())
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.mark.usefixtures("defined")
+@pytest.mark.parametrize("gone", ["", "inferencepools", "inferenceobjectives", "inferencemodelrewrites"])
+def test_of_a_pool_without_one_kind_the_rest_works_until_the_manifest_in_the_log_is_applied(
+    plane: ControlPlane, tmp_path: Path, gone: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "LONGEST_WAIT_S", 0.5)
+
+    async def work() -> None:
+        here = Site(plane, tmp_path)
+        plane.allow(here.namespace, "picker", [r for r in documented("tierwise") if r["resources"] != [gone]])
+        here.allow_everywhere("picker", documented("tierwise-reviews"))
+        spec = {
+            "selector": {"matchLabels": {"app": "vllm"}}, "targetPorts": [{"number": 8000}],
+            "endpointPickerRef": {"name": "epp", "port": {"number": 9002}},
+        }  # fmt: skip
+        pools = f"/apis/inference.networking.k8s.io/v1/namespaces/{here.namespace}/inferencepools"
+        kind = {"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool"}
+        plane.request("POST", pools, {**kind, "metadata": {"name": "llama"}, "spec": spec})
+        async with here.picker(pool=True) as cluster:
+            discovery = cluster.endpoints
+            assert discovery is not None
+            if gone:
+                feature = {"inferencepools": "pool", "inferenceobjectives": "objectives"}.get(gone, "rewrites")
+                await until(lambda: missing(cluster).get(feature, 0.0) > 0)
+                assert f"{feature}: the picker may not list {gone}" in " ".join(cluster.troubles)
+                if feature == "pool":
+                    await until(lambda: discovery.trouble is not None)
+                    assert not discovery.loaded
+                else:
+                    await until(lambda: discovery.loaded)
+                (roles,) = (r.getMessage() for r in caplog.records if r.getMessage().startswith("to give the picker"))
+                here.apply(textwrap.dedent(roles.partition("\n")[2]))
+            await until(lambda: missing(cluster) == dict.fromkeys(IN_A_POOL, 0.0))
+            objective = {
+                "apiVersion": "llm-d.ai/v1alpha2",
+                "kind": "InferenceObjective",
+                "metadata": {"name": "urgent"},
+            }
+            path = f"/apis/llm-d.ai/v1alpha2/namespaces/{here.namespace}/inferenceobjectives"
+            plane.request("POST", path, {**objective, "spec": {"poolRef": {"name": "llama"}, "priority": 7}})
+            await until(lambda: here.core._objectives == {"urgent": 7})
+            await until(lambda: discovery.loaded and cluster.troubles == ())
 
     run(work())
 

@@ -38,7 +38,7 @@ HOST_PORT = "must be host:port, such as 10.0.0.7:8000 or [fd00::7]:8000"
 OFF = (
     (
         "on by default in the Go picker and off here: "
-        "--metrics-endpoint-auth (there is no cluster to ask who may read /metrics), "
+        "--metrics-endpoint-auth (but on in a pod that takes its endpoints from the cluster), "
         "--tracing (OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT turn it on, too), "
         "--enable-pprof (Go profiles do not exist here)"
     ),

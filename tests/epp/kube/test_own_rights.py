@@ -14,7 +14,7 @@ from aiohttp import web
 
 from epp.kube.client import Client
 from epp.kube.own_rights import OwnRights
-from epp.kube.rights import Need, Right, manifest, pods, reviews, rights
+from epp.kube.rights import Need, Right, custom_resources, leases, manifest, pods, reviews, rights
 from epp.ports.http_port import HttpPort
 from tests.epp.kube.access import TokenAccess
 from tests.epp.kube.reviewing import PICKER, Reviewing
@@ -132,3 +132,23 @@ def test_the_manifest_has_a_role_for_each_namespace_and_a_cluster_role() -> None
     assert binding["subjects"] == [
         {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "jane@example.com"}
     ]
+
+
+def test_a_feature_with_two_groups_is_one_warning_and_a_right_of_two_features_is_one_rule(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work() -> None:
+        api = Reviewing()
+        api.served = {"llm-d.ai/v1alpha2", "inference.networking.x-k8s.io/v1alpha2"}
+        needs = [*custom_resources("llm"), pods("llm"), leases("llm")]
+        async with asking(api, needs) as own:
+            await until(lambda: own.trouble is not None)
+            counts = {("objectives",): 4.0, ("rewrites",): 4.0, ("pods",): 2.0, ("leader-election",): 7.0}
+            assert missing(own) == counts
+            warnings = [record.getMessage() for record in caplog.records]
+            assert [warning.partition(":")[0] for warning in warnings[:-1]] == [feature for (feature,) in counts]
+            role, _ = yaml.safe_load_all(warnings[-1].partition("\n")[2])
+            pod_rules = [rule for rule in role["rules"] if rule["resources"] == ["pods"]]
+            assert pod_rules == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
+
+    run(work())
