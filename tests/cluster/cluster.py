@@ -41,18 +41,32 @@ class Cluster:
         """Start everything. Raises: AssertionError with the end of a log."""
         self.plane.start()
         self._write_kubeconfig()
-        self.plane.run(
-            "kube-controller-manager",
-            [str(program("kube-controller-manager")), "--kubeconfig", str(self.kubeconfig), "--leader-elect=false",
-             "--service-account-private-key-file", str(self.plane.key), "--root-ca-file", str(self.plane.authority),
-             "--secure-port", "0", "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller"],
-        )  # fmt: skip
+        self.start_controllers()
         node = self.folder / "node"
         node.mkdir()
         words = [self.plane.url, str(self.plane.authority), ADMIN, str(node)]
         self.plane.run("kubelet", [sys.executable, "-m", "tests.cluster.node.kubelet", *words], cwd=ROOT)
         log = self.folder / "kubelet.log"
         self.until(lambda: "ready" in log.read_text(), lambda: f"no kubelet: {log.read_text()[-2000:]}")
+
+    def resume(self) -> None:
+        """Start the API server, and the controllers anew, which would wait up to a minute before they ask it again."""
+        self.plane.start_api_server()
+        self.plane.kill("kube-controller-manager")
+        self.start_controllers()
+
+    def start_controllers(self) -> None:
+        """Start kube-controller-manager, which publishes the API server's certificate authority as it is now."""
+        self.plane.run(
+            "kube-controller-manager",
+            [str(program("kube-controller-manager")), "--kubeconfig", str(self.kubeconfig), "--leader-elect=false",
+             "--service-account-private-key-file", str(self.plane.key), "--root-ca-file", str(self.plane.authority),
+             "--secure-port", "0", "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller"],
+        )  # fmt: skip
+
+    def renew_tokens(self) -> None:
+        """Make the node replace every pod's token now."""
+        self.plane.signal("kubelet", signal.SIGHUP)
 
     def kubectl(self, *words: str, text: str | None = None, wrong: bool = False) -> str:
         """Return what kubectl prints. Raises: AssertionError if it fails, or if it does not while ``wrong``."""
@@ -89,13 +103,22 @@ class Cluster:
         """Return the log of one pod of a Deployment."""
         return self.kubectl("logs", f"deployment/{deployment}", *words)
 
-    def kill(self, pod: dict[str, Any], container: str) -> None:
-        """End PID 1 of a container without notice, as a kernel that is out of memory does."""
+    def pods(self, selector: str) -> list[dict[str, Any]]:
+        """Return the pods that a label selector matches and that are not being deleted."""
+        found = self.get("pods", "-l", selector)["items"]
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def pid(self, pod: dict[str, Any], container: str) -> int:
+        """Return PID 1 of a container, as this machine numbers it."""
         script = f"/pods/{pod['metadata']['uid']}/containers/{container}-"
         starters = [process for process in Path("/proc").iterdir() if script in _command_of(process)]
         children = [(one / "task" / one.name / "children").read_text().split() for one in starters]
         (first,) = [child for found in children for child in found]
-        os.kill(int(first), signal.SIGKILL)
+        return int(first)
+
+    def kill(self, pod: dict[str, Any], container: str) -> None:
+        """End PID 1 of a container without notice, as a kernel that is out of memory does."""
+        os.kill(self.pid(pod, container), signal.SIGKILL)
 
     def story(self) -> str:
         """Return what pods and logs say, for a test that failed."""

@@ -45,11 +45,17 @@ class ControlPlane:
         """Signs certificates of users, whom the API server knows by their common name."""
         (folder / "clients.crt").write_bytes(self.clients.pem)
         (folder / "tokens.csv").write_text(f'{ADMIN},admin,1,"system:masters"\n')
-        key = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
         self.key = folder / "service-accounts.key"
-        self.key.write_bytes(key)
+        self.new_service_account_key()
+
+    def new_service_account_key(self) -> None:
+        """Write a key for the tokens of service accounts, which the API server reads when it starts."""
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.key.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
 
     def start(self) -> None:
         """Start both processes. Raises: AssertionError, with the end of the log, if the API is not ready in time."""
@@ -78,7 +84,7 @@ class ControlPlane:
              "--service-cluster-ip-range", "10.0.0.0/24", *self.flags],
         )  # fmt: skip
         deadline = time.monotonic() + START_S
-        while not self._ready():
+        while not self.is_ready():
             log = (folder / "kube-apiserver.log").read_text()
             assert time.monotonic() < deadline, log[-2000:]
             assert self._processes["kube-apiserver"].poll() is None, log[-2000:]
@@ -89,6 +95,10 @@ class ControlPlane:
         process = self._processes.pop(name)
         process.send_signal(signal.SIGKILL)
         process.wait()
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to one of the processes."""
+        self._processes[name].send_signal(number)
 
     def stop(self) -> None:
         """End all processes, the newest first."""
@@ -169,7 +179,8 @@ class ControlPlane:
     def _trust(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=str(self.authority))
 
-    def _ready(self) -> bool:
+    def is_ready(self) -> bool:
+        """Return whether the API server says that it is ready."""
         request = urllib.request.Request(f"{self.url}/readyz", headers={"Authorization": f"Bearer {ADMIN}"})
         try:
             with urllib.request.urlopen(request, context=self._trust(), timeout=5) as response:

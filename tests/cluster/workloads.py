@@ -10,6 +10,8 @@ from typing import Any
 Object = dict[str, Any]
 ENVOY = Path(__file__).parents[2] / "manifests/envoy/full-duplex.yaml"
 ENGINES = {"app": "engines"}
+MODEL = "Qwen/Qwen3-32B"
+"""What the simulated engines serve."""
 
 
 def engines(replicas: int, name: str = "engines", **arguments: str) -> Object:
@@ -19,6 +21,7 @@ def engines(replicas: int, name: str = "engines", **arguments: str) -> Object:
         "name": "engine", "image": "example.test/tierwise-sim:1", "ports": [{"name": "http", "containerPort": 8000}],
         "args": ["--endpoints=1", "--host=0.0.0.0", "--port=8000", *flags],
         "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1},
+        "lifecycle": {"preStop": {"sleep": {"seconds": 1}}},  # requests that were sent here already still arrive
     }  # fmt: skip
     return deployment(name, replicas, {**ENGINES, "set": name}, {"containers": [container]})
 
@@ -80,7 +83,7 @@ def picker(replicas: int = 1) -> list[Object]:
 
 def complete(address: str, prompt: str = "once upon a time", timeout_s: float = 10.0) -> Object:
     """Return what an engine answers to a completion that is asked for at ``address``."""
-    body = {"model": "Qwen/Qwen3-32B", "prompt": prompt, "max_tokens": 4}
+    body = {"model": MODEL, "prompt": prompt, "max_tokens": 4}
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"http://{address}/v1/completions", json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=timeout_s) as response:

@@ -65,6 +65,11 @@ class Kubelet:
             forwarder.close()
             await answers.close()
 
+    def renew_tokens(self) -> None:
+        """Have every pod's tokens replaced."""
+        for run in self.runs.values():
+            run.forget_tokens()
+
     def _pod_changed(self, event: str, pod: Object) -> None:
         node, uid = pod["spec"].get("nodeName"), pod["metadata"]["uid"]
         if node is None:
@@ -124,12 +129,14 @@ class Kubelet:
 
 
 async def main(url: str, authority: str, token: str, folder: str) -> None:
-    """Run the node until SIGTERM."""
+    """Run the node until SIGTERM; SIGHUP replaces the tokens."""
     task = asyncio.current_task()
     assert task is not None
+    kubelet = Kubelet(Api(url, authority, token), Path(folder))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, kubelet.renew_tokens)
     with suppress(asyncio.CancelledError):
-        await Kubelet(Api(url, authority, token), Path(folder)).run()
+        await kubelet.run()
 
 
 if __name__ == "__main__":

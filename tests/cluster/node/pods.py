@@ -48,6 +48,10 @@ class PodRun:
             self._deleted.set()
         self._changed.set()
 
+    def forget_tokens(self) -> None:
+        """Have the tokens in the pod's volumes replaced within RENEW_S."""
+        self._volumes.forget_tokens()
+
     def log(self, name: str, start: int | None = None) -> Path | None:
         """Return the log of a container, of its newest start or an older one; None for one that never started."""
         run = self._named(name)

@@ -27,6 +27,10 @@ class Volumes:
         """Return the folder of a volume."""
         return self._folder / name
 
+    def forget_tokens(self) -> None:
+        """Have new tokens written at the next ``renew``."""
+        self._tokens.clear()
+
     async def renew(self, pod: Object, address: str) -> None:
         """Write every volume. Raises: NotYet for a ConfigMap or Secret that is missing, Refused for a token."""
         for volume in pod["spec"].get("volumes", ()):
