@@ -9,13 +9,15 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from epp.kube.pools import GROUP
 from tests.cluster.control_plane import ControlPlane, control_plane, free_port
+from tests.cluster.crds import install
 from tests.cluster.environment import Unavailable
 from tests.epp.discovery.pods import written
 
@@ -87,7 +89,47 @@ def serve(plane: ControlPlane, folder: Path, port: int, ext_proc: int) -> None:
             until(ext_proc, "/readyz", "ready, but there are no endpoints")
 
 
-def test_a_picker_in_a_pod_follows_the_pods_that_its_selector_matches(tmp_path: Path) -> None:
+def serve_pool(plane: ControlPlane, folder: Path, port: int, metrics: int) -> None:
+    """Follow an InferencePool whose definition, right and object come one by one, and through an outage."""
+    ports = ("--grpc-port", str(free_port()), "--grpc-health-port", str(free_port()), "--metrics-port", str(metrics))
+    words = ("--pool-name", "mine", "--pool-namespace", "default", "--metrics-endpoint-auth=false")
+    tierwise = str(Path(sys.executable).with_name("tierwise"))
+    command = (tierwise, "serve", "--host", "127.0.0.1", "--debug=false", *ports, *words)
+    environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(plane.port)}
+    pools = f"/apis/{GROUP}/v1/namespaces/default/inferencepools"
+    pool = {
+        "apiVersion": f"{GROUP}/v1", "kind": "InferencePool", "metadata": {"name": "mine"},
+        "spec": {"selector": {"matchLabels": {"app": "vllm"}}, "targetPorts": [{"number": port}],
+                 "endpointPickerRef": {"name": "mine-epp", "port": {"number": 9002}}},
+    }  # fmt: skip
+    may_read = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+        {"apiGroups": [GROUP], "resources": ["inferencepools"], "verbs": ["list", "watch"]},
+    ]
+    with running(tierwise, "sim", "--endpoints", "1", "--port", str(port)):
+        mounted = ("unshare", "--mount", "sh", "-c", MOUNTED, "sh", ACCOUNT, str(folder))
+        with running(*mounted, *command, environment=environment):
+            until(metrics, "/readyz", "not ready: no list of endpoints yet: InferencePool default/mine cannot be read")
+            plane.allow("default", "picker", may_read)
+            install(plane, "inference-v1.5.0", kinds=("InferencePool",))
+            until(metrics, "/readyz", f"InferencePool default/mine does not exist in {GROUP}/v1")
+            plane.put_pod(written("engine-0", ip="127.0.0.1"))
+            plane.request("POST", pools, pool)
+            until(metrics, "/metrics", f'tierwise_endpoint_fresh{{endpoint="127.0.0.1:{port}"}} 1.0')
+            assert 'llm_d_epp_ready_endpoints{name="mine"} 1.0' in page(metrics, "/metrics")
+            plane.kill("kube-apiserver")
+            until(metrics, "/readyz", "ready, but the list of endpoints may be out of date")
+            assert "tierwise_discovery_loaded 1.0" in page(metrics, "/metrics")
+            plane.start_api_server()
+            until(metrics, "/metrics", "tierwise_discovery_current 1.0")
+            plane.request("DELETE", f"{pools}/mine")
+            until(metrics, "/readyz", "not ready: no list of endpoints yet: InferencePool default/mine does not exist")
+
+
+@pytest.mark.parametrize("scenario", [serve, serve_pool])
+def test_a_picker_in_a_pod_follows_the_pods_that_are_selected(
+    tmp_path: Path, scenario: Callable[[ControlPlane, Path, int, int], None]
+) -> None:
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("a pod's credentials are mounted for one process, which needs root and unshare")
     try:
@@ -96,6 +138,6 @@ def test_a_picker_in_a_pod_follows_the_pods_that_its_selector_matches(tmp_path: 
             folder.mkdir()
             (folder / "token").write_text(plane.token_for("default", "picker"))
             shutil.copy(plane.authority, folder / "ca.crt")
-            serve(plane, folder, free_port(), free_port())
+            scenario(plane, folder, free_port(), free_port())
     except Unavailable as reason:
         pytest.skip(str(reason))

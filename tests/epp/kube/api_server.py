@@ -33,6 +33,8 @@ class Collection:
         """Watches that are open now."""
         self.silent = False
         """Whether watches send nothing any more, as over a half-open connection."""
+        self.by_labels = False
+        """Whether label selectors of the form ``a=b,c=d`` are applied; labels never change then."""
         self._events: list[tuple[int, str, Object]] = []
         self._oldest = 1
         self._states: dict[int, list[Object]] = {1: []}
@@ -124,12 +126,17 @@ class Collection:
         await self.put(body if request.method == "PUT" else merged(before, body))
         return web.json_response(self.objects[name])
 
+    def _passes(self, item: Object, request: web.Request) -> bool:
+        pairs = [pair.split("=") for pair in request.query.get("labelSelector", "").split(",") if self.by_labels]
+        labels = item.get("metadata", {}).get("labels") or {}
+        return _selected(item, request) and all(labels.get(name) == value for name, value in pairs)
+
     async def _list(self, request: web.Request) -> web.StreamResponse:
         limit = int(request.query.get("limit", "500"))
         version, _, start = request.query.get("continue", f"{self.version}:0").partition(":")
         if int(version) < self._oldest:
             return status(410, "Expired", "The provided continue parameter is too old")
-        state, at = [item for item in self._states[int(version)] if _selected(item, request)], int(start)
+        state, at = [item for item in self._states[int(version)] if self._passes(item, request)], int(start)
         page = {"resourceVersion": version}
         if at + limit < len(state):
             page["continue"] = f"{version}:{at + limit}"
@@ -146,7 +153,7 @@ class Collection:
         try:
             while self._cuts == cuts and not self._closing:
                 for version, kind, item in self._events[sent:]:
-                    if not _selected(item, request):
+                    if not self._passes(item, request):
                         sent += 1
                         continue
                     if not self.silent and (sent >= opened_at if kind in ("BOOKMARK", "ERROR") else version > since):
