@@ -92,6 +92,22 @@ def test_text_is_refused_where_a_boolean_or_a_number_is_wanted(setting: str, pat
 
 
 @pytest.mark.parametrize(
+    ("setting", "line"),
+    [
+        ("cache.connectr=none", "'/cache/connectr': value must be 'left out: did you mean connector?'"),
+        ("cpu=100Gi", "'/cpu': value must be 'left out: it belongs under cache or resources'"),
+        ("parallelism.tensor=two", "'/parallelism/tensor': got string, want"),
+        ("cache.connector=kvengin", "'/cache/connector': value must be one of 'kvengine'"),
+        ("monitoring.interval=30", "'/monitoring/interval': got number, want"),
+    ],
+)
+def test_the_chart_of_model_servers_names_path_and_key_as_well(setting: str, line: str) -> None:
+    done = helm.template(helm.CHARTS / "modelserver", "--set", setting)
+    assert done.returncode != 0
+    assert line in done.stderr
+
+
+@pytest.mark.parametrize(
     "setting",
     [
         "inferenceExtension.latencyPredictor.enabled=false",

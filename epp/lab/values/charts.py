@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from epp.lab.values.legacy_tree import LEGACY
+from epp.lab.values.model_server_keys import MODEL_SERVER
 from epp.lab.values.nodes import ANYTHING, Chart, Node, Section
 from epp.lab.values.own_tree import OWN
 from epp.lab.values.router_tree import ROUTER
@@ -25,4 +26,5 @@ def tree_of(path: Sequence[str]) -> str | None:
 CHARTS = (
     Chart("inferencepool", Section(_BOTH), _CLASHES),
     Chart("standalone", Section(_BOTH), _CLASHES),
+    Chart("modelserver", Section(MODEL_SERVER)),
 )

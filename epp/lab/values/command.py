@@ -33,6 +33,8 @@ def run_values(options: ValuesOptions) -> int:
         show(console_for(), [Prose(f"{source}: good, {counted(len(notes), 'key')} that upstream ignores")])
         return 0
     tree = tree_in(values)
+    if not chart.clashes:
+        raise ConfigError(f"the values of the chart {chart.name} have one tree, so only --check is of use for them")
     to = Tree(options.to) if options.to else Tree.LEGACY if tree is Tree.ROUTER else Tree.ROUTER
     result = converted(values, to)
     _tell([*notes, *result.notes])

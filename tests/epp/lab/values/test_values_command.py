@@ -159,6 +159,19 @@ def test_a_wrong_value_has_its_path_and_what_to_do(
     assert message in err
 
 
+def test_the_values_of_model_servers_are_checked_and_have_no_other_tree(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--chart", "modelserver", "--set", "cache.cpu=100Gi,replicas=2")
+    status, out, _ = run(capsys, *words, "--check")
+    assert status == 0
+    assert "good" in out
+    status, _, err = run(capsys, *words)
+    assert status == 2
+    assert "only --check is of use" in err
+    status, _, err = run(capsys, "--chart", "modelserver", "--set", "cache.cpus=1")
+    assert status == 2
+    assert "cache.cpus: there is no such key; did you mean cache.cpu?" in err
+
+
 def test_every_wrong_key_is_listed_and_not_only_the_first(capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = run(capsys, "--set", "router.a=1,router.epp.b=2,httpRoute.enabled=true")
     assert status == 2
