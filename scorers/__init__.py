@@ -7,6 +7,7 @@ from typing import Any
 from scorers.affinity.lora import LoraAffinityScorer
 from scorers.affinity.session_affinity import SessionAffinityFilter, SessionAffinityScorer
 from scorers.affinity.topology_affinity import TopologyAffinityFilter, TopologyAffinityScorer
+from scorers.affinity.topology_extractor import TopologyExtractor
 from scorers.base import Plugin
 from scorers.cost.tier_cost import TierCostProducer, TierCostScorer
 from scorers.cost.tier_cost_picker import TierCostPicker
@@ -54,6 +55,7 @@ PLUGINS: tuple[type[Plugin[Any]], ...] = (
     EndpointAttributeScorer,
     HeaderLabelAffinityScorer,
     TopologyAffinityScorer,
+    TopologyExtractor,
     TierCostProducer,
     TierCostScorer,
     LabelSelectorFilter,

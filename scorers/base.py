@@ -11,7 +11,8 @@ so every parameter has a default. docs/plugins.md shows a whole plugin in one fi
 # What to implement
 
 The four kinds are ``Producer``, ``Filter``, ``Scorer`` and ``Picker``, in the order in which they are called. Most
-plugins need the method of their kind and nothing else. Every plugin may also explain itself (``Plugin.details``) and
+plugins need the method of their kind and nothing else. An ``Extractor`` learns from objects of the Kubernetes API, and
+may be one of the four as well. Every plugin may also explain itself (``Plugin.details``) and
 set response headers (``Plugin.response_headers``); one that learns defines the hooks of ``Learns``.
 
 # Which number is better?
@@ -41,6 +42,7 @@ __all__ = [
     "CachedPrefix",
     "Candidate",
     "Detail",
+    "Extractor",
     "Filter",
     "Held",
     "Learns",
@@ -283,3 +285,19 @@ class Picker(Plugin[P], ABC):
         A picker that needs the request overrides it.
         """
         return self.pick(candidates, scores)
+
+
+class Extractor(Plugin[P], ABC):
+    """A plugin that learns from objects of the Kubernetes API, which a ``k8s-notification-source`` passes on.
+
+    Its methods are called between decisions, and take microseconds at most. An object is plain data, as the API server
+    writes it, with ``apiVersion`` and ``kind``; it is not changed, and not kept as a whole.
+    """
+
+    @abstractmethod
+    def changed(self, item: Mapping[str, Any]) -> None:
+        """Learn of an object that is there, or has changed. An object may come again as it was before."""
+
+    @abstractmethod
+    def removed(self, item: Mapping[str, Any]) -> None:
+        """Learn that an object is gone, of which the metadata may be all that ``item`` has."""

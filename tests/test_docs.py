@@ -35,6 +35,7 @@ from epp.kube.election.steps import Term
 from epp.kube.own_rights import OwnRights
 from epp.kube.readers import Readers
 from epp.pool.pool import Pool
+from epp.resources.notifications import Notifications
 from epp.runtime.followed_files import FollowedFiles
 from epp.server.app import App
 from epp.server.flags import SERVE
@@ -334,7 +335,8 @@ def test_every_metric_is_on_its_page_with_its_type_and_labels(tmp_path: Path) ->
     client = Client(TokenAccess("http://127.0.0.1:9"))
     pods = PodDiscovery(client, PoolKeeper(Pool()), namespace="n", selected=None)
     elector = Elector(client, namespace="n", name="epp-n-p.llm-d.ai", term=Term(), able=lambda: True)
-    parts = (pods, elector, OwnRights(client, ()), Readers(client, time.monotonic))
+    plugins = Notifications(client, (), namespace="n")
+    parts = (pods, elector, OwnRights(client, ()), Readers(client, time.monotonic), plugins)
     followed = {
         f"{reading.name}_total" if reading.counter else reading.name: "counter" if reading.counter else "gauge"
         for part in parts

@@ -15,7 +15,6 @@ NOT_BUILT = frozenset(
         "disagg-profile-handler",
         "disaggregatedset-rollout-screener",
         "header-profile-handler",
-        "k8s-notification-source",
         "latency-slo-admitter",
         "mm-embeddings-cache-producer",
         "mm-embeddings-cache-scorer",

@@ -14,10 +14,22 @@ from epp.picking.model_rewrites import ModelRewrites
 from epp.picking.profile import Profile
 from epp.scrape.parameters import ScrapeParameters
 from epp.tokens.plan import TokenPlan
-from scorers.base import Plugin
+from scorers.base import Extractor, Plugin
 from scorers.labels.served_model_filter import ServedModelFilter
 from scorers.precise.producer import PrecisePrefixProducer
 from scorers.prefix.cache import PrefixCache
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A kind of object of the Kubernetes API, and the plugins that learn from its objects."""
+
+    path: str
+    """The key path of the source."""
+    group: str
+    version: str
+    kind: str
+    extractors: tuple[Extractor[Any], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +53,8 @@ class Plan:
     """None if the engines' metrics are not read."""
     served: ServedModelFilter | None = None
     """The filter for endpoints that serve the request's model; None if every endpoint is taken to serve all."""
+    notifications: tuple[Notification, ...] = ()
+    """What plugins learn from the Kubernetes API."""
     tokens: TokenPlan | None = None
     """How prompts become token ids; None if no plugin needs them."""
     summary: tuple[str, ...]

@@ -23,6 +23,7 @@ __all__ = [
     "ListMeta",
     "ListOf",
     "Metadata",
+    "Plain",
     "Pod",
     "PodSpec",
     "PodStatus",
@@ -157,12 +158,19 @@ class WatchEvent(msgspec.Struct, frozen=True):
     object: msgspec.Raw
 
 
+class Plain:
+    """The base of types that are made of a whole JSON object, and not of the fields that they name."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        """Make one of ``fields``. Raises: msgspec.ValidationError."""
+
+
 class Decoder(Generic[T]):
     """Decodes JSON of one type. A field that is null has its default, like a field that is left out."""
 
     def __init__(self, kind: type[T]) -> None:
         self._kind = kind
-        self._typed = msgspec.json.Decoder(kind)
+        self._typed = msgspec.json.Decoder(kind, dec_hook=_plain)
 
     def decode(self, raw: bytes | msgspec.Raw) -> T:
         """Return the object in ``raw``. Raises: msgspec.DecodeError, for text that is not UTF-8 or too deep as well."""
@@ -170,14 +178,21 @@ class Decoder(Generic[T]):
             try:
                 return self._typed.decode(raw)
             except msgspec.ValidationError:  # slower, and needed only where there is a null
-                return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), self._kind)
+                return msgspec.convert(without_nulls(msgspec.json.decode(raw)), self._kind, dec_hook=_plain)
         except (RecursionError, UnicodeDecodeError) as error:
             raise msgspec.DecodeError(str(error)) from error
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
+    """Return ``value`` without the fields and items that are null, at every depth."""
     if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [_without_nulls(item) for item in value if item is not None]
+        return [without_nulls(item) for item in value if item is not None]
     return value
+
+
+def _plain(kind: type[Any], value: Any) -> Any:
+    if issubclass(kind, Plain) and isinstance(value, dict):
+        return kind(value)
+    raise msgspec.ValidationError(f"{kind.__name__} is made of an object, not of {type(value).__name__}")

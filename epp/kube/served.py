@@ -8,6 +8,7 @@ followed by a ``Follower``, which begins again when a right that was missing is 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
@@ -24,6 +25,8 @@ T = TypeVar("T", bound=Object)
 LOOK_AGAIN_S = 20.0, 40.0
 """A kind that is missing is looked for after a random time between these: well within a minute of its installation."""
 _NOT_FOUND = 404
+
+log = logging.getLogger(__name__)
 
 
 class KindName(NamedTuple):
@@ -78,14 +81,18 @@ class ServedKind(Generic[T]):
         clock: Callable[[], float],
         plural: str | None = None,
         page: int = PAGE,
+        level: int = logging.INFO,
     ) -> None:
-        """``plural`` is used where the API server refuses to list what it serves; without it, that is a trouble."""
+        """``plural`` is used where the API server refuses to list what it serves; without it, that is a trouble.
+
+        That the kind is missing is logged on ``level``.
+        """
         self.name = name
         self.missing = False
         """Whether the API server does not serve the kind, as far as is known."""
         self._client, self._type, self._listener = client, type, listener
         self._namespace, self._random, self._clock = namespace, random, clock
-        self._plural, self._page = plural, page
+        self._plural, self._page, self._level = plural, page, level
         self._follower: Follower[T] | None = None
         self._unknown: str | None = None
 
@@ -125,6 +132,8 @@ class ServedKind(Generic[T]):
             if not (isinstance(error, Refused) and error.status == _NOT_FOUND):
                 if self._plural is not None:  # its list has the better error, and waits as long as it should
                     return self._list_of(Resource(self._plural, self.name.kind, namespaced=True))
+                if self._unknown is None:
+                    log.warning("%s; %s is looked for again and again", error, self.name)
                 self.missing, self._unknown = False, str(error)
                 return None
         self._unknown = None
@@ -155,5 +164,6 @@ class ServedKind(Generic[T]):
         """Note that the kind is missing, which deletes its objects."""
         if not self.missing:
             self.missing = True
+            log.log(self._level, "the API server has no %s; installed later, it is used within a minute", self.name)
             for _ in self._listener.listed([]):
                 pass

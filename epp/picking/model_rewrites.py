@@ -137,22 +137,23 @@ class RewritingParser:
 
     def __init__(self, parser: Reader, rewrites: ModelRewrites) -> None:
         self.rewrites = rewrites
-        self._parser = parser
+        self.parser = parser
+        """The wrapped reader."""
 
     def parse(self, path: str, body: bytes, target_model: str | None = None) -> Parsed:
         """Parse as the wrapped reader does, with the model of the rule that applies. Raises: BadRequest."""
         if not self.rewrites:
-            return self._parser.parse(path, body, target_model)
+            return self.parser.parse(path, body, target_model)
         try:
             model = NAMED.decode(body).model or ""
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return self._parser.parse(path, body, target_model)  # whose error names the fault
+            return self.parser.parse(path, body, target_model)  # whose error names the fault
         rule = self.rewrites.rule_for(model)
         if rule is None:
-            return self._parser.parse(path, body, target_model)
+            return self.parser.parse(path, body, target_model)
         target = rule()
         named = body if model else with_model(body, target)
-        parsed = self._parser.parse(path, named, target)
+        parsed = self.parser.parse(path, named, target)
         if not parsed.target_model:  # not parsed, or of an API without models
             return parsed
         if not model:

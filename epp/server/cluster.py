@@ -35,6 +35,7 @@ from epp.kube.readers import Readers
 from epp.kube.rights import Need
 from epp.metrics.gauges import Reading
 from epp.resources.custom_resources import CustomResources
+from epp.resources.notifications import Notifications
 from epp.resources.written import PoolName
 from epp.server.core import Core
 from epp.server.settings import ClusterOptions, Settings
@@ -149,12 +150,15 @@ async def _access(settings: Settings, core: Core, environ: Mapping[str, str]) ->
         if _lists_endpoints(settings, core):
             raise
         what = "--metrics-endpoint-auth=true" if settings.cluster.metrics_auth else "--ha-enable-leader-election"
+        if core.plan.notifications:
+            what = f"{core.plan.notifications[0].path}: a k8s-notification-source"
         raise ConfigError(f"{what} needs an API server: {error}") from error
 
 
 def _is_needed(settings: Settings, core: Core) -> bool:
     options = settings.cluster
-    return _lists_endpoints(settings, core) or options.metrics_auth is True or options.election is not None
+    asked = options.metrics_auth is True or options.election is not None or core.plan.notifications
+    return _lists_endpoints(settings, core) or bool(asked)
 
 
 def _reviews_readers(cluster: Cluster, settings: Settings, core: Core) -> bool:
@@ -191,6 +195,8 @@ def _add_parts(cluster: Cluster, settings: Settings, core: Core, able: Callable[
             group = options.pool.groups[0] if len(options.pool.groups) == 1 else None
             pool = PoolName(options.pool.name, group)
             cluster.add(CustomResources(cluster.client, core, namespace=cluster.namespace, pool=pool))
+    if core.plan.notifications:
+        cluster.add(Notifications(cluster.client, core.plan.notifications, namespace=cluster.namespace))
     if _reviews_readers(cluster, settings, core):
         cluster.readers = cluster.add(Readers(cluster.client, time.monotonic))
     if options.election is not None:

@@ -109,6 +109,11 @@ class Core:
         for path, old, new in (
             ("dataLayer.discovery", before.discovery, plan.discovery),
             ("dataLayer.sources", before.scrape, plan.scrape),
+            (
+                "dataLayer.sources (what plugins learn from the Kubernetes API)",
+                before.notifications,
+                plan.notifications,
+            ),
         ):
             if old != new:
                 raise ConfigError(f"{path}: has changed, which takes a restart; restart, or put it back")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from scorers.affinity.topology import Level, TopologyLabels, common, read_peer
+from scorers.affinity.topology import Level, common, read_peer
+from scorers.affinity.topology_extractor import TopologyExtractor
 from scorers.base import Candidate, Filter, Request, Scorer
 
 SCORES: dict[Level | None, float] = {
@@ -48,19 +49,19 @@ class TopologyAffinityScorer(Scorer[TopologyScorerParameters]):
         super().__init__(parameters, name)
         self._header = self.parameters.peer_topology_header.lower()
         self.has_peer_header = bool(self._header)
-        self.read_labels(TopologyLabels())
+        self.read_places(TopologyExtractor())
 
-    def read_labels(self, labels: TopologyLabels) -> None:
-        """Set the labels that the endpoints' places are read from."""
-        self._names = labels.by_level()
+    def read_places(self, extractor: TopologyExtractor) -> None:
+        """Read the endpoints' places from what ``extractor`` knows."""
+        self._labels_of, self._names = extractor.labels_of, extractor.parameters.by_level()
 
     def score(self, request: Request, candidates: Sequence[Candidate]) -> list[float]:
         """Return one score per candidate, by nearness."""
         peer = read_peer(request.headers.get(self._header, ""))
         if not peer:
             return [0.0] * len(candidates)
-        names = self._names
-        return [SCORES[common(peer, c.labels, names)] for c in candidates]
+        names, labels_of = self._names, self._labels_of
+        return [SCORES[common(peer, labels_of(c), names)] for c in candidates]
 
 
 class TopologyAffinityFilter(Filter[TopologyFilterParameters]):
@@ -78,17 +79,17 @@ class TopologyAffinityFilter(Filter[TopologyFilterParameters]):
         super().__init__(parameters, name)
         self._header = self.parameters.peer_topology_header.lower()
         self.has_peer_header = bool(self._header)
-        self.read_labels(TopologyLabels())
+        self.read_places(TopologyExtractor())
 
-    def read_labels(self, labels: TopologyLabels) -> None:
-        """Set the labels that the endpoints' places are read from."""
-        levels = list(Level)
-        self._names = labels.by_level()[: levels.index(self.parameters.min_affinity) + 1]
+    def read_places(self, extractor: TopologyExtractor) -> None:
+        """Read the endpoints' places from what ``extractor`` knows."""
+        near = list(Level).index(self.parameters.min_affinity) + 1
+        self._labels_of, self._names = extractor.labels_of, extractor.parameters.by_level()[:near]
 
     def keep(self, request: Request, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
         """Return the candidates near the peer, or all of them."""
         peer = read_peer(request.headers.get(self._header, ""))
         if not peer:
             return candidates
-        names = self._names
-        return [c for c in candidates if common(peer, c.labels, names)] or candidates
+        names, labels_of = self._names, self._labels_of
+        return [c for c in candidates if common(peer, labels_of(c), names)] or candidates

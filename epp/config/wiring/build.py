@@ -21,6 +21,7 @@ from epp.config.wiring.describe import describe
 from epp.config.wiring.flow import wire_admission
 from epp.config.wiring.instances import Instances, instantiate
 from epp.config.wiring.kinds import Kind, known_kinds
+from epp.config.wiring.notifications import wire_notifications
 from epp.config.wiring.profiles import wire_profile
 from epp.config.wiring.references import bind_references
 from epp.config.wiring.rewrites import wire_rewrites
@@ -103,6 +104,7 @@ def build(
     rewrites, doubtful = wire_rewrites(config.inference_model_rewrites, random)
     discovery = _discovery(config, instances)
     scrape, unread = wire_scraping(config.data_layer, instances, metrics_source)
+    notifications, unheard = wire_notifications(config.data_layer, instances)
     admission = wire_admission(config, instances, reads_metrics=scrape is not None)
     precise = _precise(producers)
     approximate = [producer for producer in producers if isinstance(producer, ApproxPrefixProducer)]
@@ -123,6 +125,7 @@ def build(
         precise=precise,
         discovery=discovery,
         scrape=scrape,
+        notifications=notifications,
         tokens=tokens.plan,
         served=served,
         summary=(*describe(wiring, producers), *admission.summary, *tokens.summary),
@@ -135,6 +138,7 @@ def build(
             *outvoted,
             *needless,
             *unread,
+            *unheard,
             *_unread_attributes(instances),
             *doubtful,
             *admission.warnings,

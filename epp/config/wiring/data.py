@@ -9,7 +9,7 @@ from epp.config.schema import DataLayer, Source
 from epp.config.wiring.engines import engines_named_by_flags, engines_of
 from epp.config.wiring.implied import EndpointNotificationSource
 from epp.config.wiring.instances import Instances
-from epp.config.wiring.sources import CoreMetricsExtractor, MetricsDataSource
+from epp.config.wiring.sources import CoreMetricsExtractor, KubernetesNotificationSource, MetricsDataSource
 from epp.errors import ConfigError
 from epp.scrape.parameters import MIN_REFRESH_S, MetricsSourceOptions, ScrapeParameters
 from epp.scrape.reading.specs import EngineSpecs
@@ -54,8 +54,10 @@ def _pages(layer: DataLayer, instances: Instances) -> list[tuple[int, Source]]:
     pages = []
     for i, source in enumerate(layer.sources):
         name = source.plugin_ref
-        is_page = name not in instances or not isinstance(instances.resolve(name, ""), EndpointNotificationSource)
-        if is_page:
+        plugin = instances.resolve(name, "") if name in instances else None
+        if isinstance(plugin, KubernetesNotificationSource):  # wired by ``wire_notifications``
+            continue
+        if not isinstance(plugin, EndpointNotificationSource):
             pages.append((i, source))
             continue
         for j, extractor in enumerate(source.extractors):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from scorers.affinity.topology import TopologyLabels
 from scorers.base import NoParameters, Plugin
 from scorers.parameters import check_range
 
@@ -52,13 +51,6 @@ class SessionIdProducer(Plugin[SessionIdParameters]):
     Parameters = SessionIdParameters
 
 
-class TopologyExtractor(Plugin[TopologyLabels]):
-    """Names the labels that hold an endpoint's topology; the topology plugins read them."""
-
-    type_name = "topology-extractor"
-    Parameters = TopologyLabels
-
-
 class EndpointNotificationSource(Plugin[NoParameters]):
     """Notifies plugins of endpoints that come and go, which the pool always does."""
 
@@ -78,6 +70,6 @@ class PriorityThenTimeEviction(Plugin[NoParameters]):
 
 
 IMPLIED = (
-    InflightLoadProducer, SessionIdProducer, TopologyExtractor, EndpointNotificationSource,
+    InflightLoadProducer, SessionIdProducer, EndpointNotificationSource,
     SheddableEviction, PriorityThenTimeEviction,
 )  # fmt: skip

@@ -80,7 +80,8 @@ class Instances:
         plugin = self.resolve(name, path)
         if not isinstance(plugin, kind):
             wanted = getattr(kind, "type_name", kind.__name__.lower())
-            raise ConfigError(f"{path}: {name!r} is of type {plugin.type_name}; a {wanted} belongs here")
+            article = "an" if wanted[0] in "aeiou" else "a"
+            raise ConfigError(f"{path}: {name!r} is of type {plugin.type_name}; {article} {wanted} belongs here")
         return plugin
 
     def of(self, kind: type[P]) -> list[P]:

@@ -9,7 +9,13 @@ from typing import Any
 from epp.config.deprecated import ALIASES
 from epp.config.not_built import NOT_BUILT
 from epp.config.wiring.implied import IMPLIED
-from epp.config.wiring.sources import CoreMetricsExtractor, FileDiscovery, MetricsDataSource, SingleProfileHandler
+from epp.config.wiring.sources import (
+    CoreMetricsExtractor,
+    FileDiscovery,
+    KubernetesNotificationSource,
+    MetricsDataSource,
+    SingleProfileHandler,
+)
 from epp.config.wiring.suggestions import Classes, instead
 from epp.config.wiring.token_producer import TokenProducer
 from epp.errors import ConfigError
@@ -17,7 +23,7 @@ from epp.flowcontrol.policies import POLICIES
 from epp.parsers import PARSERS
 from epp.picking.usage_reporter import RequestAttributeReporter
 from scorers import PLUGINS
-from scorers.base import Filter, Picker, Plugin, Producer, Scorer
+from scorers.base import Extractor, Filter, Picker, Plugin, Producer, Scorer
 
 GROUP = "tierwise.plugins"
 
@@ -31,7 +37,7 @@ def known_kinds() -> Mapping[str, Kind]:
     """
     own: tuple[Kind, ...] = (
         *PLUGINS, *PARSERS, *IMPLIED, *POLICIES, SingleProfileHandler, FileDiscovery, MetricsDataSource,
-        CoreMetricsExtractor, RequestAttributeReporter, TokenProducer,
+        CoreMetricsExtractor, RequestAttributeReporter, TokenProducer, KubernetesNotificationSource,
     )  # fmt: skip
     kinds = {kind.type_name: kind for kind in own}
     for entry in entry_points(group=GROUP):
@@ -40,8 +46,8 @@ def known_kinds() -> Mapping[str, Kind]:
             kind = entry.load()
         except Exception as error:
             raise ConfigError(f"{where} cannot be loaded: {error}; mend or uninstall the package") from error
-        if not (isinstance(kind, type) and issubclass(kind, Filter | Producer | Scorer | Picker)):
-            raise ConfigError(f"{where} must be a class derived from Filter, Producer, Scorer or Picker")
+        if not (isinstance(kind, type) and issubclass(kind, Filter | Producer | Scorer | Picker | Extractor)):
+            raise ConfigError(f"{where} must be a class derived from Filter, Producer, Scorer, Picker or Extractor")
         name = getattr(kind, "type_name", None)
         if not isinstance(name, str) or not name:
             raise ConfigError(f"{where} has no type_name")

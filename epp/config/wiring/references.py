@@ -12,14 +12,13 @@ from epp.config.wiring.implied import (
     PriorityThenTimeEviction,
     SessionIdProducer,
     SheddableEviction,
-    TopologyExtractor,
 )
 from epp.config.wiring.instances import Declared, Instances
 from epp.config.wiring.sources import CoreMetricsExtractor
 from epp.config.wiring.token_producer import TokenProducer
 from epp.errors import ConfigError
-from scorers.affinity.topology import TopologyLabels
 from scorers.affinity.topology_affinity import TopologyAffinityFilter, TopologyAffinityScorer
+from scorers.affinity.topology_extractor import TopologyExtractor
 from scorers.base import Plugin
 from scorers.labels.header_testing import HeaderTestingFilter
 from scorers.load.latency import LatencyScorer
@@ -47,7 +46,7 @@ REFERENCES = (
 
 
 def bind_references(instances: Instances) -> list[str]:
-    """Check all references, give the topology plugins their labels, and return warnings about plugins without effect.
+    """Check all references, give topology plugins their extractor, and return warnings about plugins without effect.
 
     The plugins that are referred to here refer only to prefix producers, which refer to nothing, so there are no
     cycles.
@@ -59,7 +58,7 @@ def bind_references(instances: Instances) -> list[str]:
             if name:
                 _resolve(name, reference, f"{consumer.path}.parameters.{reference.key}", instances)
         if isinstance(consumer.plugin, TopologyAffinityScorer | TopologyAffinityFilter):
-            consumer.plugin.read_labels(_labels(consumer.plugin, instances))
+            consumer.plugin.read_places(_extractor(consumer.plugin, instances))
     return [f"{consumer.path}: {note}" for consumer in instances for note in _notes(consumer, instances)]
 
 
@@ -72,14 +71,14 @@ def _resolve(name: str, reference: Reference, path: str, instances: Instances) -
         raise ConfigError(f"{path}: no {reference.kind.type_name} is named {name!r}{hint}")
 
 
-def _labels(plugin: TopologyAffinityScorer | TopologyAffinityFilter, instances: Instances) -> TopologyLabels:
-    """Return the labels of the extractor that ``plugin`` names, or of the first one if it names none."""
+def _extractor(plugin: TopologyAffinityScorer | TopologyAffinityFilter, instances: Instances) -> TopologyExtractor:
+    """Return the extractor that ``plugin`` names, or the first one if it names none, or else a new one."""
     name = plugin.parameters.topology_producer_name
     for extractor in instances.of(TopologyExtractor):
         if name in (None, "", extractor.name):
             instances.use(extractor)
-            return extractor.parameters
-    return TopologyLabels()
+            return extractor
+    return TopologyExtractor()
 
 
 def _notes(consumer: Declared, instances: Instances) -> Iterator[str]:

@@ -10,6 +10,7 @@ from epp.config.schema import FileDiscoveryParameters
 from epp.scrape.parameters import DATA_SOURCE_TYPE, EXTRACTOR_TYPE
 from epp.units import Duration
 from scorers.base import NoParameters, Plugin
+from scorers.parameters import check_written
 
 
 class FileDiscovery(Plugin[FileDiscoveryParameters]):
@@ -86,3 +87,25 @@ class SingleProfileHandler(Plugin[NoParameters]):
     """Runs the only profile that a configuration has."""
 
     type_name = "single-profile-handler"
+
+
+class KubernetesKindParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A kind of object of the Kubernetes API; ``version`` and ``kind`` are required."""
+
+    group: str = ""
+    """Empty for the core's, such as pods and nodes."""
+    version: str = ""
+    kind: str = ""
+
+
+class KubernetesNotificationSource(Plugin[KubernetesKindParameters]):
+    """Passes the objects of one kind, and each change of them, to the extractors that are bound to it."""
+
+    type_name = "k8s-notification-source"
+    Parameters = KubernetesKindParameters
+
+    def __init__(self, parameters: KubernetesKindParameters | None = None, name: str = "") -> None:
+        super().__init__(parameters, name)
+        if parameters is not None:
+            check_written("version", parameters.version)
+            check_written("kind", parameters.kind)

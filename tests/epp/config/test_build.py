@@ -14,6 +14,7 @@ from epp.config.schema import FileDiscoveryParameters
 from epp.config.wiring.build import build, plan_from
 from epp.errors import BadRequest, ConfigError
 from epp.parsers import ByPath, Parser
+from epp.picking.model_rewrites import RewritingParser
 from epp.scrape.parameters import MetricsSourceOptions, ScrapeParameters
 from scorers.load.queue import QueueScorer
 from scorers.pickers import MaxScorePicker, RandomPicker
@@ -33,8 +34,9 @@ def refusal(text: str) -> str:
 
 
 def parsers(made: Plan) -> tuple[Parser[Any], ...]:
-    assert isinstance(made.parser, ByPath)
-    return made.parser.parsers
+    assert isinstance(made.parser, RewritingParser)
+    assert isinstance(made.parser.parser, ByPath)
+    return made.parser.parser.parsers
 
 
 def weights(made: Plan) -> dict[str, float]:

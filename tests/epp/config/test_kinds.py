@@ -66,7 +66,7 @@ def test_an_installed_packages_scorer_is_configured_like_ours(installed: Path) -
     [
         ("Usurper", r"takes the type name 'queue-scorer', which scorers\.load\.queue has"),
         ("Nameless", "has no type_name"),
-        ("word", "must be a class derived from Filter, Producer, Scorer or Picker"),
+        ("word", "must be a class derived from Filter, Producer, Scorer, Picker or Extractor"),
         ("Missing", "cannot be loaded: .*; mend or uninstall the package"),
     ],
 )

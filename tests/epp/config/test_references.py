@@ -154,7 +154,7 @@ def test_what_would_change_what_is_decided_is_refused_with_its_key_path(plugins:
         ("[{type: active-request-scorer, parameters: {inFlightLoadProducerName: x}}]",
          "plugins[0].parameters.inFlightLoadProducerName: no inflight-load-producer is named 'x'; declare one of "),
         ("[{type: active-request-scorer, parameters: {inFlightLoadProducerName: q}}, {type: queue-scorer, name: q}]",
-         "plugins[0].parameters.inFlightLoadProducerName: 'q' is of type queue-scorer; a inflight-load-producer "),
+         "plugins[0].parameters.inFlightLoadProducerName: 'q' is of type queue-scorer; an inflight-load-producer "),
         (("[{type: prefix-cache-affinity-filter, parameters: {prefixMatchInfoProducerName: gpv}}, "
          "{type: approx-prefix-cache-producer, name: gpu}]"),
          "plugins[0].parameters.prefixMatchInfoProducerName: no producer is named 'gpv'; did you mean gpu?"),

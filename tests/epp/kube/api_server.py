@@ -210,7 +210,7 @@ class ApiServer(Collection):
             return status(401, "Unauthorized", "Unauthorized")
         for path, collection in self._others.items():
             if request.path == path or request.path.startswith(f"{path}/"):
-                return await collection.answer(request, request.path[len(path) + 1 :])
+                return await collection.answer(request, request.path[len(path) + 1 :].partition("/")[0])
         return await self.answer(request)
 
 

@@ -173,7 +173,8 @@ def test_a_conflict_is_tried_again_and_what_the_other_wrote_is_kept() -> None:
             await here.until(lambda: here.condition(here.objectives(), "a") == "True Accepted")
             assert other in here.objectives().objects["a"]["status"]["conditions"]
             writes = "tierwise_custom_resource_status_writes"
-            assert (here.gauges()[writes, "conflict"], here.gauges()[writes, "written"]) == (1, 1)
+            await here.until(lambda: here.gauges()[writes, "written"] == 1)
+            assert here.gauges()[writes, "conflict"] == 1
 
     run(work())
 

@@ -138,3 +138,22 @@ def test_a_picker_in_a_pod_asks_who_may_read_its_metrics(
         assert [need.feature for need in _needs(here)] == ["pods", *(["metrics-auth"] if guarded else [])]
 
     asyncio.run(work())
+
+
+def test_objects_for_plugins_without_an_api_server_are_refused_in_one_sentence(tmp_path: Path) -> None:
+    config = """
+        apiVersion: llm-d.ai/v1alpha1
+        kind: EndpointPickerConfig
+        plugins: [{type: k8s-notification-source, parameters: {version: v1, kind: Node}}, {type: topology-extractor}]
+        dataLayer: {sources: [{pluginRef: k8s-notification-source, extractors: [{pluginRef: topology-extractor}]}]}
+    """
+
+    async def work() -> None:
+        settings = Settings(endpoints=("127.0.0.1:9",))
+        core = Core(plan_from(None, config), settings)
+        async with AsyncExitStack() as stack:
+            await open_cluster(settings, core, {"HOME": str(tmp_path)}, stack)
+
+    sentence = r"dataLayer\.sources\[0\]: a k8s-notification-source needs an API server: .*pass --kubeconfig"
+    with pytest.raises(ConfigError, match=sentence):
+        asyncio.run(work())
