@@ -35,9 +35,12 @@ from epp.kube.election.steps import Term
 from epp.kube.own_rights import OwnRights
 from epp.kube.readers import Readers
 from epp.pool.pool import Pool
+from epp.resources.custom_resources import CustomResources
 from epp.resources.notifications import Notifications
+from epp.resources.written import PoolName
 from epp.runtime.followed_files import FollowedFiles
 from epp.server.app import App
+from epp.server.core import Core
 from epp.server.flags import SERVE
 from epp.server.reload import PlanSource
 from epp.server.settings import Settings, SnapshotOptions
@@ -336,7 +339,9 @@ def test_every_metric_is_on_its_page_with_its_type_and_labels(tmp_path: Path) ->
     pods = PodDiscovery(client, PoolKeeper(Pool()), namespace="n", selected=None)
     elector = Elector(client, namespace="n", name="epp-n-p.llm-d.ai", term=Term(), able=lambda: True)
     plugins = Notifications(client, (), namespace="n")
-    parts = (pods, elector, OwnRights(client, ()), Readers(client, time.monotonic), plugins)
+    core = Core(build(), Settings())
+    resources = CustomResources(client, core, namespace="n", pool=PoolName("p", ()))
+    parts = (pods, elector, OwnRights(client, ()), Readers(client, time.monotonic), plugins, resources)
     followed = {
         f"{reading.name}_total" if reading.counter else reading.name: "counter" if reading.counter else "gauge"
         for part in parts

@@ -186,11 +186,6 @@ class CustomResources:
         self._rewrites.configure(self._uses.configured_models)
         self._any.set()
 
-    def serve(self, pool: PoolName) -> None:
-        """Make ``pool`` the one that objects must name."""
-        for kind in self._kinds:
-            self._take(kind.kept.serve(pool))
-
     def readings(self) -> Iterator[Reading]:
         """Yield the readings for ``Telemetry.gauge_source``."""
         yield Reading(

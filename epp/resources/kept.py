@@ -8,7 +8,7 @@ from the moment at which the newer one is installed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -104,15 +104,6 @@ class KeptKind(Generic[K, V]):
     def configure(self, keys: Collection[K]) -> None:
         """Make ``keys`` those that the configuration claims."""
         self._precedence.configure(keys)
-
-    def serve(self, pool: PoolName) -> Iterator[None]:
-        """Make ``pool`` the one that objects must name; each step looks at one object."""
-        if pool != self._pool:
-            self._pool = pool
-            for name, item in tuple(self._items.items()):
-                if self._items.get(name) is item:
-                    self._place(name, item)
-                yield
 
     def put(self, group: int, item: InferenceObject) -> None:
         """Add an object, or replace the one of its name."""

@@ -33,8 +33,6 @@ FAILED_PAUSE_S = 5.0
 """The pause after a write that failed otherwise, such as without an API server. A guess."""
 AGAIN_S = 600.0
 """How long a verdict that was written stays unwritten after another writer has replaced it. A guess."""
-TRIES = 3
-"""How often a write is tried that another writer was quicker than; the watch brings the newer object in any case."""
 _OBJECT = Decoder(InferenceObject)
 
 
@@ -108,43 +106,26 @@ class StatusWriter:
 
     async def _write(self, wanted: _Wanted) -> float:
         """Try one write. Returns the seconds until the next one."""
+        path, item = wanted.path, wanted.item
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._now()))
         try:
-            await self._patch(wanted)
+            patch = accepted_patch(item, wanted.verdict, stamp)
+            if patch is not None:
+                await self._client.send("PATCH", f"{path}/status", patch, _OBJECT)
+                self.writes["written"] += 1
+                self._written[path] = (*_spec_of(item), wanted.verdict, self._clock())
         except Refused as error:
             if error.status == 403:
                 return self._refused(error)
-            if error.status == 409:  # still: another writer is quicker each time, and the watch has its object soon
+            if error.status == 409:  # another writer was quicker: the watch brings its object, which is judged again
                 self.writes["conflict"] += 1
             elif error.status != 404:
                 return self._failed(error)
         except (KubeError, ConfigError) as error:
             return self._failed(error)
-        if self._wanted.get(wanted.path) is wanted:
-            del self._wanted[wanted.path]
+        if self._wanted.get(path) is wanted:  # or else a newer verdict, or a newer object, came meanwhile
+            del self._wanted[path]
         return self._pause_s
-
-    async def _patch(self, wanted: _Wanted) -> None:
-        """Write until no other writer is quicker. Raises: KubeError, ConfigError."""
-        path, item, verdict = wanted.path, wanted.item, wanted.verdict
-        for tries in range(1, TRIES + 1):
-            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._now()))
-            patch = accepted_patch(item, verdict, stamp)
-            if patch is None:
-                return
-            try:
-                await self._client.send("PATCH", f"{path}/status", patch, _OBJECT)
-            except Refused as error:
-                if error.status != 409 or tries == TRIES:
-                    raise
-                self.writes["conflict"] += 1
-                newer = await self._client.get(path, _OBJECT)
-                if _spec_of(newer) != _spec_of(item):
-                    return  # the verdict is about another spec; the watch brings this one
-                item = newer
-            else:
-                self.writes["written"] += 1
-                self._written[path] = (*_spec_of(item), verdict, self._clock())
-                return
 
     def _is_done(self, path: str, item: InferenceObject, verdict: Verdict) -> bool:
         """Whether this very verdict was written a short while ago, and another writer has replaced it."""

@@ -13,12 +13,13 @@ import msgspec
 
 from epp.config.strict import convert
 from epp.errors import ConfigError
+from epp.kube.pools import GROUP
 from epp.picking.model_rewrites import Rule
 
 T = TypeVar("T")
 
-POOL_GROUP, POOL_KIND = "inference.networking.k8s.io", "InferencePool"
-"""What a reference to a pool means where it has no group, and no kind."""
+POOL_KIND = "InferencePool"
+"""What a reference to a pool means where it has no kind."""
 PRIORITIES = -(1 << 31), (1 << 31) - 1
 """The least and the greatest priority. Source: ``priority`` is an int32 in the Go picker, which the CRD does not
 check."""
@@ -31,8 +32,8 @@ class PoolName(NamedTuple):
     """The pool that a picker serves."""
 
     name: str
-    group: str | None
-    """None while it is not known; a reference to any group is one to this pool then."""
+    groups: tuple[str, ...]
+    """The groups in which the picker looks for it: a reference to any of them is one to this pool."""
 
 
 class _PoolRef(msgspec.Struct, frozen=True):
@@ -74,7 +75,7 @@ class _RewriteSpec(msgspec.Struct, frozen=True):
 
 
 def refers_to(spec: object, pool: PoolName) -> bool:
-    """Return whether ``spec`` names ``pool`` in ``poolRef`` or in the newer ``poolRefs``.
+    """Return whether ``spec`` names ``pool`` in ``poolRef`` or in the newer ``poolRefs``; no group is the newer one.
 
     False for what cannot be read: an object that names no pool concerns no picker.
     """
@@ -86,7 +87,7 @@ def refers_to(spec: object, pool: PoolName) -> bool:
     return any(
         each.name == pool.name
         and (each.kind or POOL_KIND) == POOL_KIND
-        and pool.group in (None, POOL_GROUP if each.group is None else each.group)
+        and (GROUP if each.group is None else each.group) in pool.groups
         for each in references
     )
 

@@ -107,8 +107,8 @@ class App:
 
     @property
     def changes_responses(self) -> bool:
-        """Whether the plan may change responses."""
-        return self.core.plan.changes_responses
+        """Whether responses may be changed: as the plan says, and by rewrites that a cluster may have at any time."""
+        return self.core.plan.changes_responses or self._settings.cluster.pool is not None
 
     def expose(self, source: ReadingSource) -> None:
         """Add the readings of ``source`` to the metrics."""

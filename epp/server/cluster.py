@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 
 from epp.discovery.base import Discovery
 from epp.discovery.cluster import PodDiscovery
-from epp.discovery.options import owner_of
+from epp.discovery.options import PoolOptions, owner_of
 from epp.discovery.pool_discovery import PoolDiscovery
 from epp.discovery.pool_keeper import PoolKeeper
 from epp.errors import ConfigError
@@ -192,9 +192,7 @@ def _add_parts(cluster: Cluster, settings: Settings, core: Core, able: Callable[
     if _lists_endpoints(settings, core):
         cluster.endpoints = cluster.add(_endpoints(cluster, core))
         if options.pool is not None:
-            group = options.pool.groups[0] if len(options.pool.groups) == 1 else None
-            pool = PoolName(options.pool.name, group)
-            cluster.add(CustomResources(cluster.client, core, namespace=cluster.namespace, pool=pool))
+            cluster.add(_custom_resources(cluster, core, options.pool))
     if core.plan.notifications:
         cluster.add(Notifications(cluster.client, core.plan.notifications, namespace=cluster.namespace))
     if _reviews_readers(cluster, settings, core):
@@ -216,3 +214,10 @@ def _endpoints(cluster: Cluster, core: Core) -> PodDiscovery | PoolDiscovery:
         return pods
     made_by = owner_of(options.own_pod)
     return PoolDiscovery(cluster.client, pods, options.pool, namespace=cluster.namespace, picker=made_by)
+
+
+def _custom_resources(cluster: Cluster, core: Core, pool: PoolOptions) -> CustomResources:
+    name = PoolName(pool.name, pool.groups)
+    followed = CustomResources(cluster.client, core, namespace=cluster.namespace, pool=name)
+    core.on_use.append(followed.configure)
+    return followed

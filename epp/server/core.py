@@ -83,7 +83,7 @@ class Core:
         """Shared by all exchanges."""
         self.access_log = AccessLog(self.director.picks)
         self._asks_for_responses = settings.exchange.may_ask
-        self._sees_response_headers = plan.changes_responses
+        self._sees_response_headers = plan.changes_responses or settings.cluster.pool is not None
         self.ledger.on_close.append(self._closed)
         self.director.picks.on_unused.append(self._unused)
         self.on_use: list[Callable[[], None]] = []

@@ -29,7 +29,7 @@ from tests.epp.resources.objects import LEGACY, LLM_D, POOL, REF, rule
 
 PATIENCE_S = 60
 RESOURCES = list(PLURALS.values())
-READ = [{"apiGroups": list(GROUPS), "resources": RESOURCES, "verbs": ["get", "list", "watch"]}]
+READ = [{"apiGroups": list(GROUPS), "resources": RESOURCES, "verbs": ["list", "watch"]}]
 WRITE = [{"apiGroups": list(GROUPS), "resources": [f"{one}/status" for one in RESOURCES], "verbs": ["patch"]}]
 KINDS = OBJECTIVE, REWRITE
 NUMBERS = itertools.count()

@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 
 from epp.kube.objects_inference import InferenceObject
-from epp.resources.written import POOL_GROUP, PoolName
+from epp.kube.pools import GROUP
+from epp.resources.written import PoolName
 
-POOL = PoolName("pool", POOL_GROUP)
-REF = {"poolRef": {"group": POOL_GROUP, "kind": "InferencePool", "name": "pool"}}
+POOL = PoolName("pool", (GROUP,))
+REF = {"poolRef": {"group": GROUP, "kind": "InferencePool", "name": "pool"}}
 LLM_D, LEGACY = 0, 1
 
 

@@ -160,6 +160,8 @@ def test_a_conflict_is_tried_again_and_what_the_other_wrote_is_kept() -> None:
             other = {"type": "Other", "status": "True", "reason": "R", "message": "", "lastTransitionTime": OLD}
             lost = list[str]()
 
+            a = written("a", {"priority": 1})
+
             def first_lose(request: web.Request) -> web.Response | None:
                 if request.method == "PATCH" and not lost:
                     lost.append(request.path)
@@ -167,9 +169,9 @@ def test_a_conflict_is_tried_again_and_what_the_other_wrote_is_kept() -> None:
                 return None
 
             here.refuse = first_lose
-            await here.objectives().put(
-                {**written("a", {"priority": 1}), "status": {"conditions": [other]}},
-            )
+            await here.objectives().put(a)
+            await here.until(lambda: bool(lost))
+            await here.objectives().put({**a, "status": {"conditions": [other]}})  # what the other writer has written
             await here.until(lambda: here.condition(here.objectives(), "a") == "True Accepted")
             assert other in here.objectives().objects["a"]["status"]["conditions"]
             writes = "tierwise_custom_resource_status_writes"

@@ -12,7 +12,7 @@ from epp.kube.objects_inference import GROUPS, InferenceObject
 from epp.picking.model_rewrites import Rule
 from epp.resources.kept import KeptKind, ObjectName
 from epp.resources.verdict import of_objective, of_rewrite
-from epp.resources.written import PoolName, priority_of, rules_of
+from epp.resources.written import priority_of, rules_of
 from tests.epp.resources.objects import LEGACY, LLM_D, POOL, REF, item, rule
 
 NAMES, MODELS, TIMES = "ab", ("m", "n", None), ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")
@@ -40,8 +40,8 @@ SPECS = st.one_of(
 EVENTS = st.lists(st.builds(Event, st.sampled_from(NAMES), st.integers(0, 1), st.sampled_from(TIMES), SPECS))
 
 
-def rewrites(pool: PoolName = POOL) -> KeptKind[str | None, Rule]:
-    return KeptKind("InferenceModelRewrite", rules_of, of_rewrite, pool)
+def rewrites() -> KeptKind[str | None, Rule]:
+    return KeptKind("InferenceModelRewrite", rules_of, of_rewrite, POOL)
 
 
 def objectives() -> KeptKind[str, int]:
@@ -181,14 +181,3 @@ def test_a_circle_of_rewrites_is_two_rules_since_a_target_is_not_matched_again()
     values = kept.settle().values
     assert {model: found.targets for model, found in values.items() if found} == {"m": ("n",), "n": ("m",)}
     assert verdict(kept, "a").startswith("True Accepted")
-
-
-def test_another_pool_is_served_by_its_own_objects() -> None:
-    kept = objectives()
-    kept.put(LLM_D, item("ours", {"priority": 1}))
-    kept.put(LLM_D, item("theirs", {"priority": 2, **OTHER}))
-    kept.settle()
-    for _ in kept.serve(PoolName("other", POOL.group)):
-        pass
-    assert kept.settle().values == {"ours": None, "theirs": 2}
-    assert kept.verdicts.keys() == {ObjectName("theirs", LLM_D)}

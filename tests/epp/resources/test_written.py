@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from epp.errors import ConfigError
+from epp.kube.pools import GROUP, OLD_GROUP
 from epp.picking.model_rewrites import Rule
 from epp.resources.written import PoolName, priority_of, refers_to, rules_of
 from tests.epp.resources.objects import POOL, REF, rule
 
-LEGACY_POOL = PoolName("pool", "inference.networking.x-k8s.io")
+LEGACY_POOL = PoolName("pool", (OLD_GROUP,))
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,8 @@ LEGACY_POOL = PoolName("pool", "inference.networking.x-k8s.io")
         ({"poolRef": {"name": "pool"}}, LEGACY_POOL, False),
         ({"poolRef": {"name": "pool", "group": "inference.networking.x-k8s.io"}}, LEGACY_POOL, True),
         ({"poolRef": {"name": "pool", "group": "inference.networking.x-k8s.io"}}, POOL, False),
-        ({"poolRef": {"name": "pool", "group": "apps"}}, PoolName("pool", None), True),
+        ({"poolRef": {"name": "pool", "group": OLD_GROUP}}, PoolName("pool", (GROUP, OLD_GROUP)), True),
+        ({"poolRef": {"name": "pool", "group": "apps"}}, PoolName("pool", (GROUP, OLD_GROUP)), False),
         ({"poolRef": {"name": "other"}}, POOL, False),
         ({"poolRef": {"name": "pool", "kind": "Service"}}, POOL, False),
         ({"poolRefs": [{"name": "other"}, {"name": "pool"}]}, POOL, True),

@@ -152,7 +152,7 @@ def test_objects_for_plugins_without_an_api_server_are_refused_in_one_sentence(t
         settings = Settings(endpoints=("127.0.0.1:9",))
         core = Core(plan_from(None, config), settings)
         async with AsyncExitStack() as stack:
-            await open_cluster(settings, core, {"HOME": str(tmp_path)}, stack)
+            await open_cluster(settings, core, {"HOME": str(tmp_path)}, stack, lambda: True)
 
     sentence = r"dataLayer\.sources\[0\]: a k8s-notification-source needs an API server: .*pass --kubeconfig"
     with pytest.raises(ConfigError, match=sentence):
