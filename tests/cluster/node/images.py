@@ -36,6 +36,7 @@ def find(image: str) -> Image:
         "tierwise": Image((tierwise,), ("serve",), NOBODY),
         "tierwise-sim": Image((tierwise, "sim"), ("--endpoints", "1", "--host", "0.0.0.0", "--port", "8000")),
         "envoy": Image((str(find_envoy(None)),), ("--config-path", "/etc/envoy/envoy.yaml"), NOBODY),
+        "vllm-openai": Image(("vllm",)),
         "busybox": Image(("/bin/sh",)),
         "python": Image((sys.executable,)),
     }
@@ -50,8 +51,15 @@ def command(image: Image, spec_command: list[str], spec_arguments: list[str]) ->
         words = [*spec_command, *spec_arguments]
         if Path(words[0]).name == "envoy":  # the image has it at a path that this machine has not
             words[0] = str(find_envoy(None))
-        return words
+        return simulated(words) if words[:2] == ["vllm", "serve"] else words
     return [*image.entry, *(spec_arguments or image.arguments)]
+
+
+def simulated(words: list[str]) -> list[str]:
+    """Return the simulated engine that stands for ``vllm serve MODEL --port=N ...``: no GPU is here."""
+    (port,) = (word.partition("=")[2] for word in words if word.startswith("--port="))
+    serve = ["--preset", "qwen3-32b-tp2-h100", "--endpoints", "1", "--host", "0.0.0.0", "--port", port]
+    return [str(BIN / "tierwise"), "sim", *serve, "--served-model-name", words[2]]
 
 
 def needed() -> list[Path]:
