@@ -103,6 +103,19 @@ class Cluster:
         """Return the log of one pod of a Deployment."""
         return self.kubectl("logs", f"deployment/{deployment}", *words)
 
+    @contextmanager
+    def forwarded(self, target: str, port: int) -> Iterator[str]:
+        """Run ``kubectl port-forward`` to a port of ``target``, and yield the address that it listens on."""
+        words = [str(program("kubectl")), "port-forward", target, f":{port}"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=self._environment()) as process:
+            try:
+                assert process.stdout is not None
+                told = process.stdout.readline()
+                assert told.startswith("Forwarding from 127.0.0.1:"), told
+                yield told.split()[2]
+            finally:
+                process.terminate()
+
     def pods(self, selector: str) -> list[dict[str, Any]]:
         """Return the pods that a label selector matches and that are not being deleted."""
         found = self.get("pods", "-l", selector)["items"]
@@ -135,14 +148,16 @@ class Cluster:
         return answer
 
     def _command(self, name: str, words: tuple[str, ...], text: str | None, wrong: bool) -> str:
-        environment = {
+        command = [str(program(name)), *words]
+        ran = subprocess.run(command, input=text, capture_output=True, text=True, env=self._environment(), check=False)
+        assert bool(ran.returncode) == wrong, f"{' '.join(words)}: {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
+        return ran.stdout + (ran.stderr if wrong else "")
+
+    def _environment(self) -> dict[str, str]:
+        return {
             "KUBECONFIG": str(self.kubeconfig), "HOME": str(self.folder), "PATH": "/usr/bin:/bin",
             "HELM_CACHE_HOME": str(self.folder / "helm"),
         }  # fmt: skip
-        command = [str(program(name)), *words]
-        ran = subprocess.run(command, input=text, capture_output=True, text=True, env=environment, check=False)
-        assert bool(ran.returncode) == wrong, f"{' '.join(words)}: {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
-        return ran.stdout + (ran.stderr if wrong else "")
 
     def _write_kubeconfig(self) -> None:
         server = {"server": self.plane.url, "certificate-authority": str(self.plane.authority)}

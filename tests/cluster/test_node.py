@@ -108,6 +108,23 @@ def test_a_container_that_fails_starts_again_and_an_ended_pod_is_gone(here: Clus
     here.kubectl("wait", "--for=delete", "pod", "-l", "app=failing", "--timeout=30s")
 
 
+def test_a_command_runs_in_a_container_and_its_end_is_known(here: Cluster) -> None:
+    here.apply(engines(1, "shell"))
+    here.rolled_out("shell")
+    run = ("exec", "deployment/shell", "--")
+    assert here.kubectl(*run, "sh", "-c", "hostname; echo $$").startswith("shell-")
+    assert here.kubectl("exec", "-i", "deployment/shell", "--", "tr", "a", "b", text="abc" * 100_000) == "bbc" * 100_000
+    assert "exit code 7" in here.kubectl(*run, "sh", "-c", "exit 7", wrong=True)
+
+
+def test_a_port_of_a_service_is_forwarded(here: Cluster) -> None:
+    here.apply(engines(1, "forwarded"), service("forwarded", {"set": "forwarded"}, {80: 8000}))
+    here.rolled_out("forwarded")
+    with here.forwarded("service/forwarded", 80) as address:
+        for _ in range(3):
+            assert complete(address)["object"] == "text_completion"
+
+
 @pytest.mark.cluster
 def test_a_test_run_that_is_killed_leaves_no_process(here: Cluster, tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, str(tmp_path)]

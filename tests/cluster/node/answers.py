@@ -1,70 +1,118 @@
-"""What a node answers the API server: logs of containers."""
+"""What a node answers the API server: logs, commands in containers, and forwarded ports."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-
-from aiohttp import web
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from epp.ports.tls import self_signed
+from tests.cluster.node import streaming
 from tests.cluster.node.pods import PodRun
+from tests.cluster.node.spdy import Session
 
 LOOK_S = 0.1
+SPEAKS = ("v4.channel.k8s.io", "portforward.k8s.io")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request's path, query and headers, whose names are in lower case."""
+
+    path: list[str]
+    query: dict[str, list[str]]
+    headers: list[tuple[str, str]]
+
+    def one(self, name: str) -> str | None:
+        """Return the first value of a query parameter."""
+        return self.query.get(name, [None])[0]  # type: ignore[list-item]
 
 
 class Answers:
-    """The HTTPS server of a node."""
+    """The HTTPS server of a node. Every answer ends its connection."""
 
     def __init__(self, runs: Mapping[str, PodRun], folder: Path) -> None:
         self._runs, self._folder = runs, folder
-        self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
 
     async def listen(self, address: str, port: int) -> None:
         """Begin to answer the API server."""
-        application = web.Application()
-        application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
-        self._runner = web.AppRunner(application, handle_signals=False)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, address, port, ssl_context=self._certificate()).start()
+        self._server = await asyncio.start_server(self._answer, address, port, ssl=self._certificate())
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Stop answering the API server."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._server is not None:
+            self._server.close()
 
-    def run(self, request: web.Request) -> PodRun:
-        """Return the pod that a request names. Raises: HTTPNotFound."""
-        wanted = request.match_info["namespace"], request.match_info["pod"]
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handlers: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
+            "containerLogs": self._logs, "exec": self._exec, "portForward": self._forward,
+        }  # fmt: skip
+        try:
+            request = await _read(reader)
+            run = self._run(request)
+            handler = handlers.get(request.path[0])
+            if run is None or handler is None:
+                _head(writer, "404 Not Found", [])
+                writer.write(f"nothing at /{'/'.join(request.path)} on this node\n".encode())
+            else:
+                await handler(request, run, reader, writer)
+            await writer.drain()
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # the client has left
+        finally:
+            writer.close()
+
+    def _run(self, request: Request) -> PodRun | None:
+        wanted = request.path[1:3]
         for one in self._runs.values():
-            if (one.pod["metadata"]["namespace"], one.pod["metadata"]["name"]) == wanted:
+            if [one.pod["metadata"]["namespace"], one.pod["metadata"]["name"]] == wanted:
                 return one
-        raise web.HTTPNotFound(text=f"no pod {'/'.join(wanted)} on this node")
+        return None
 
-    async def _logs(self, request: web.Request) -> web.StreamResponse:
-        run, name = self.run(request), request.match_info["container"]
-        previous = request.query.get("previous") == "true"
-        file = run.log(name, -1 if previous else None)
+    async def _logs(
+        self, request: Request, run: PodRun, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        name = request.path[3]
+        file = run.log(name, -1 if request.one("previous") == "true" else None)
         if file is None:
-            raise web.HTTPBadRequest(text=f'container "{name}" has no log{" of an earlier start" * previous}')
-        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
-        await response.prepare(request)
+            _head(writer, "400 Bad Request", [])
+            writer.write(f'container "{name}" has no such log\n'.encode())
+            return
+        _head(writer, "200 OK", [("Content-Type", "text/plain")])
         with file.open("rb") as log:
-            text = log.read()
-            if (lines := request.query.get("tailLines")) is not None:
+            text, lines = log.read(), request.one("tailLines")
+            if lines is not None:
                 text = b"".join(text.splitlines(keepends=True)[-int(lines) :]) if int(lines) else b""
-            with suppress(OSError):
-                await response.write(text)
-                while request.query.get("follow") == "true":
-                    if more := log.read():
-                        await response.write(more)
-                    elif run.log(name) != file or run.ended(name):
-                        break
-                    await asyncio.sleep(LOOK_S)
-        return response
+            writer.write(text)
+            while request.one("follow") == "true" and run.log(name) == file:
+                ended = run.ended(name)
+                writer.write(log.read())
+                await writer.drain()
+                if ended or reader.at_eof():
+                    break
+                await asyncio.sleep(LOOK_S)
+
+    async def _exec(
+        self, request: Request, run: PodRun, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        container = run.container(request.path[3])
+        if container is None:
+            _head(writer, "400 Bad Request", [])
+            writer.write(f"container {request.path[3]} does not run\n".encode())
+            return
+        session = _switched(request, reader, writer)
+        wanted = ["error", *(n for n, q in streaming.PIPES.items() if request.one(q) in ("1", "true"))]
+        await streaming.execute(session, container.inside(request.query["command"]), wanted)
+
+    async def _forward(
+        self, request: Request, run: PodRun, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        await streaming.forward(_switched(request, reader, writer), run)
 
     def _certificate(self) -> ssl.SSLContext:
         certificate, key = self_signed()
@@ -73,3 +121,28 @@ class Answers:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self._folder / "kubelet.crt", self._folder / "kubelet.key")
         return context
+
+
+async def _read(reader: asyncio.StreamReader) -> Request:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+    url = urlsplit(head[0].split(" ")[1])
+    headers = []
+    for line in head[1:]:
+        name, _, value = line.partition(":")
+        headers.append((name.lower(), value.strip()))
+    return Request(url.path.strip("/").split("/"), parse_qs(url.query), headers)
+
+
+def _head(writer: asyncio.StreamWriter, status: str, headers: list[tuple[str, str]]) -> None:
+    lines = [f"{name}: {value}\r\n" for name, value in (headers or [("Content-Type", "text/plain")])]
+    ends = "" if status.startswith("101") else "Connection: close\r\n"
+    writer.write(f"HTTP/1.1 {status}\r\n{''.join(lines)}{ends}\r\n".encode())
+
+
+def _switched(request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Session:
+    """Return the session that the connection becomes."""
+    offered = [word.strip() for name, value in request.headers for word in value.split(",")
+               if name == "x-stream-protocol-version"]  # fmt: skip
+    chosen = [("X-Stream-Protocol-Version", word) for word in offered if word in SPEAKS][:1]
+    _head(writer, "101 Switching Protocols", [("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1"), *chosen])
+    return Session(reader, writer)

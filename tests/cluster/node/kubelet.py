@@ -63,7 +63,7 @@ class Kubelet:
                 task.cancel()
             await asyncio.gather(*following, *self._tasks, return_exceptions=True)
             forwarder.close()
-            await answers.close()
+            answers.close()
 
     def renew_tokens(self) -> None:
         """Have every pod's tokens replaced."""

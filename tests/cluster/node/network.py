@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -97,6 +98,18 @@ def connect(pid: int, number: int) -> str:
         inside=("nsenter", "--target", str(pid), "--net"),
     )
     return address
+
+
+def dial(pid: int, port: int) -> socket.socket:
+    """Return a connection with a port of the loopback interface in the namespace of ``pid``. Raises: OSError."""
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    _enter(_namespace(pid))
+    try:
+        connection = socket.create_connection(("127.0.0.1", port), timeout=WITHIN_S)
+    finally:
+        _enter(home)
+    connection.setblocking(False)
+    return connection
 
 
 def _ip(*lines: str, inside: tuple[str, ...] = ()) -> None:

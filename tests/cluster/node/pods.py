@@ -38,8 +38,16 @@ class PodRun:
         self._tasks: list[asyncio.Task[int]] = []
 
     @property
-    def address(self) -> str:
-        return self._address
+    def pause(self) -> int:
+        """The process whose network namespace is the pod's. Raises: ConnectionError before there is one."""
+        if self._pause is None:
+            raise ConnectionError("the pod has not started")
+        return self._pause.pid
+
+    def container(self, name: str) -> sandbox.Container | None:
+        """Return a container that runs now."""
+        run = self._named(name)
+        return run.container if run is not None else None
 
     def update(self, pod: Object) -> None:
         """Take the newest object; one with a deletion timestamp ends the pod."""

@@ -74,7 +74,7 @@ class Container:
 
     def inside(self, words: list[str]) -> list[str]:
         """Return the command that runs ``words`` in the container."""
-        enter = ("nsenter", "--target", str(self.pid), "--mount", "--net", "--pid", "--root", "--wd")
+        enter = ("nsenter", "--target", str(self.pid), "--mount", "--net", "--pid", "--uts", "--root", "--wd")
         return [*TIED, *enter, "--", *self._identity, *words]
 
 
