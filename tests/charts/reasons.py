@@ -108,6 +108,7 @@ REASONS = (
     ),
     Reason("Pod", ".*-check", "", "`helm test` checks the configuration"),
     Reason("Role|RoleBinding", "llm-d-infpool-epp(-sa|-non-sa)?", "", "v1.2 has one Role; since v1.5 there are two"),
+    Reason("Role", ".*-leader-election", r"rules\[.*\]", "no more rights than the election uses"),
     Reason("Role", ".*", r"rules\[inference.*\.llm-d\.ai\]", "the newer group of the same kinds"),
     Reason("Service", ".*-endpoints", "", "Envoy's way to the pods while no picker answers"),
     Reason(
