@@ -14,7 +14,7 @@ import yaml
 from tests.charts.guides import GUIDES, Guide
 from tests.charts.helm import CHARTS
 from tests.charts.helm import program as helm
-from tests.charts.rendering import Object, Values, pool_values, render
+from tests.charts.rendering import Object, Values, pool_values, render, understood
 from tests.cluster import crds
 from tests.cluster.control_plane import ADMIN, ControlPlane, control_plane
 from tests.cluster.environment import Unavailable, program
@@ -142,6 +142,15 @@ def test_the_api_server_accepts_the_rest(plane: ControlPlane, name: str) -> None
         crds.install(plane, "inference-v1.2.0")
     chart, values = OTHERS[name]
     accepted(plane, render(chart, values).objects)
+
+
+def test_the_api_server_accepts_the_example_of_a_sidecar(plane: ControlPlane) -> None:
+    example = CHARTS.parents[1] / "docs" / "examples" / "sidecar" / "deployment.yaml"
+    objects = tuple(yaml.safe_load_all(example.read_text()))
+    accepted(plane, objects)
+    containers = objects[-1]["spec"]["template"]["spec"]["containers"]
+    [arguments] = [each["args"] for each in containers if each["name"] == "epp"]
+    assert understood(arguments).picker.host == "127.0.0.1"
 
 
 @pytest.mark.parametrize("chart", ["inferencepool", "standalone"])
