@@ -83,8 +83,8 @@ class OwnRights:
         """Return the rights of ``need`` that are missing."""
         if need.version and not await is_served(self._client, need.version):
             return ()
-        allowed = await asyncio.gather(*(may_i(self._client, right) for right in need.rights))
-        return tuple(right for right, has in zip(need.rights, allowed, strict=True) if not has)
+        # One after another, over one connection: a handshake for each would cost more than the wait.
+        return tuple([right for right in need.rights if not await may_i(self._client, right)])
 
     def _report(self, before: dict[str, tuple[Right, ...]], account: str) -> None:
         for feature in self._without:
