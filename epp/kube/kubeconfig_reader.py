@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 from kubernetes_asyncio.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 
+from epp.kube import bounded_plugin
 from epp.kube.kubeconfig import Reading
 
 _PATHS = {
@@ -100,7 +101,7 @@ def _read(config: ConfigNode, context: str, folder: str, *, credentials: bool) -
         raise _Refused(f"the context {context!r} cannot be used: {_told(error)}") from error
     failed = ""
     if plugin and credentials:
-        user["exec"] = plugin
+        user["exec"] = _bounded(plugin)
         try:
             loaded = asyncio.run(_load(config, context, folder))
         except Exception as error:
@@ -126,6 +127,14 @@ def _read(config: ConfigNode, context: str, folder: str, *, credentials: bool) -
             file for file in (*files, user.get("tokenFile")) if file and Path(folder) not in Path(file).parents
         ),
     )
+
+
+def _bounded(plugin: dict[str, Any]) -> dict[str, Any]:
+    """Return the plugin with a limit of what it may print."""
+    if not plugin.get("command"):
+        return plugin
+    words = ["-P", bounded_plugin.__file__, str(plugin["command"]), *map(str, plugin.get("args") or ())]
+    return {**plugin, "command": sys.executable, "args": words}
 
 
 async def _load(config: ConfigNode, context: str, folder: str) -> SimpleNamespace:

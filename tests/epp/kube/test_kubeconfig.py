@@ -195,6 +195,8 @@ def test_a_plugin_that_hangs_ends_with_everything_it_has_started(tmp_path: Path)
         ("echo '[1]'", "malformed response"),
         ("echo 7", "the exec plugin"),
         ("exit 3", "process returned 3"),
+        ("exec yes", "process returned 1. it printed more than 1,048,576 bytes"),
+        ("kill -9 $$", "process returned 137"),
         ("echo 'no session' >&2; exit 1", "no session"),
         (credential(), "neither a token nor a client certificate"),
         (credential(clientCertificateData="x"), "neither a token nor a client certificate"),
@@ -214,6 +216,14 @@ def test_a_plugin_that_is_missing_or_asks_for_a_terminal_is_named(tmp_path: Path
     assert "the exec plugin 'no-such-plugin' failed" in refusal(tmp_path, written(tmp_path, config(user)))
     asks = plugin(tmp_path, credential(token="t"), interactiveMode="Always")
     assert "asks for a terminal (interactiveMode: Always)" in refusal(tmp_path, written(tmp_path, config(asks)))
+
+
+def test_a_plugin_with_many_warnings_is_used(tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    script = "head -c 1000000 /dev/zero | tr '\\0' w >&2; " + credential(token="t")
+    file = written(tmp_path, config(plugin(tmp_path, script)))
+    reading = read([file], str(tmp_path / "temporary"), credentials=True)
+    assert (reading.failed, reading.authorization) == ("", "Bearer t")
 
 
 def test_a_failed_plugin_is_run_again_later(tmp_path: Path) -> None:
