@@ -48,7 +48,7 @@ HOME = {
     "hpack": ("epp/wire/",),
     "httptools": ("epp/scrape/",),
     "jinja2": ("epp/tokens/model/template.py", "epp/tokens/model/content_format.py"),
-    "kubernetes_asyncio": ("epp/kube/kubeconfig_reader.py",),
+    "kubernetes_asyncio": ("epp/kube/kubeconfig/reader.py",),
     "matplotlib": ("epp/lab/fleet/plots.py",),
     "opentelemetry": ("epp/tracing/spans.py", "epp/tracing/exporters.py"),
     "prometheus_client": (
@@ -192,6 +192,7 @@ FLOORS = (
     "epp/ports/",
     "epp/flags/",
     "epp/kube/",
+    "epp/kube/kubeconfig/",
     "epp/kube/election/",
     "epp/pool/",
     "epp/wire/http2/",

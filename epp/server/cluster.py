@@ -28,7 +28,7 @@ from epp.kube.access import Access, InCluster
 from epp.kube.client import Client
 from epp.kube.election.elector import Elector
 from epp.kube.election.lease import lease_name
-from epp.kube.identity import open_access
+from epp.kube.kubeconfig.identity import open_access
 from epp.kube.own_rights import OwnRights
 from epp.kube.pools import VERSIONS
 from epp.kube.readers import Readers

@@ -21,7 +21,7 @@ from epp.discovery.options import PodOptions, PoolOptions
 from epp.kube import backoff
 from epp.kube.client import Client
 from epp.kube.errors import KubeError, Refused
-from epp.kube.kubeconfig import Kubeconfig, open_kubeconfig
+from epp.kube.kubeconfig.files import Kubeconfig, open_kubeconfig
 from epp.kube.objects import Decoder, ListOf, Pod
 from epp.kube.own_rights import OwnRights
 from epp.kube.pools import VERSIONS

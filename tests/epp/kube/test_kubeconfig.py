@@ -16,10 +16,10 @@ import pytest
 import yaml
 
 from epp.errors import ConfigError
-from epp.kube import kubeconfig
-from epp.kube.identity import named_files, open_access
-from epp.kube.kubeconfig import Kubeconfig, context, open_kubeconfig
-from epp.kube.kubeconfig_reader import read
+from epp.kube.kubeconfig import files as reading_files
+from epp.kube.kubeconfig.files import Kubeconfig, context, open_kubeconfig
+from epp.kube.kubeconfig.identity import named_files, open_access
+from epp.kube.kubeconfig.reader import read
 from epp.ports.tls import self_signed
 
 SERVER = "https://cluster.example:6443"
@@ -311,7 +311,7 @@ def test_what_the_cluster_says_of_its_connection_is_used(tmp_path: Path) -> None
 
 
 def test_a_missing_package_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kubeconfig, "LIBRARY", "no_such_package")
+    monkeypatch.setattr(reading_files, "LIBRARY", "no_such_package")
     with pytest.raises(ConfigError, match=r"pip install '\.\[k8s\]' in a clone of Tierwise"):
         opened(written(tmp_path, config({"token": "t"})))
 
@@ -351,7 +351,9 @@ def test_files_that_are_named_and_not_there_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_picker_in_a_cluster_imports_no_kubernetes_library() -> None:
-    code = "import sys, epp.kube.identity, epp.server.app; print([m for m in sys.modules if 'kubernetes' in m])"
+    code = (
+        "import sys, epp.kube.kubeconfig.identity, epp.server.app; print([m for m in sys.modules if 'kubernetes' in m])"
+    )
     import subprocess
 
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from epp.kube.client import Client
 from epp.kube.errors import Unreachable
-from epp.kube.kubeconfig import open_kubeconfig
+from epp.kube.kubeconfig.files import open_kubeconfig
 from epp.kube.objects import Decoder, ListOf, Pod
 from epp.ports.http_port import HttpPort
 from epp.ports.tls import self_signed

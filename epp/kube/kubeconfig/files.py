@@ -1,6 +1,6 @@
 """The API server and the identity of a kubeconfig: tokens, client certificates and exec plugins.
 
-The files are read, and plugins are run, by a process of its own (``epp.kube.kubeconfig_reader``) that has no terminal
+The files are read, and plugins are run, by a process of its own (``epp.kube.kubeconfig.reader``) that has no terminal
 and a deadline: a plugin cannot stop the picker, and the library that knows kubeconfigs is never in its memory.
 """
 
@@ -153,7 +153,7 @@ async def _run(files: Sequence[str], folder: str, plugin: str, limit_s: float, *
     """Return what the reader prints. Raises: ConfigError if it refuses, fails, or is not done in time."""
     what = "credentials" if credentials else "cluster"
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-m", "epp.kube.kubeconfig_reader", what, folder, *files,
+        sys.executable, "-P", "-m", "epp.kube.kubeconfig.reader", what, folder, *files,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -1,6 +1,6 @@
 """Runs an exec plugin and passes on what it prints, up to a limit: a program of its own.
 
-    python epp/kube/bounded_plugin.py COMMAND [ARGUMENT ...]
+    python epp/kube/kubeconfig/bounded_plugin.py COMMAND [ARGUMENT ...]
 
 The library that reads kubeconfigs keeps whatever a plugin prints in memory, and reads its errors only after its
 output, so that a plugin with many warnings would never end. The program needs the standard library only.

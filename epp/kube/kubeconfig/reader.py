@@ -1,9 +1,9 @@
 """Reads kubeconfig files with kubernetes-asyncio, and prints what they say as JSON: a program of its own.
 
-    python -m epp.kube.kubeconfig_reader cluster|credentials FOLDER FILE...
+    python -m epp.kube.kubeconfig.reader cluster|credentials FOLDER FILE...
 
-The picker runs it as a process (``epp.kube.kubeconfig``), so that the library's memory, a plugin that hangs and one
-that asks for a terminal stay outside of the picker. Certificates that stand in a kubeconfig are written to FOLDER.
+The picker runs it as a process (``epp.kube.kubeconfig.files``), so that the library's memory, a plugin that hangs and
+one that asks for a terminal stay outside of the picker. Certificates that stand in a kubeconfig are written to FOLDER.
 ``cluster`` runs no plugin. The program prints one ``Reading``, and nothing else, on its standard output.
 """
 
@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 from kubernetes_asyncio.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 
-from epp.kube import bounded_plugin
-from epp.kube.kubeconfig import Reading
+from epp.kube.kubeconfig import bounded_plugin
+from epp.kube.kubeconfig.files import Reading
 
 _PATHS = {
     "clusters": ("cluster", ("certificate-authority",)),

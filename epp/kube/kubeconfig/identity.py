@@ -8,7 +8,7 @@ from pathlib import Path
 
 from epp.errors import ConfigError
 from epp.kube.access import HOST, SERVICE_ACCOUNT, Access, InCluster
-from epp.kube.kubeconfig import open_kubeconfig
+from epp.kube.kubeconfig.files import open_kubeconfig
 
 KUBECONFIG = "KUBECONFIG"
 """The variable that names kubeconfig files, separated as in PATH."""
