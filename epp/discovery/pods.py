@@ -8,6 +8,7 @@ has an empty cache. Source: the Go picker's pod reconciler, which keeps the old 
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -103,9 +104,13 @@ def container_start(pod: Pod, port: int) -> str | None:
 def _host(text: str) -> str | None:
     """Return the IP address ``text`` as a host of ``host:port``; None if it is not one, or names an interface."""
     try:
+        socket.inet_pton(socket.AF_INET, text)  # a tenth of the time that the next one takes
+    except (OSError, ValueError):  # ValueError: a null byte
+        pass
+    else:
+        return text
+    try:
         address = ipaddress.ip_address(text)
     except ValueError:
         return None
-    if address.version == 4:
-        return str(address)
-    return None if address.scope_id else f"[{address}]"
+    return None if address.version == 4 or address.scope_id else f"[{address}]"

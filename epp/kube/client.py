@@ -64,7 +64,11 @@ class Client:
         # A watch holds its connection for minutes, so connections are not counted.
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, socket_factory=self._connections.make),
-            headers={"Accept": "application/json", "User-Agent": f"tierwise/{version('tierwise')}"},
+            headers={
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",  # a list is read once, and unpacking it would stall the event loop
+                "User-Agent": f"tierwise/{version('tierwise')}",
+            },
             raise_for_status=False,
         )
         return self

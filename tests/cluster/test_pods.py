@@ -157,3 +157,53 @@ def test_an_api_server_that_was_killed_and_compacted_loses_no_change(plane: Cont
             await here.until(lambda: here.discovery.trouble is None)
 
     run(work())
+
+
+def test_pods_that_cannot_be_endpoints_are_left_out_and_odd_ones_are_read(plane: ControlPlane, tmp_path: Path) -> None:
+    longest = f"{'a' * 63}.{'b' * 63}.{'c' * 63}.{'d' * 61}/{'e' * 63}"
+    labels = {"app": "vllm", longest: "v" * 63, "empty": ""}
+
+    async def work() -> None:
+        async with following(plane, tmp_path) as here:
+            await here.shows()
+            here.put("no-address", ip="", annotations={ACTIVE: "8000"})
+            here.put("ended", ip="10.0.0.2", phase="Succeeded")
+            here.put("failed", ip="10.0.0.3", phase="Failed")
+            here.put("negative", ip="10.0.0.4", annotations={ACTIVE: "-8000,8000.5,,x,99999999999999999999"})
+            here.put("foreign", ip="10.0.0.5", annotations={ACTIVE: "9999, 8001"})
+            here.put("large", ip="10.0.0.6", annotations={"text": "x" * 100_000, ACTIVE: "8000"}, labels=labels)
+            here.put("six", ip="fd00::7", annotations={ACTIVE: "8000"})
+            await here.shows("10.0.0.5:8001", "10.0.0.6:8000", "[fd00::7]:8000")
+            (large,) = [c for c in here.pool.candidates() if c.address == "10.0.0.6:8000"]
+            assert large.labels == labels
+
+    run(work())
+
+
+def test_a_pod_that_flaps_keeps_its_endpoint_and_a_container_that_restarts_does_not(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    def ready(state: str) -> dict[str, Any]:
+        return {"conditions": [{"type": "Ready", "status": state}]}
+
+    async def work() -> None:
+        async with following(plane, tmp_path) as here:
+            here.put("a", annotations={ACTIVE: "8000"})
+            await here.shows("10.0.0.1:8000")
+            before = here.pool.endpoint("10.0.0.1:8000")
+            plane.set_status(here.namespace, "a", ready("False"))
+            await here.shows()
+            assert [c.address for c in here.pool.everyone()] == ["10.0.0.1:8000"]
+            plane.set_status(here.namespace, "a", ready("True"))
+            await here.shows("10.0.0.1:8000")
+            assert here.pool.endpoint("10.0.0.1:8000") == before
+            again = {"name": "vllm", "state": {"running": {"startedAt": "2026-11-22T12:00:00Z"}}, "image": "vllm",
+                     "imageID": "", "ready": True, "restartCount": 1}  # fmt: skip
+            plane.set_status(here.namespace, "a", {"containerStatuses": [again]})
+            await here.until(lambda: here.pool.endpoint("10.0.0.1:8000") not in (before, None))
+            plane.set_status(here.namespace, "a", ready("False"))
+            await here.shows()
+            plane.delete_pod(here.namespace, "a")
+            await here.until(lambda: not here.pool.everyone())
+
+    run(work())
