@@ -13,13 +13,14 @@ from contextlib import suppress
 
 from epp.errors import ConfigError
 from epp.kube.client import Client
-from epp.kube.election.holder_pod import Sight, sight_of
+from epp.kube.election.holder_pod import Sight
+from epp.kube.election.leader_pod import LeaderPod
 from epp.kube.election.lease import LeaseObject, lease_of, leases_path, spec_of
 from epp.kube.election.machine import Election
 from epp.kube.election.steps import Read, Term, Wait, Write
 from epp.kube.errors import KubeError, Refused
 from epp.kube.follow import Follower, Kind
-from epp.kube.objects import Decoder, Pod
+from epp.kube.objects import Decoder
 from epp.metrics.gauges import Reading
 from epp.runtime.background import Chore
 
@@ -62,8 +63,7 @@ class Elector:
         self._woken, self._released = asyncio.Event(), asyncio.Event()
         self._ending = False
         self._chores: list[Chore] = []
-        self._watched = ""  # the holder whose pod is watched
-        self._pod_chore: Chore | None = None
+        self._leader_pod = LeaderPod(client, namespace, pod, self._saw_pod, clock, term.duration_s)
         self._error: KubeError | ConfigError | None = None
         self._role = ""  # as it was logged
 
@@ -80,14 +80,13 @@ class Elector:
     @property
     def role(self) -> str:
         """What this picker is in the election, in one sentence."""
-        machine = self._machine
+        machine, now = self._machine, self._clock()
         if machine.leads:
             return f"this picker leads by the Lease {self.name}"
-        if not self.serves:
-            return f"standing by: {machine.holder or 'no picker'} leads by the Lease {self.name}"
-        if machine.denied:
-            return f"this picker serves without an election, since it may not read the Lease {self.name}"
-        return f"this picker serves, since {machine.holder or 'no picker'} does not, which has the Lease {self.name}"
+        holder = f"{machine.holder[:200]!r}" if machine.holder else "no picker"
+        if why := machine.why(now):
+            return f"this picker serves although {holder} has the Lease {self.name}: {why}"
+        return f"standing by: {holder} leads by the Lease {self.name}"
 
     @property
     def trouble(self) -> str | None:
@@ -109,7 +108,7 @@ class Elector:
                     await self._released.wait()
         for chore in self._chores:
             await chore.stop()
-        await self._watch_pod("")
+        await self._leader_pod.follow("")
 
     def end(self) -> None:
         """Begin to release the Lease, and take it never again."""
@@ -154,6 +153,11 @@ class Elector:
         self._machine.doubted(self._clock())
         self._woken.set()
 
+    def _saw_pod(self, holder: str, sight: Sight, older: bool) -> None:
+        if self._machine.holder == holder:
+            self._machine.saw_pod(sight, self._clock(), older=older)
+            self._woken.set()
+
     # The election.
 
     async def _run(self) -> None:
@@ -165,7 +169,7 @@ class Elector:
             if self._ending and not machine.leads:
                 self._released.set()
             if isinstance(step, Wait):
-                await self._watch_pod(machine.holder if machine.pod else "")
+                await self._leader_pod.follow(machine.holder if machine.pod else "")
                 self._log_role()
                 await self._sleep(step.until - self._clock())
             else:
@@ -243,41 +247,3 @@ class Elector:
 
     def _age_s(self) -> float:
         return max(0.0, min(self._clock() - self._machine.changed_at, 1e9))
-
-    # The holder's pod.
-
-    async def _watch_pod(self, holder: str) -> None:
-        """Watch the pod of ``holder`` instead of the one before; none if it is empty."""
-        if holder == self._watched:
-            return
-        self._watched = holder
-        if self._pod_chore is not None:
-            await self._pod_chore.stop()
-            self._pod_chore = None
-        if holder:
-            kind = Kind(f"/api/v1/namespaces/{self._namespace}/pods", Pod, name=self._machine.pod)
-            watch = _PodWatch(self._saw_pod)
-            follower = Follower(self._client, kind, watch, random=random.random, clock=self._clock)
-            self._pod_chore = Chore("leader-pod", follower.run)
-
-    def _saw_pod(self, sight: Sight) -> None:
-        if self._machine.holder == self._watched:
-            self._machine.saw_pod(sight, self._clock())
-            self._woken.set()
-
-
-class _PodWatch:
-    """Passes on the state of one pod."""
-
-    def __init__(self, saw: Callable[[Sight], None]) -> None:
-        self._saw = saw
-
-    def listed(self, objects: list[Pod]) -> Iterator[None]:
-        self._saw(sight_of(objects[0]) if objects else Sight.GONE)
-        yield
-
-    def changed(self, item: Pod) -> None:
-        self._saw(sight_of(item))
-
-    def removed(self, item: Pod) -> None:  # noqa: ARG002 (the pod is named by the watch)
-        self._saw(Sight.GONE)

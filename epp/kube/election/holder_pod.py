@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from enum import Enum
+from typing import NamedTuple
 
 from epp.kube.objects import Pod
 
+REVISIONS = ("pod-template-hash", "controller-revision-hash")
+"""The labels by which a Deployment and a StatefulSet name the template that a pod was made from."""
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -29,6 +32,8 @@ class HolderPod:
         self._ready_by = held_at + patience_s
         self._sight: Sight | None = None
         self._fails_at = math.inf
+        self.is_older = False
+        """Whether it was made from an older template than this picker's pod, which is to replace it."""
 
     @property
     def ended(self) -> bool:
@@ -51,6 +56,26 @@ class HolderPod:
             self._fails_at = min(self._fails_at, max(now, self._ready_by))
         else:
             self._fails_at = min(self._fails_at, now)
+
+
+class Revision(NamedTuple):
+    """The template that a pod was made from, and when."""
+
+    template: str
+    created: str
+    """As the API server writes it, so that text is ordered as the times are."""
+
+
+def revision_of(pod: Pod) -> Revision | None:
+    """Return the revision of ``pod``; None if it is not made by what names templates."""
+    labels = pod.metadata.labels or {}
+    template = next((labels[name] for name in REVISIONS if name in labels), "")
+    return Revision(template, pod.metadata.creation_timestamp) if template else None
+
+
+def is_older(one: Revision | None, other: Revision | None) -> bool:
+    """Return whether ``one`` is of another template than ``other`` and was made before it."""
+    return one is not None and other is not None and one.template != other.template and one.created < other.created
 
 
 def sight_of(pod: Pod) -> Sight:

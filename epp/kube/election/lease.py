@@ -7,6 +7,7 @@ Source: ``tools/leaderelection`` of k8s.io/client-go 0.35; ``coordination.k8s.io
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -89,6 +90,22 @@ def spec_of(record: Record) -> dict[str, Any]:
         "renewTime": record.renewed,
         "leaseTransitions": record.transitions,
     }
+
+
+def taken(before: Record | None, holder: str, duration_s: float, at: str) -> Record:
+    """Return the record of a new ``holder`` after ``before``, which is None if there was no Lease."""
+    transitions = 0 if before is None else min(before.transitions + 1, MAX_TRANSITIONS)
+    return Record(holder, math.ceil(duration_s), transitions, at, at)  # the API takes whole seconds
+
+
+def renewed(record: Record, holder: str, duration_s: float, at: str) -> Record:
+    """Return ``record`` renewed by its ``holder``, who stays so where it was emptied by hand."""
+    return Record(holder, math.ceil(duration_s), record.transitions, record.acquired or at, at)
+
+
+def released(record: Record, at: str) -> Record:
+    """Return ``record`` given up by its holder."""
+    return Record("", RELEASED_S, record.transitions, at, at)
 
 
 def written(time_s: float) -> str:

@@ -12,19 +12,20 @@ Laws, where pods that the API has no more have ended, and clocks run equally fas
 3. A standby serves at once while it sees that the leader does not: the holder's pod is gone, is ending or is not ready
    any more; the Lease is free and stays so; or it may not be read. An API server that cannot be reached shows nothing
    about the leader, and changes nothing.
+4. A standby that is to replace the leader in a rollout serves beside it, and for one Lease's duration after it: a
+   rollout waits for ready pods, and would never end otherwise.
 
 Source of the protocol: ``tools/leaderelection`` of k8s.io/client-go 0.35. It differs in law 2, where client-go's leader
-ends its process, and in law 3.
+ends its process, and in the laws after it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 from epp.kube.election.holder_pod import HolderPod, Sight
-from epp.kube.election.lease import MAX_TRANSITIONS, RELEASED_S, Lease, Record, pod_of, written
+from epp.kube.election.lease import Lease, Record, pod_of, released, renewed, taken, written
 from epp.kube.election.steps import Read, Step, Term, Wait, Write
 
 TRUSTED_S = 60.0
@@ -68,7 +69,7 @@ class Election:
         self._must_read = True
         self._noticed_while_reading = False
         self._deaf = False  # the watch has missed a change
-        self._absent_at = -math.inf
+        self._absent_at = self._rolled_out_at = -math.inf
         self._lost_at: float | None = None  # since when no request is answered
         self._patient_until = -math.inf
         self._free_at: float | None = None
@@ -102,19 +103,29 @@ class Election:
         return Wait(min(now + self._term.retry_s, *ahead))
 
     def serves(self, now: float) -> bool:
-        """Return whether requests should be sent here: this picker leads, or sees that the leader does not serve."""
-        if self.leads or self.denied:
-            return True
-        if self._lost_at is not None and self._read_at is None:  # nothing was ever known
-            return now >= self._lost_at + self._term.duration_s
+        """Return whether requests should be sent here: this picker leads, or serves without the Lease."""
+        return self.leads or bool(self.why(now))
+
+    def why(self, now: float) -> str:
+        """Return why this picker serves without the Lease; empty if it should not."""
+        if self.denied:
+            return "the Lease may not be read"
+        if self._lost_at is not None and self._read_at is None and now >= self._lost_at + self._term.duration_s:
+            return "the Lease could never be read"
         if self._free_at is not None and now >= self._free_at + FREE_S:
-            return True
-        held = self.lease is not None and bool(self.lease.record.holder)
-        return held and (self._pod.fails(now) or self._is_overdue(now))
+            return "the Lease is free and could not be taken"
+        if self.lease is not None and self.lease.record.holder:
+            if self._pod.fails(now):
+                return "the leader's pod is gone, ending or not ready"
+            if self._is_overdue(now):
+                return "the Lease is not renewed"
+            if self._pod.is_older:
+                return "the leader is being replaced"
+        return "a rollout ends" if now < self._rolled_out_at + self._term.duration_s else ""
 
     def proven(self, now: float) -> bool:
         """Return whether a renewal is proof that no other picker leads (law 1)."""
-        return self.leads and now < self._proven_at + self._term.duration_s
+        return self.leads and not self._ending and now < self._proven_at + self._term.duration_s
 
     @property
     def pod(self) -> str:
@@ -143,9 +154,10 @@ class Election:
         self._reached(now)
         self._must_read = True
 
-    def saw_pod(self, sight: Sight, now: float) -> None:
-        """Take the state of the pod named ``pod``."""
+    def saw_pod(self, sight: Sight, now: float, *, older: bool = False) -> None:
+        """Take the state of the pod named ``pod``; ``older`` is whether this picker's pod is to replace it."""
         self._pod.saw(sight, now)
+        self._pod.is_older = older
 
     def wrote(self, lease: Lease, now: float) -> None:
         """Take the Lease that the API server confirms."""
@@ -199,6 +211,7 @@ class Election:
             self.leads = record.holder == self.identity
             if record.holder != self.holder:
                 self.transitions += bool(self.holder)
+                self._rolled_out_at = now if self._pod.is_older else self._rolled_out_at
                 self.holder, self._free_at = record.holder, None
                 self._pod = HolderPod(self._term.duration_s, now)
         elif self._ending:
@@ -258,36 +271,24 @@ class Election:
     def _keep(self, now: float) -> Step:
         """Renew or release the Lease that this picker holds, or make it again."""
         record = self.lease.record if self.lease is not None else Record()
+        at = written(self._wall())
+        if self._ending and record.holder != self.identity:
+            self.leads = False
+            return Wait(math.inf)
         if self._ending:
-            if record.holder != self.identity:
-                self.leads = False
-                return Wait(math.inf)
-            at = written(self._wall())
-            return self._write(replace(record, holder="", duration_s=RELEASED_S, acquired=at, renewed=at), now)
+            return self._write(released(record, at), now)
         due = self._sent[0] + self._term.retry_s if self._sent is not None else now
         if record.holder == self.identity and now < due:
             return Wait(due)
-        at = written(self._wall())
-        return self._write(
-            replace(
-                record, holder=self.identity, duration_s=self._stated(), acquired=record.acquired or at, renewed=at
-            ),
-            now,
-        )
+        return self._write(renewed(record, self.identity, self._term.duration_s, at), now)
 
     def _claim(self, now: float) -> Step:
-        at = written(self._wall())
         before = self.lease.record if self.lease is not None else None
-        transitions = 0 if before is None else min(before.transitions + 1, MAX_TRANSITIONS)
-        return self._write(Record(self.identity, self._stated(), transitions, at, at), now)
+        return self._write(taken(before, self.identity, self._term.duration_s, written(self._wall())), now)
 
     def _write(self, record: Record, now: float) -> Write:
         self._sent = now, record
         return Write(record, None if self.lease is None else self.lease.version)
-
-    def _stated(self) -> int:
-        """Return the duration in the Lease, which takes whole seconds."""
-        return math.ceil(self._term.duration_s)
 
     def _is_newer(self, lease: Lease) -> bool:
         number = _number(lease)

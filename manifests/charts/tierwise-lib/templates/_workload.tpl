@@ -1,7 +1,8 @@
 {{/*
 How pods are replaced. One picker, and several active ones, are replaced by a new one that is ready first. With an
-election no standby is ready, so that waiting for them would never end: all new pods start beside all old ones. With a
-volume claim, which two pods may be unable to share, the old pod ends first.
+election no standby is ready, so that waiting for all of them would never end: all new pods start beside the old leader,
+and the first of them that is ready ends it, since standbys of a newer template are ready until they have replaced it.
+With a volume claim, which two pods may be unable to share, the old pod ends first.
 */}}
 {{- define "tierwise.strategy" -}}
 {{- if .epp.deploymentStrategy -}}
@@ -10,7 +11,7 @@ volume claim, which two pods may be unable to share, the old pod ends first.
 type: Recreate
 {{- else if .election -}}
 type: RollingUpdate
-rollingUpdate: {maxSurge: 100%, maxUnavailable: 100%}
+rollingUpdate: {maxSurge: 100%, maxUnavailable: {{ max 1 (sub (int .epp.replicas) 1) }}}
 {{- else -}}
 type: RollingUpdate
 rollingUpdate: {maxSurge: 1, maxUnavailable: 0}

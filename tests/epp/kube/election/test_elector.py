@@ -34,8 +34,10 @@ class Site:
         self.leases, self.pods = server.at(LEASES), server.at(PODS)
         self.electors: dict[str, Elector] = {}
 
-    async def start(self, pod: str, term: Term = SLOW, *, able: Callable[[], bool] = lambda: True) -> Elector:
-        await self.report(pod)
+    async def start(
+        self, pod: str, term: Term = SLOW, *, able: Callable[[], bool] = lambda: True, **made: str
+    ) -> Elector:
+        await self.report(pod, **made)  # type: ignore[arg-type]
         client = await self._stack.enter_async_context(Client(TokenAccess(self.server.url), answer_s=5.0))
         elector = Elector(client, namespace="default", name=NAME, term=term, able=able, pod=pod)
         self.electors[pod] = elector
@@ -43,9 +45,10 @@ class Site:
         self._stack.push_async_callback(elector.stop)
         return elector
 
-    async def report(self, pod: str, *, ready: bool = True) -> None:
+    async def report(self, pod: str, *, ready: bool = True, template: str = "", created: str = "") -> None:
         conditions = [{"type": "Ready", "status": str(ready)}]
-        await self.pods.put({"kind": "Pod", "metadata": {"name": pod}, "status": {"conditions": conditions}})
+        metadata = {"name": pod, "creationTimestamp": created, "labels": {"pod-template-hash": template}}
+        await self.pods.put({"kind": "Pod", "metadata": metadata, "status": {"conditions": conditions}})
 
     def spec(self) -> dict[str, Any]:
         spec: dict[str, Any] = self.leases.objects[NAME]["spec"]
@@ -108,7 +111,7 @@ def test_a_clean_end_releases_the_lease_and_a_standby_takes_it() -> None:
         first = await here.start("epp-0")
         await here.led_by(first)
         second = await here.start("epp-1")
-        await here.until(lambda: "standing by: epp-0_" in second.role)
+        await here.until(lambda: "standing by: 'epp-0_" in second.role)
         await first.stop()
         await here.until(lambda: second.leads)
         assert here.spec()["leaseTransitions"] == 1
@@ -138,6 +141,25 @@ def test_a_standby_serves_at_once_when_the_leaders_pod_is_gone_or_not_ready(gone
         else:
             await here.report("epp-0", ready=True)
             await here.led_by(first)
+
+    run(work)
+
+
+@pytest.mark.parametrize(("template", "created", "serves"), [
+    ("b", "2026-11-22T10:00:09Z", True), ("b", "2026-11-22T10:00:00Z", False), ("a", "2026-11-22T10:00:09Z", False),
+])  # fmt: skip
+def test_a_standby_of_a_newer_template_serves_beside_the_leader_that_it_replaces(
+    template: str, created: str, serves: bool
+) -> None:
+    async def work(here: Site) -> None:
+        first = await here.start("epp-a", template="a", created="2026-11-22T10:00:05Z")
+        await here.led_by(first)
+        second = await here.start("epp-b", template=template, created=created)
+        await here.until(lambda: any("epp-b" in request.query_string for request in here.server.requests))
+        await here.until(lambda: second.serves is serves)
+        assert ("is being replaced" in second.role) is serves
+        await first.stop()
+        await here.until(lambda: second.leads)
 
     run(work)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from epp.kube.election.holder_pod import Sight
@@ -149,6 +149,22 @@ def test_a_lease_that_is_deleted_by_hand_stays_with_the_leader(seed: int) -> Non
     assert world.server.lease is not None
 
 
+@given(SEEDS)
+def test_a_standby_that_replaces_the_leader_serves_beside_it_until_the_rollout_has_ended(seed: int) -> None:
+    world, leader = settled(seed)
+    newer = [picker for picker in world.pickers if picker is not leader]
+    world.outdated = {leader.name}
+    world.until(lambda: len(world.serving()) == 3, 5.0)
+    leader.machine.end()
+    leader.advance()
+    world.until(lambda: any(picker.machine.leads for picker in newer), 2.0)
+    world.kill(leader)
+    world.run(TERM.duration_s - 5.0)
+    assert sorted(world.serving(), key=id) == sorted(newer, key=id)
+    world.run(10.0)
+    assert world.settled()
+
+
 RUBBISH = st.builds(
     Record,
     holder=st.sampled_from(["", "rubbish", "epp-9_1234", "_", "a_b_c", "x" * 5000, "\n,=", "epp-0_of-an-earlier-life"]),
@@ -180,6 +196,7 @@ def test_a_lease_written_by_hand_is_taken_after_a_minute_and_served_without_in_1
 
 
 @given(SEEDS)
+@example(15865)  # a release that was done, and whose answer was lost
 @settings(max_examples=60)
 def test_whatever_happens_at_most_one_is_proven_and_in_the_end_one_leads(seed: int) -> None:
     random = Random(seed)

@@ -144,6 +144,8 @@ class World:
         self.random, self.now = random, 0.0
         self.server = Server()
         self.reported: dict[str, Sight] = {}
+        self.outdated: set[str] = set()
+        """The pods of an older template than the others."""
         self.slowest_s, self.loss = slowest_s, loss
         self.check: Callable[[], None] = lambda: None
         self._events: list[tuple[float, int, Callable[[], object]]] = []
@@ -175,7 +177,8 @@ class World:
     def look(self, picker: Picker) -> None:
         """Show a picker the state of the pod that it watches."""
         if picker.runs and picker.reachable and self.server.up and (pod := picker.machine.pod) in self.reported:
-            picker.machine.saw_pod(self.reported[pod], picker.now)
+            older = pod in self.outdated and picker.name not in self.outdated
+            picker.machine.saw_pod(self.reported[pod], picker.now, older=older)
 
     def turn(self, *, up: bool) -> None:
         """Start or end the API server. Watches break at once, and open again a while after it is there."""
