@@ -28,11 +28,11 @@ _POD = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
     """The fields of a Lease's ``spec`` that an election uses, of any type."""
 
-    holder_identity: object = None
-    lease_duration_seconds: object = None
-    lease_transitions: object = None
-    acquire_time: object = None
-    renew_time: object = None
+    holder_identity: Any = None
+    lease_duration_seconds: Any = None
+    lease_transitions: Any = None
+    acquire_time: Any = None
+    renew_time: Any = None
 
 
 class LeaseObject(msgspec.Struct, frozen=True, rename="camel"):
