@@ -14,10 +14,13 @@ import pytest
 from tests.cluster.cluster import ROOT, Cluster, cluster
 from tests.cluster.environment import Unavailable, program
 from tests.cluster.load import Load
-from tests.cluster.workloads import complete, engines
+from tests.cluster.many import Pods, named, one_engine_for_all
+from tests.cluster.workloads import complete, engines, picker
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 OUTAGE_S = 20.0
+MANY = 1000
+"""How many pods are replaced, as fast as the API server takes it: in a minute on two cores."""
 IN_FLIGHT_S = 2.0
 """For how long after an engine was killed its requests come back as failures."""
 GROWTH_BYTES = 16 * 2**20
@@ -227,3 +230,36 @@ def test_a_namespace_that_is_deleted_and_made_again_is_served_again(here: Cluste
     here.helm("install", "brief", str(CHART), *there, *VALUES, "--wait", "--timeout", "90s")
     here.kubectl("rollout", "status", "deployment/engines", *there, "--timeout=60s")
     assert complete(f"{here.address('brief-proxy', 'brief')}:8081")["object"] == "text_completion"
+
+
+def test_a_thousand_pods_that_are_replaced_lose_no_request(here: Cluster, tmp_path: Path) -> None:
+    here.kubectl("create", "namespace", "many")
+    for one in picker():
+        here.kubectl("apply", "-n", "many", "-f", "-", text=json.dumps(one))
+    here.kubectl("rollout", "status", "deployment/picker", "-n", "many", "--timeout=60s")
+    address = here.address("picker", "many")
+    with one_engine_for_all(tmp_path):
+        pods, old = Pods(here, "many"), named("old", MANY, 0)
+        pods.replace({}, old)
+        endpoints_of(here, address, MANY)
+        with Load(address) as load:
+            load.serves()
+            pods.replace(old, named("new", MANY, MANY))
+            endpoints_of(here, address, MANY)
+            load.serves()
+    assert load.lost == []
+    here.kubectl("delete", "namespace", "many", "--wait=false")
+
+
+def endpoints_of(here: Cluster, address: str, number: int) -> None:
+    """Wait until the picker at an address has exactly ``number`` endpoints."""
+    last = ""
+
+    def has_them() -> bool:
+        nonlocal last
+        with urllib.request.urlopen(f"http://{address}:9090/metrics", timeout=20) as page:
+            lines = page.read().decode().splitlines()
+        last = str([line for line in lines if line.startswith("llm_d_epp_ready_endpoints{")])
+        return f" {number:.1f}'" in last
+
+    here.until(has_them, lambda: f"not {number} endpoints: {last}")

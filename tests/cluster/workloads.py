@@ -44,10 +44,17 @@ def service(name: str, labels: dict[str, str], ports: dict[int, int]) -> Object:
             "spec": {"selector": labels, "ports": listed}}  # fmt: skip
 
 
-def picker(replicas: int = 1) -> list[Object]:
+def picker(replicas: int = 1, *flags: str) -> list[Object]:
     """Return a picker that follows ``ENGINES``, with an Envoy in each pod, its rights and its Service ``picker``."""
     labels = {"app": "picker"}
-    words = ["--endpoint-selector", "app=engines", "--endpoint-target-ports", "8000", "--metrics-endpoint-auth=false"]
+    words = [
+        "--endpoint-selector",
+        "app=engines",
+        "--endpoint-target-ports",
+        "8000",
+        "--metrics-endpoint-auth=false",
+        *flags,
+    ]
     probe = {"grpc": {"port": 9003, "service": "inference-extension"}, "periodSeconds": 1}
     pod_name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     epp = {
