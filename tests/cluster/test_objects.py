@@ -103,11 +103,12 @@ class Site:
         await self.until(lambda: self.condition(kind, name, group).get("reason") == reason)
         return self.condition(kind, name, group)
 
-    def reading(self, name: str, *labels: str) -> float:
-        return next(dict(one.samples)[labels] for one in self.part.readings() if one.name == name)
-
     def writes(self, result: str) -> float:
-        return self.reading("tierwise_custom_resource_status_writes", result)
+        return reading(self.part, "tierwise_custom_resource_status_writes", result)
+
+
+def reading(part: CustomResources, name: str, *labels: str) -> float:
+    return next(dict(one.samples)[labels] for one in part.readings() if one.name == name)
 
 
 @asynccontextmanager
@@ -194,15 +195,17 @@ def test_conditions_are_written_with_their_reasons_and_once(plane: ControlPlane,
             here.delete(REWRITE, "qwen-canary")
             assert (await here.accepted(REWRITE, "a-younger-one", "Accepted", LEGACY))["status"] == "True"
             assert here.decided.rules["qwen"].targets == ("c",)
-            await here.until(lambda: here.reading("tierwise_custom_resource_status_pending") == 0)
+            await here.until(lambda: reading(here.part, "tierwise_custom_resource_status_pending") == 0)
             written = here.writes("written")
             second = here.another()
             await second.start()
             here.put(OBJECTIVE, "marker", {"priority": 3})
             await here.accepted(OBJECTIVE, "marker", "Accepted")
+            for part in (here.part, second):
+                await here.until(lambda part=part: reading(part, "tierwise_custom_resource_status_pending") == 0)
             await second.stop()
-            both = {one.name: dict(one.samples) for one in second.readings()}["tierwise_custom_resource_status_writes"]
-            assert here.writes("written") - written + both["written",] == 1, "each condition is written once"
+            by_second = reading(second, "tierwise_custom_resource_status_writes", "written")
+            assert here.writes("written") - written + by_second == 1, "each condition is written once"
 
     run(work())
 
