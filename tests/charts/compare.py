@@ -76,7 +76,7 @@ def page(outcome: Outcome) -> str:
 
 
 def _table(outcome: Outcome) -> Iterator[str]:
-    yield "| object | field | upstream | here | since | why |"
+    yield "| object | field | upstream | here | version | why |"
     yield "|---|---|---|---|---|---|"
     rows: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for each, versions in outcome.found.items():

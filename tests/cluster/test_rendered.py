@@ -24,6 +24,7 @@ ALL = (*GUIDES, *FEATURES, Guide("router-objectives", "inferencepool", ("router-
 LONGEST = "a-release-that-has-a-name-of-fifty-three-characters-x"
 """As long as helm allows."""
 VERSIONS = sorted(name for name in crds.SETS if name.startswith("inference-"))
+MANIFESTS = CHARTS.parent
 PAGE = CHARTS.parents[1] / "docs" / "charts.md"
 
 
@@ -156,6 +157,10 @@ def test_the_page_names_each_kind_that_no_definition_could_check() -> None:
         for each in objects(CHARTS / guide.chart, *guide.arguments)
         if group(each) in crds.NOT_OBTAINABLE and group(each) != "llm-d.ai"
     }
+    for path in sorted(MANIFESTS.glob("gateway/**/*.yaml")) + sorted(MANIFESTS.glob("modelserver/**/*.yaml")):
+        for each in yaml.safe_load_all(path.read_text().replace("${STORAGE_CLASS}", "any")):
+            if group(each) in crds.NOT_OBTAINABLE:
+                found.add((each["kind"], group(each)))
     section = PAGE.read_text().partition("## What could not be checked")[2].partition("\n## ")[0]
     rows = {
         (row[0].strip(" `"), row[1].strip(" `"))

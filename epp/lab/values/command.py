@@ -18,10 +18,10 @@ from epp.runtime.logs import counted
 
 def run_values(options: ValuesOptions) -> int:
     """Run the command and return its exit status. Raises: ConfigError for values that the chart refuses."""
-    values = read(options)
+    values, repeated = read(options)
     chart = next(chart for chart in CHARTS if chart.name == options.chart)
     found = list(findings(chart, values))
-    notes = [f"{path}: {sentence}" for path, sentence in ignored(values)]
+    notes = repeated + [f"{path}: {sentence}" for path, sentence in ignored(values)]
     if found:
         _tell([*notes, *(_told(each) for each in found[:-1])])
         raise ConfigError(
@@ -42,20 +42,23 @@ def run_values(options: ValuesOptions) -> int:
     return 0
 
 
-def read(options: ValuesOptions) -> dict[str, object]:
-    """Return what helm would make of the files and flags. Raises: ConfigError."""
+def read(options: ValuesOptions) -> tuple[dict[str, object], list[str]]:
+    """Return what helm would make of the files and flags, and what it drops of them. Raises: ConfigError."""
     if not (options.files or options.typed or options.texts):
         raise ConfigError(
             "nothing says which values: pass FILE, -f FILE as often as to helm, or --set KEY=VALUE; - is standard input"
         )
     values: dict[str, object] = {}
+    dropped: list[str] = []
     for name in options.files:
-        values = merged(values, read_values(name))
+        more, repeated = read_values(name)
+        values = merged(values, more)
+        dropped += repeated
     for text in options.typed:
         values = with_set(values, text, typed=True)
     for text in options.texts:
         values = with_set(values, text, typed=False)
-    return values
+    return values, dropped
 
 
 def _told(finding: Finding) -> str:

@@ -201,6 +201,16 @@ def test_what_cannot_be_read_is_one_sentence(
     assert message in err
 
 
+def test_a_key_that_is_there_twice_is_named_since_helm_drops_the_first(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = "router:\n  epp: {replicas: 1}\n  epp: {replicas: 2}\n"
+    status, out, err = run(capsys, file(tmp_path, text))
+    assert status == 0
+    assert msgspec.yaml.decode(out)["inferenceExtension"] == {"replicas": 2}
+    assert "values.yaml, line 3: epp is there a second time in the same map; only the last one counts" in err
+
+
 @pytest.mark.parametrize("text", ["- a\n", "a: [\n", "just words\n", "{" * 5000])
 def test_a_file_that_is_no_map_of_values_is_refused(
     text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
