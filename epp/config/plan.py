@@ -53,6 +53,8 @@ class Plan:
     """None if the engines' metrics are not read."""
     served: ServedModelFilter | None = None
     """The filter for endpoints that serve the request's model; None if every endpoint is taken to serve all."""
+    protocols: frozenset[str] = frozenset()
+    """How requests of the parsers may be sent to endpoints, as an InferencePool's ``appProtocol`` names it."""
     notifications: tuple[Notification, ...] = ()
     """What plugins learn from the Kubernetes API."""
     tokens: TokenPlan | None = None

@@ -32,6 +32,10 @@ UNREAD = Parsed(model="", target_model="", prompts=(), prompt_tokens=1, streamin
 """The result for a body that passes unread: its endpoint is picked by load alone."""
 
 
+HTTP, H2C = "http", "kubernetes.io/h2c"
+"""HTTP/1.1, and HTTP/2 without TLS: the values of an InferencePool's ``appProtocol``."""
+
+
 class Reader(Protocol):
     """The interface for reading request bodies."""
 
@@ -48,6 +52,8 @@ class Parser(Plugin[P], ABC):
 
     paths: ClassVar[tuple[str, ...]] = ()
     """The endings of the paths whose bodies it reads; if empty, it reads what no other parser reads."""
+    protocols: ClassVar[frozenset[str]] = frozenset({HTTP, H2C})
+    """How its requests may be sent to endpoints, in the words of an InferencePool's ``appProtocol``."""
 
     @abstractmethod
     def parse(self, path: str, body: bytes, target_model: str | None = None) -> Parsed:

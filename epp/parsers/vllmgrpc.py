@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing_extensions import override
 
 from epp.errors import BadRequest
-from epp.parsers.base import UNREAD, Parsed, Parser
+from epp.parsers.base import H2C, UNREAD, Parsed, Parser
 from epp.parsers.by_path import longest_suffix
 from epp.parsers.canonical import Rendered, render_text, render_tokens
 from epp.parsers.grpc_body import read
@@ -35,6 +35,7 @@ class VllmGrpcParser(Parser[NoParameters]):
 
     type_name = "vllmgrpc-parser"
     paths = (GENERATE, EMBED, *OTHERS)
+    protocols = frozenset({H2C})
 
     @override
     def parse(self, path: str, body: bytes, target_model: str | None = None) -> Parsed:

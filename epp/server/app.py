@@ -38,7 +38,7 @@ from epp.served.lister import Lister
 from epp.server.admin import Admin
 from epp.server.cluster import Cluster, open_cluster
 from epp.server.core import Core
-from epp.server.endpoints import open_endpoints
+from epp.server.endpoints import open_endpoints, unspoken
 from epp.server.health import Health
 from epp.server.quiet import wait_until_quiet
 from epp.server.readiness import Readiness, readiness
@@ -249,8 +249,10 @@ class App:
 
     def _readiness(self) -> Readiness:
         troubles, role = (self._cluster.troubles, self._cluster.role) if self._cluster is not None else ((), "")
-        scraped = self.core.plan.scrape is not None
-        return readiness(self.health, self._discovery, self.pool, scraped=scraped, troubles=troubles, role=role)
+        scraped, unfit = self.core.plan.scrape is not None, unspoken(self._discovery, self.core.plan.protocols)
+        return readiness(
+            self.health, self._discovery, self.pool, scraped=scraped, troubles=troubles, role=role, unfit=unfit
+        )
 
     def _able(self) -> bool:
         return self._open and self.health.able
@@ -259,8 +261,9 @@ class App:
         return self._cluster is not None and self._cluster.elected
 
     def _listed(self) -> bool:
-        """Whether the endpoints are known: they are fixed, or discovery has read them."""
-        return self._discovery is None or self._discovery.loaded
+        """Whether the endpoints are known, fixed or discovered, and the parsers speak their protocol."""
+        found = self._discovery
+        return found is None or (found.loaded and not unspoken(found, self.core.plan.protocols))
 
     async def _follow_config(self, stack: AsyncExitStack) -> None:
         if (source := self._source) is None or source.file is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from epp.discovery.base import Discovery
 from epp.discovery.file import FileDiscovery
+from epp.discovery.pool_discovery import PoolDiscovery
 from epp.pool.pool import Endpoint
 from epp.ports.resolve import resolve
 from epp.server.cluster import Cluster
@@ -37,3 +39,17 @@ async def open_endpoints(
     stack.push_async_callback(discovery.stop)
     core.telemetry.gauge_source(discovery.readings)
     return discovery
+
+
+def unspoken(discovery: Discovery | None, protocols: Collection[str]) -> str:
+    """Return why no parser, which together speak ``protocols``, fits the InferencePool; empty if one does.
+
+    A pool without an ``appProtocol`` asks for none.
+    """
+    pool = discovery.current if isinstance(discovery, PoolDiscovery) else None
+    if pool is None or pool.app_protocol is None or pool.app_protocol in protocols:
+        return ""
+    return (
+        f"the pool's appProtocol is {pool.app_protocol}, and the configuration's parsers speak "
+        f"{' and '.join(sorted(protocols))} only"
+    )

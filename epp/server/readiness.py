@@ -31,14 +31,18 @@ def readiness(
     scraped: bool,
     troubles: Sequence[str] = (),
     role: str = "",
+    unfit: str = "",
 ) -> Readiness:
     """Return the readiness now.
 
     ``scraped`` is whether the endpoints' metrics are read, ``troubles`` what else cannot be done now: it leaves the
     picker ready, and the sentence has it. ``role`` is what the picker is in an election, as a sentence; empty without.
+    ``unfit`` is why the configuration does not fit the pool; empty if it does.
     """
     if discovery is not None and not discovery.loaded:
         return _not_ready(f"no list of endpoints yet: {discovery.trouble or 'it is being read'}", troubles)
+    if unfit:
+        return _not_ready(unfit, troubles)
     if not health.able:
         return _not_ready("stopping", troubles)
     if not health.serving:

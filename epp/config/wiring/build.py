@@ -128,6 +128,7 @@ def build(
         notifications=notifications,
         tokens=tokens.plan,
         served=served,
+        protocols=frozenset[str]().union(*(parser.protocols for parser in parsers)),
         summary=(*describe(wiring, producers), *admission.summary, *tokens.summary),
         warnings=(
             *_deprecated(config),

@@ -250,17 +250,29 @@ def test_a_lease_with_rubbish_is_taken(rubbish: dict[str, Any]) -> None:
     run(work)
 
 
-def test_a_lease_that_is_deleted_or_emptied_by_hand_comes_back_with_its_leader() -> None:
+def test_a_lease_that_is_deleted_by_hand_comes_back_with_its_leader() -> None:
+    patient = Term(duration_s=600.0, overdue_s=500.0, retry_s=5.0)  # so long a standby leaves it to the leader
+
     async def work(here: Site) -> None:
-        first = await here.start("epp-0")
+        first = await here.start("epp-0", patient)
         await here.led_by(first)
-        await here.start("epp-1")
+        await here.start("epp-1", patient)
         await here.led_by(first)
         await here.leases.delete(NAME)
-        await here.until(lambda: NAME in here.leases.objects and first.leads)
-        await here.leases.put({"metadata": {"name": NAME}, "spec": {}})
-        await here.until(lambda: here.spec().get("holderIdentity", "").startswith("epp-0_"))
+        await here.until(lambda: NAME in here.leases.objects)
+        assert here.spec()["holderIdentity"].startswith("epp-0_")
         await here.led_by(first)
+
+    run(work)
+
+
+def test_a_lease_that_is_emptied_by_hand_has_one_leader_again() -> None:
+    async def work(here: Site) -> None:
+        electors = [await here.start(f"epp-{n}") for n in range(2)]
+        await here.until(lambda: any(elector.leads for elector in electors))
+        await here.leases.put({"metadata": {"name": NAME}, "spec": {}})
+        await here.until(lambda: bool(here.spec().get("holderIdentity")))
+        await here.until(lambda: [elector.leads for elector in electors].count(True) == 1)
 
     run(work)
 
