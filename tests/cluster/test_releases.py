@@ -59,6 +59,7 @@ def test_a_release_serves_requests_is_upgraded_rolled_back_tested_and_leaves_not
     here.until(lambda: inventory(here) <= before, lambda: str(inventory(here) - before))
 
 
+@pytest.mark.cluster
 def test_a_client_does_not_choose_where_the_proxy_connects(here: Cluster) -> None:
     here.helm("install", "safe", str(CHART), *SELECTED, *WAIT)
     request = urllib.request.Request(
@@ -70,6 +71,7 @@ def test_a_client_does_not_choose_where_the_proxy_connects(here: Cluster) -> Non
     here.helm("uninstall", "safe", *WAIT)
 
 
+@pytest.mark.cluster
 def test_requests_fall_back_to_the_pods_that_are_known_while_no_picker_runs(here: Cluster) -> None:
     here.helm("install", "open", str(CHART), *SELECTED, *WAIT)
     address = f"{here.address('open-epp')}:8081"
