@@ -66,7 +66,7 @@ NOT_OURS = frozenset({"flag", "help"})
 """Words that look like flags of ours and are none: a placeholder, and what every command has."""
 
 OTHERS = frozenset(
-    {"kv-transfer-config", "kv-events-config", "block-size", "no-enable-prefix-caching"}
+    {"kv-transfer-config", "kv-events-config", "block-size", "no-enable-prefix-caching", "kv-offloading-size"}
     | {"enable-prompt-tokens-details", "enable-cache-report"}
     | {"chat-template", "default-chat-template-kwargs", "chat-template-content-format"}
     | {"base-url", "enable-kvengine", "fresh-prefix"}

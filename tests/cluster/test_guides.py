@@ -12,7 +12,7 @@ from tests.cluster.cluster import Cluster, cluster
 from tests.cluster.environment import Unavailable, program
 from tests.cluster.guide import GUIDES, Shell, as_expected, steps
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 VOLUME = {
     "apiVersion": "v1",
     "kind": "PersistentVolume",

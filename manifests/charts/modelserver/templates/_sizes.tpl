@@ -25,7 +25,10 @@ container's memory has a quarter of the cache more than the rest needs. vLLM's o
 */}}
 {{- define "modelserver.sizes" -}}
 {{- $values := .Values -}}
-{{- $connector := $values.cache.connector -}}
+{{- $connector := required "\ncache.connector is empty; write kvengine, offloading, lmcache or none" $values.cache.connector -}}
+{{- if and (ne $connector "none") (not $values.cache.cpu) -}}
+  {{- fail "\ncache.cpu is empty; write the CPU memory for KV of a pod, such as 100Gi, or cache.connector: none" -}}
+{{- end -}}
 {{- $cache := ternary 0 (include "modelserver.bytes" $values.cache.cpu | int64) (eq $connector "none") -}}
 {{- $engine := div $cache (int64 $values.parallelism.data) -}}
 {{- $worker := div $engine (int64 $values.parallelism.tensor) -}}
