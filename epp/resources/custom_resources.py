@@ -20,7 +20,7 @@ from epp.kube.objects_inference import GROUPS, OBJECTIVE, PLURALS, REWRITE, VERS
 from epp.kube.served import KindName, ServedKind
 from epp.metrics.gauges import Reading
 from epp.picking.model_rewrites import Rule
-from epp.resources.kept import Judged, KeptKind, ObjectName
+from epp.resources.kept import Applied, Judged, KeptKind, ObjectName
 from epp.resources.status_writer import StatusWriter
 from epp.resources.verdict import Verdict, of_objective, of_rewrite
 from epp.resources.written import PoolName, priority_of, rules_of
@@ -217,28 +217,34 @@ class CustomResources:
             self._any.clear()
             while self._work:
                 await sliced(self._work.popleft())
-            self._settle()
+            await self._settle()
             self._warn_of_missing()
 
-    def _settle(self) -> None:
-        """Use everything that was read, in one step."""
-        objectives, rewrites = self._objectives.settle(), self._rewrites.settle()
+    async def _settle(self) -> None:
+        """Use everything that was read, in one step; then judge the objects in slices, which no request waits for."""
+        objectives, rewrites = self._objectives.apply(), self._rewrites.apply()
         if objectives.values:
             self._uses.change_objectives(objectives.values)
         if rewrites.values:
             self._uses.change_rewrites(rewrites.values)
         lines: list[str] = []
-        for kind, applied in ((OBJECTIVE, objectives), (REWRITE, rewrites)):
-            for name in applied.gone:
-                self._refused.pop((kind, *name), None)
-                self._writer.forget(self._path_of(kind, name))
-            for one in applied.judged:
-                self._writer.want(self._path_of(kind, one.name), one.item, one.verdict)
-                lines += self._line(kind, one)
+        await sliced(self._judge(OBJECTIVE, objectives, lines))
+        await sliced(self._judge(REWRITE, rewrites, lines))
         for line in lines[:MOST_LINES]:
             log.warning("%s", line)
         if len(lines) > MOST_LINES:
             log.warning("and %d more objects are not used as they are written", len(lines) - MOST_LINES)
+
+    def _judge(self, kind: str, applied: Applied[Any, Any], lines: list[str]) -> Iterator[None]:
+        """Let verdicts be written, and add what the log shows of them to ``lines``; each step is one object."""
+        for name in applied.gone:
+            self._refused.pop((kind, *name), None)
+            self._writer.forget(self._path_of(kind, name))
+            yield
+        for one in applied.judged:
+            self._writer.want(self._path_of(kind, one.name), one.item, one.verdict)
+            lines += self._line(kind, one)
+            yield
 
     def _line(self, kind: str, judged: Judged) -> list[str]:
         """Return the line for the log about an object that is not used as it is written, once for each verdict."""

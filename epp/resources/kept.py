@@ -8,7 +8,7 @@ from the moment at which the newer one is installed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -46,7 +46,7 @@ class Applied(NamedTuple, Generic[K, V]):
 
     values: Mapping[K, V | None]
     """The new value of each key; None for a key that no object has any more."""
-    judged: Sequence[Judged]
+    judged: Iterable[Judged]
     gone: Sequence[ObjectName]
     """Objects that are deleted, or name another pool now."""
 
@@ -125,18 +125,27 @@ class KeptKind(Generic[K, V]):
         self._arrange(name)
 
     def settle(self) -> Applied[K, V]:
-        """Return what has changed since the last call."""
+        """Return what has changed since the last call, with every verdict."""
+        applied = self.apply()
+        return applied._replace(judged=list(applied.judged))
+
+    def apply(self) -> Applied[K, V]:
+        """Return what has changed since the last call; each step of ``judged`` judges one object.
+
+        ``judged`` is read to its end before the next change.
+        """
         values, judged = self._precedence.settle()
         self._look.update(ObjectName(owner.name, owner.group) for owner in judged)
         look, self._look = self._look, set()
-        found = []
+        gone = [name for name in self._dropped if name not in self._ours]
+        self._dropped.clear()
+        return Applied(values, self._judged(look), gone)
+
+    def _judged(self, look: set[ObjectName]) -> Iterator[Judged]:
         for name in sorted(look):
             if (kept := self._ours.get(name)) is not None:
                 self.verdicts[name] = verdict = self._verdict(name, kept)
-                found.append(Judged(name, kept.item, verdict))
-        gone = [name for name in self._dropped if name not in self._ours]
-        self._dropped.clear()
-        return Applied(values, found, gone)
+                yield Judged(name, kept.item, verdict)
 
     def _place(self, name: ObjectName, item: InferenceObject) -> None:
         self._drop(name)
