@@ -78,6 +78,7 @@ BUILT = {
     "kubectl": _kubernetes("kubectl"),
     "helm": _helm("v3.21.4"),
     "registry": _registry("v3.1.2"),
+    "elector": Tool("kubernetes", "./elector", "v1", ()),  # of our own, with client-go's election
 }
 INSTALLED = {"etcd": "etcd-server"}
 """Programs of the system, and Debian's packages with them."""

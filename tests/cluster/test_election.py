@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.cluster.control_plane import ControlPlane, control_plane
-from tests.cluster.environment import Unavailable
+from tests.cluster.environment import Unavailable, program
 from tests.cluster.pickers import RULES, Picker, site
 
 CLEAN_S, REPORTED_S, SILENT_S = 2.0, 3.0, 17.0
@@ -149,3 +150,38 @@ def test_pickers_without_a_right_to_leases_are_all_ready_and_name_it(plane: Cont
         role = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{here.namespace}/roles/picker"
         plane.request("PATCH", role, {"rules": RULES}, "application/merge-patch+json")
         here.led()
+
+
+def test_client_go_and_a_picker_take_over_from_one_another(plane: ControlPlane, tmp_path: Path) -> None:
+    try:
+        elector = str(program("elector"))
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    with site(plane, tmp_path, "client-go", pickers=1) as here:
+        ours = here.led()
+        words = ("-server", plane.url, "-authority", str(plane.authority), "-token-file", str(here.account / "token"),
+                 "-namespace", here.namespace, "-name", here.lease_path.rpartition("/")[2],
+                 "-identity", "theirs_1")  # fmt: skip
+        log = tmp_path / "elector.log"
+        role = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{here.namespace}/roles/picker"
+        more = [RULES[0], {**RULES[1], "verbs": [*RULES[1]["verbs"], "update"]}]
+        plane.request("PATCH", role, {"rules": more}, "application/merge-patch+json")
+        with log.open("wb") as written:
+            theirs = subprocess.Popen((elector, *words), stdout=written)
+        try:
+            here.until(lambda: f"leader: {ours.name}_" in log.read_text())
+            ours.send(signal.SIGTERM)
+            here.until(lambda: "leading" in log.read_text())  # our release is theirs to take
+            assert here.lease()["holderIdentity"] == "theirs_1"
+            assert here.lease()["leaseTransitions"] == 1
+            second = here.start("epp-1")
+            here.until(lambda: "theirs_1" in second.readyz)
+            assert second.check() == "NOT_SERVING"
+            theirs.send_signal(signal.SIGTERM)
+            here.until(lambda: second.ready, CLEAN_S)  # and theirs is ours
+            assert theirs.wait(10) == 0
+            here.until(lambda: here.lease()["holderIdentity"].startswith("epp-1_"))
+            assert here.lease()["leaseTransitions"] == 2
+        finally:
+            theirs.kill()
+            theirs.wait()
