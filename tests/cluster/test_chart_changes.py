@@ -71,12 +71,17 @@ class Asking:
             thread.join()
 
 
-def values(folder: Path, config: str, **flags: object) -> tuple[str, ...]:
+def values(folder: Path, config: str, replicas: int = 1, **flags: object) -> tuple[str, ...]:
     """Return the arguments of helm for a release with this configuration."""
     tree = {
         "inferencePool": {"create": False},
         "modelServers": {"matchLabels": {"app": "engines"}},
-        "epp": {"pluginsConfigFile": "own.yaml", "pluginsCustomConfig": {"own.yaml": config}, "flags": flags},
+        "epp": {
+            "replicas": replicas,
+            "pluginsConfigFile": "own.yaml",
+            "pluginsCustomConfig": {"own.yaml": config},
+            "flags": flags,
+        },
     }
     path = folder / "values.yaml"
     path.write_text(yaml.safe_dump({"router": tree}))
@@ -105,6 +110,17 @@ def test_an_upgrade_that_replaces_the_picker_loses_no_request(here: Cluster, tmp
     assert asking.failed == []
     assert asking.answered > 10
     here.helm("uninstall", "moving", *wait)
+
+
+def test_an_upgrade_of_active_pickers_loses_no_request(here: Cluster, tmp_path: Path) -> None:
+    active = ("--set", "tierwise.highAvailability=active", "--wait", "--timeout", "150s")
+    here.helm("install", "active", CHART, *values(tmp_path, PLAIN, 2), *active)
+    asking = Asking(f"{here.address('active-epp')}:8081")
+    with asking.meanwhile():
+        here.helm("upgrade", "active", CHART, *values(tmp_path, PLAIN, 2, v=4), *active)
+    assert asking.failed == []
+    assert sorted(pods(here, "active").values()) == [True, True]
+    here.helm("uninstall", "active")
 
 
 def test_a_changed_configuration_is_taken_by_the_running_picker_and_a_bad_one_ends_no_pod(

@@ -25,6 +25,8 @@ in which gateways learn of its end; with an election, in which a new pod starts.
 {{- $pause := ternary 15 5 $election -}}
 {{- if not (kindIs "invalid" .own.preStopSeconds) -}}{{- $pause = int .own.preStopSeconds -}}{{- end -}}
 {{- $_ := set . "preStopSeconds" (ternary $pause 0 (semverCompare ">=1.30-0" .kubeVersion)) -}}
+{{- /* Envoy ends at once when it is asked to, so it is asked when the picker has drained, too. */ -}}
+{{- $_ := set . "proxyPreStopSeconds" (ternary (add .preStopSeconds 25) 0 (gt .preStopSeconds 0)) -}}
 {{- end -}}
 
 {{/* Complete the values of monitoring: which collector, whose token it shows, and in which secret that is. */}}

@@ -62,11 +62,7 @@ spec:
       terminationGracePeriodSeconds: 130
       {{- include "tierwise.pod.placement" (set (deepCopy .) "selector" .proxySelector) | nindent 6 }}
       containers:
-        {{- $container := deepCopy .proxyContainer }}
-        {{- if .preStopSeconds }}
-        {{- $_ := set $container "lifecycle" (dict "preStop" (dict "sleep" (dict "seconds" .preStopSeconds))) }}
-        {{- end }}
-        {{- list $container | toYaml | nindent 8 }}
+        {{- list .proxyContainer | toYaml | nindent 8 }}
       volumes: {{- toYaml .proxyVolumes | nindent 8 }}
 ---
 apiVersion: v1

@@ -92,6 +92,9 @@ changed by the values; in `inferencepool` a container that the values describe a
 {{- $_ := set $proxy "volumeMounts" $mounts -}}
 {{- $_ := set $v "proxyVolumes" $volumes -}}
 {{- include "tierwise.proxy.container" (dict "v" $v "security" (include "tierwise.container.security" . | fromYaml)) -}}
+{{- if $v.proxyPreStopSeconds -}}
+  {{- $_ := set $v.proxyContainer "lifecycle" (dict "preStop" (dict "sleep" (dict "seconds" $v.proxyPreStopSeconds))) -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Set .v.proxyContainer to the container that the values of the proxy describe. */}}
