@@ -22,7 +22,7 @@ from tests.cluster.environment import Unavailable, cache
 
 Definition = dict[str, Any]
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-ESTABLISHED_S = 30.0
+ESTABLISHED_S = 60.0
 
 
 class _Loader(yaml.CSafeLoader):
