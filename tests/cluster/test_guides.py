@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +33,8 @@ INSTEAD = {
     "STORAGE_CLASS": "lustre",
 }
 """The kinds of GKE have no definition that could be had here (``crds.NOT_OBTAINABLE``)."""
+SETTLED_S = 60.0
+"""How long a list of objects may take until it is the one of the page."""
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +66,11 @@ def follow(here: Cluster, shell: Shell, page: str, mode: str = "") -> None:
             printed = shell.run(step.commands)
         except AssertionError as failed:
             raise AssertionError(f"{failed}\n{here.story()}") from None
+        deadline = time.monotonic() + SETTLED_S
+        # A pod that was replaced may be listed until its process has ended.
+        while step.commands.startswith("kubectl get") and not as_expected(printed, step.output or printed):
+            assert time.monotonic() < deadline, f"{step.commands}\n{printed}"
+            printed = shell.run(step.commands)
         if step.output:
             assert as_expected(printed, step.output), f"{step.commands}\n{printed}"
     assert cluster_wide(here) == before, "what is in no namespace is removed, too"
