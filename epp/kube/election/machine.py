@@ -77,7 +77,7 @@ class Election:
         self._proven_at = -math.inf
         self._pause_until = -math.inf
         self._conflict_at = -math.inf
-        self._refusals = 0
+        self._refusals, self._refused_at = 0, math.inf
         self._ending = False
 
     def step(self, now: float, *, able: bool) -> Step:
@@ -138,6 +138,7 @@ class Election:
         """Take the answer to ``Read``, unless the watch has shown something newer meanwhile."""
         self._reached(now)
         self._read_at, self._must_read, self.denied, self._refusals = now, False, False, 0
+        self._refused_at = math.inf
         if not self._noticed_while_reading or (lease is not None and self._is_newer(lease)):
             self._deaf = self.following and lease != self.lease
             self._take(lease, now)
@@ -177,7 +178,11 @@ class Election:
     def refused(self, now: float, *, unreadable: bool) -> None:
         """Note that the API server did not allow a request: reading the Lease if ``unreadable``, else writing it."""
         self._reached(now)
-        self.denied = unreadable
+        if unreadable:
+            self._refused_at = min(self._refused_at, now)
+            # An API server that has just started may refuse what it allows a moment later.
+            self.denied = self._read_at is None or now >= self._refused_at + self._term.duration_s
+            self._lost_at = None if self.denied else now
         self.missed += self.leads
         self._pause(now, min(self._term.duration_s, self._term.retry_s * 2.0**self._refusals))
         self._refusals = min(self._refusals + 1, 10)

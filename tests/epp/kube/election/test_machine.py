@@ -250,6 +250,16 @@ def test_a_picker_that_may_not_read_the_lease_serves_and_asks_again() -> None:
     assert not machine.leads
 
 
+def test_a_standby_that_is_refused_for_a_moment_stays_one_and_serves_if_that_lasts() -> None:
+    world, leader = settled(0)
+    machine, now = next(picker for picker in world.pickers if picker is not leader).machine, 1e7
+    for later, serves in ((0.0, False), (14.0, False), (16.0, True)):
+        machine.refused(now + later, unreadable=True)
+        assert machine.serves(now + later) is serves
+    machine.saw(world.server.lease, now + 17.0)
+    assert not machine.serves(now + 17.0)
+
+
 @pytest.mark.parametrize("able", [True, False])
 def test_a_picker_that_is_not_able_takes_no_lease(able: bool) -> None:
     world = World(Random(0), 1)
