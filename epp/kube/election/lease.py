@@ -66,6 +66,11 @@ class Lease:
     """The API server's ``resourceVersion``."""
     record: Record
 
+    @property
+    def number(self) -> int | None:
+        """The version as a number, which orders versions; None where the API server numbers otherwise."""
+        return int(self.version) if self.version.isascii() and self.version.isdigit() else None
+
 
 def lease_of(item: LeaseObject) -> Lease:
     """Return the Lease that ``item`` is."""

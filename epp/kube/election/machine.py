@@ -207,7 +207,7 @@ class Election:
             if before is not None:
                 self._absent_at = self.changed_at = now
             return
-        number = _number(lease)
+        number = lease.number
         self._number = self._number if number is None else number
         record = lease.record
         if before is None or before.record != record:
@@ -296,10 +296,5 @@ class Election:
         return Write(record, None if self.lease is None else self.lease.version)
 
     def _is_newer(self, lease: Lease) -> bool:
-        number = _number(lease)
+        number = lease.number
         return number is None or number > self._number
-
-
-def _number(lease: Lease) -> int | None:
-    """Return the version as a number, which orders versions; None where the API server numbers otherwise."""
-    return int(lease.version) if lease.version.isascii() and lease.version.isdigit() else None
