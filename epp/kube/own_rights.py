@@ -80,11 +80,17 @@ class OwnRights:
         return not missing
 
     async def _lacks(self, need: Need) -> tuple[Right, ...]:
-        """Return the rights of ``need`` that are missing."""
-        if need.version and not await is_served(self._client, need.version):
-            return ()
-        # One after another, over one connection: a handshake for each would cost more than the wait.
-        return tuple([right for right in need.rights if not await may_i(self._client, right)])
+        """Return the rights that are missing for ``need``, and for each need that would do instead."""
+        first: tuple[Right, ...] = ()
+        for one in (need, *need.instead):
+            if one.version and not await is_served(self._client, one.version):
+                continue
+            # One after another, over one connection: a handshake for each would cost more than the wait.
+            lacking = tuple([right for right in one.rights if not await may_i(self._client, right)])
+            if not lacking:
+                return ()
+            first = first or lacking
+        return first
 
     def _report(self, before: dict[str, tuple[Right, ...]], account: str) -> None:
         for feature in self._without:

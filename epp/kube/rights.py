@@ -5,8 +5,8 @@ Pure values: ``epp.kube.reviews`` asks the API server.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from epp.kube.objects_inference import GROUPS, OBJECTIVE, PLURALS, REWRITE, VERSION
@@ -42,6 +42,8 @@ class Need:
     """What happens without them, as the end of a sentence."""
     version: str = ""
     """The API's group and version, such as ``llm-d.ai/v1alpha2``: needed only where it is served; empty for always."""
+    instead: tuple[Need, ...] = ()
+    """Other needs that make this one unnecessary: one of them all is enough, and of several the first is missing."""
 
 
 def rights(group: str, resource: str, verbs: Iterable[str], namespace: str | None) -> tuple[Right, ...]:
@@ -64,10 +66,18 @@ def leases(namespace: str) -> Need:
     )
 
 
-def inference_pool(group: str, version: str, namespace: str) -> Need:
-    """Return what it takes to follow an InferencePool."""
-    verbs = rights(group, "inferencepools", ("list", "watch"), namespace)
-    return Need("pool", verbs, "the picker does not become ready", version=f"{group}/{version}")
+def inference_pool(versions: Mapping[str, str], namespace: str) -> Need:
+    """Return what it takes to follow an InferencePool: ``versions`` has the version of each group that may have it."""
+    first, *others = (
+        Need(
+            "pool",
+            rights(group, "inferencepools", ("list", "watch"), namespace),
+            "the picker does not become ready",
+            version=f"{group}/{version}",
+        )
+        for group, version in versions.items()
+    )
+    return replace(first, instead=tuple(others))
 
 
 def custom_resources(namespace: str) -> Iterator[Need]:

@@ -172,8 +172,8 @@ def _needs(cluster: Cluster) -> Iterator[Need]:
     """Yield the rights that the parts need."""
     if cluster.endpoints is not None:
         yield rights.pods(cluster.namespace)
-        if (pool := cluster.options.pool) is not None:  # of both groups the first is usual
-            yield rights.inference_pool(pool.groups[0], VERSIONS[pool.groups[0]], cluster.namespace)
+        if (pool := cluster.options.pool) is not None:
+            yield rights.inference_pool({group: VERSIONS[group] for group in pool.groups}, cluster.namespace)
             yield from rights.custom_resources(cluster.namespace)
     if cluster.elector is not None:
         yield rights.leases(cluster.namespace)

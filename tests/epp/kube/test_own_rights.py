@@ -14,7 +14,7 @@ from aiohttp import web
 
 from epp.kube.client import Client
 from epp.kube.own_rights import OwnRights
-from epp.kube.rights import Need, Right, custom_resources, leases, manifest, pods, reviews, rights
+from epp.kube.rights import Need, Right, custom_resources, inference_pool, leases, manifest, pods, reviews, rights
 from epp.ports.http_port import HttpPort
 from tests.epp.kube.access import TokenAccess
 from tests.epp.kube.reviewing import PICKER, Reviewing
@@ -23,6 +23,7 @@ OBJECTIVES = Need(
     "objectives", rights("llm-d.ai", "inferenceobjectives", ("list", "watch"), "llm"),
     "only the configuration has priorities", version="llm-d.ai/v1alpha2",
 )  # fmt: skip
+VERBS = ("list", "watch")
 ALL = {("", "pods", "list"), ("", "pods", "watch")}
 
 
@@ -108,6 +109,34 @@ def test_a_forbidden_question_is_one_warning(caplog: pytest.LogCaptureFixture) -
             assert warning.startswith("what the picker may do is not known, and is found out by trying: POST")
             api.refused, api.rights = set(), set(ALL)
             await until(lambda: missing(own) == {("pods",): 0.0})
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("served", "allowed", "lacking"),
+    [
+        ("v1 v1alpha2", "v1", ""),
+        ("v1 v1alpha2", "v1alpha2", ""),
+        ("v1 v1alpha2", "", "v1"),
+        ("v1alpha2", "v1alpha2", ""),
+        ("v1alpha2", "v1", "v1alpha2"),
+        ("", "", ""),
+    ],
+)
+def test_the_right_to_one_of_two_groups_is_enough(served: str, allowed: str, lacking: str) -> None:
+    groups = {"v1": "inference.networking.k8s.io", "v1alpha2": "inference.networking.x-k8s.io"}
+
+    async def work() -> None:
+        api = Reviewing()
+        api.served = {f"{groups[version]}/{version}" for version in served.split()}
+        api.rights = {(groups[version], "inferencepools", verb) for version in allowed.split() for verb in VERBS}
+        need = inference_pool({group: version for version, group in groups.items()}, "llm")
+        async with asking(api, [need]) as own:
+            await until(lambda: missing(own) != {})
+            group = groups.get(lacking, "none")
+            named = f"pool: the picker may not list inferencepools.{group} in the namespace llm"
+            assert (own.trouble or "").startswith(named) if lacking else own.trouble is None
 
     run(work())
 
