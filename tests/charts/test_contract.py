@@ -74,9 +74,20 @@ def test_the_service_has_upstreams_ports(tree: str) -> None:
     ]
 
 
-@pytest.mark.parametrize(("replicas", "services"), [(1, ["inference-extension"] * 2), (3, ["liveness", "readiness"])])
-def test_the_kubelet_asks_the_health_service_for_upstreams_names(replicas: int, services: list[str]) -> None:
-    container = render("inferencepool", pool_values("inferenceExtension", replicas=replicas)).container()
+@pytest.mark.parametrize(
+    ("replicas", "election", "services"),
+    [
+        (1, False, ["inference-extension"] * 2),
+        (3, False, ["liveness", "readiness"]),
+        (1, True, ["liveness", "readiness"]),  # with an election the other name is unknown
+    ],
+)
+def test_the_kubelet_asks_the_health_service_for_upstreams_names(
+    replicas: int, election: bool, services: list[str]
+) -> None:
+    flags = {"ha-enable-leader-election": True} if election else {}
+    made = render("inferencepool", pool_values("inferenceExtension", replicas=replicas, flags=flags))
+    container = made.container()
     probes = [container[f"{probe}Probe"] for probe in ("liveness", "readiness")]
     assert [probe["grpc"] for probe in probes] == [{"port": 9003, "service": service} for service in services]
 

@@ -63,7 +63,11 @@ def test_no_container_has_a_user_or_may_more_than_the_restricted_standard(chart:
     ("values", "strategy"),
     [
         (pool_values("router"), {"maxSurge": 1, "maxUnavailable": 0}),
-        (pool_values("router", epp={"replicas": 3}), {"maxSurge": "100%", "maxUnavailable": "100%"}),
+        (pool_values("router", epp={"replicas": 3}), {"maxSurge": "100%", "maxUnavailable": 2}),
+        (
+            pool_values("router", epp={"flags": {"ha-enable-leader-election": True}}),
+            {"maxSurge": "100%", "maxUnavailable": 0},
+        ),
         (
             {**pool_values("router", epp={"replicas": 3}), "tierwise": {"highAvailability": "active"}},
             {"maxSurge": 1, "maxUnavailable": 0},

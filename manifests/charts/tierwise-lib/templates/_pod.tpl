@@ -99,7 +99,7 @@ spec:
 {{- end -}}
 
 {{- define "tierwise.pod.picker" -}}
-{{- $probe := ternary (list "liveness" "readiness") (list "inference-extension" "inference-extension") .several -}}
+{{- $probe := ternary (list "liveness" "readiness") (list "inference-extension" "inference-extension") (or .several .election) -}}
 name: epp
 image: {{ .image | quote }}
 imagePullPolicy: {{ .pullPolicy }}

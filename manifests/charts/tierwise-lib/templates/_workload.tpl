@@ -1,7 +1,7 @@
 {{/*
 How pods are replaced. One picker, and several active ones, are replaced by a new one that is ready first. With an
-election no standby is ready, so that waiting for all of them would never end: all new pods start beside the old leader,
-and the first of them that is ready ends it, since standbys of a newer template are ready until they have replaced it.
+election one of the old pods is ready, and that one alone stays while all new pods start beside it; the first of them that
+is ready ends it. New standbys are ready until some seconds after they have replaced it, so that the rollout ends.
 With a volume claim, which two pods may be unable to share, the old pod ends first.
 */}}
 {{- define "tierwise.strategy" -}}
@@ -11,7 +11,7 @@ With a volume claim, which two pods may be unable to share, the old pod ends fir
 type: Recreate
 {{- else if .election -}}
 type: RollingUpdate
-rollingUpdate: {maxSurge: 100%, maxUnavailable: {{ max 1 (sub (int .epp.replicas) 1) }}}
+rollingUpdate: {maxSurge: 100%, maxUnavailable: {{ max 0 (sub (int .epp.replicas) 1) }}}
 {{- else -}}
 type: RollingUpdate
 rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
