@@ -1,8 +1,9 @@
 """gRPC health checking, for probes and proxies, on any port.
 
-Without an election every name is known and has one answer. With one, ``liveness`` is always serving, the names that
-probes of readiness and proxies use are serving at the picker that was chosen, and other names are unknown. ``Watch`` is
-not offered. Source: grpc.health.v1, and for the names ``cmd/epp/runner/health.go`` of the Go picker.
+``liveness`` is always serving: a restart brings nothing that is missing, and cuts what drains. Without an election all
+other names are known and have one answer. With one, the names that probes of readiness and proxies use are serving at
+the picker that was chosen, and other names are unknown. ``Watch`` is not offered. Source: grpc.health.v1, and for the
+names ``cmd/epp/runner/health.go`` of the Go picker, whose ``liveness`` is that of readiness without an election.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Health:
     def _status(self, name: str) -> HealthCheckResponse:
         if self._chosen is not None and name not in ("", LIVENESS, READINESS, EXT_PROC):
             return HealthCheckResponse(status=HealthCheckResponse.SERVICE_UNKNOWN)
-        serving = self.serving or (self._chosen is not None and name == LIVENESS)
+        serving = self.serving or name == LIVENESS
         return HealthCheckResponse(status=HealthCheckResponse.SERVING if serving else HealthCheckResponse.NOT_SERVING)
 
 

@@ -78,6 +78,12 @@ REASONS = (
     Reason("Deployment", ".*", rf"{_PICKER}\.env.*apiVersion", "the default of Kubernetes"),
     Reason("Deployment", ".*", rf"{_PICKER}\.lifecycle", "gateways learn of a pod's end before it stops"),
     Reason("Deployment", ".*", rf"{_ENVOY}\.lifecycle", "Envoy serves on while the picker beside it drains"),
+    Reason(
+        "Deployment",
+        ".*",
+        rf"{_PICKER}\.livenessProbe\.grpc\.service",
+        "a picker without its pool or API server is not restarted",
+    ),
     Reason("Deployment", ".*", rf"{_PICKER}\.resources", "v1.2 requests nothing"),
     Reason("Deployment", ".*", rf"({_PICKER}|{_ENVOY})\.securityContext", "the restricted Pod Security Standard"),
     Reason(

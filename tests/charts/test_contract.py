@@ -77,12 +77,12 @@ def test_the_service_has_upstreams_ports(tree: str) -> None:
 @pytest.mark.parametrize(
     ("replicas", "election", "services"),
     [
-        (1, False, ["inference-extension"] * 2),
+        (1, False, ["liveness", "inference-extension"]),
         (3, False, ["liveness", "readiness"]),
         (1, True, ["liveness", "readiness"]),  # with an election the other name is unknown
     ],
 )
-def test_the_kubelet_asks_the_health_service_for_upstreams_names(
+def test_the_kubelet_asks_upstreams_names_and_restarts_no_picker_for_what_it_lacks(
     replicas: int, election: bool, services: list[str]
 ) -> None:
     flags = {"ha-enable-leader-election": True} if election else {}

@@ -55,11 +55,13 @@ def picker(replicas: int = 1, *flags: str) -> list[Object]:
         "--metrics-endpoint-auth=false",
         *flags,
     ]
-    probe = {"grpc": {"port": 9003, "service": "inference-extension"}, "periodSeconds": 1}
+    ready, alive = (
+        {"grpc": {"port": 9003, "service": name}, "periodSeconds": 1} for name in ("inference-extension", "liveness")
+    )
     pod_name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     epp = {
         "name": "epp", "image": "example.test/tierwise:1", "command": ["tierwise", "serve"], "args": words,
-        "env": [pod_name], "readinessProbe": probe, "livenessProbe": probe,
+        "env": [pod_name], "readinessProbe": ready, "livenessProbe": alive,
         "securityContext": {"runAsNonRoot": True, "readOnlyRootFilesystem": True},
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
     }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -54,7 +54,7 @@ def check(health: Health, service: str) -> int:
 SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
-@pytest.mark.parametrize("service", ["", LIVENESS, READINESS, EXT_PROC, "inference-extension", "whatever", "é"])
+@pytest.mark.parametrize("service", ["", READINESS, EXT_PROC, "inference-extension", "whatever", "é"])
 def test_without_an_election_any_service_name_is_serving_while_ready(service: str) -> None:
     ready = [True]
     health = Health(lambda: ready[0])
@@ -63,7 +63,19 @@ def test_without_an_election_any_service_name_is_serving_while_ready(service: st
     assert check(health, service) == NOT_SERVING
 
 
-def test_nothing_is_serving_once_it_drains() -> None:
+@pytest.mark.parametrize("ready", [True, False])
+@pytest.mark.parametrize("chosen", [None, lambda: True, lambda: False])
+@pytest.mark.parametrize("draining", [True, False])
+def test_what_is_missing_and_a_drain_never_end_the_liveness(
+    ready: bool, chosen: Callable[[], bool] | None, draining: bool
+) -> None:
+    health = Health(lambda: ready, chosen)
+    if draining:
+        health.drain()
+    assert check(health, LIVENESS) == SERVING
+
+
+def test_no_request_should_be_sent_to_a_picker_once_it_drains() -> None:
     health = Health(lambda: True)
     health.drain()
     assert not health.serving
