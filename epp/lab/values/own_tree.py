@@ -29,6 +29,7 @@ OWN: Mapping[str, Node] = {
             "preStopSeconds": COUNT,
             "checkConfiguration": Section({"beforeStart": BOOLEAN, "helmTest": BOOLEAN}),
             "indexSnapshot": Section({"enabled": BOOLEAN, "interval": DURATION, "volume": ANYTHING}),
+            "openPaths": Listing(TEXT),
             "crds": Section({"install": BOOLEAN}),
             "rights": Section({"writeStatus": BOOLEAN}),
             "networkPolicy": Section(

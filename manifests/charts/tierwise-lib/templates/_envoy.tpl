@@ -5,7 +5,12 @@ clients' requests. Pods come from DNS (a headless Service), so that Envoy has wh
 turn if a pod that was picked does not accept the connection.
 */}}
 {{- define "tierwise.envoy" -}}
+{{- include "tierwise.envoy.paths" . -}}
 {{- $unlimited := "[{max_connections: 1000000000, max_pending_requests: 1000000000, max_requests: 1000000000, max_retries: 1000000000}]" -}}
+layered_runtime:
+  layers:
+    - name: own
+      static_layer: {re2.max_program_size.error_level: 100000, re2.max_program_size.warn_level: 100000}
 admin:
   address: {socket_address: {address: 127.0.0.1, port_value: 19000}}
 static_resources:
@@ -64,6 +69,7 @@ static_resources:
                         - remove_on_match: {key_matcher: {prefix: x-envoy-}}
                 local_reply_config: # Envoy's own answers in the form of the API
                   mappers:
+                    {{- include "tierwise.envoy.refusalForms" . | nindent 20 }}
                     - filter:
                         and_filter:
                           filters:
@@ -82,8 +88,11 @@ static_resources:
                     - name: all
                       domains: ["*"]
                       routes:
+                        {{- with .closedPaths }}
+                        {{- include "tierwise.envoy.refused" (dict "match" (printf "{safe_regex: {regex: %s}}" (toJson .))) | nindent 24 }}
+                        {{- end }}
                         - match:
-                            prefix: /
+                            {{ include "tierwise.envoy.open" . }}
                             headers:
                               - {name: ":method", string_match: {exact: GET}}
                               - {name: upgrade, string_match: {exact: websocket, ignore_case: true}}
@@ -101,9 +110,13 @@ static_resources:
                                   response_header_mode: SEND
                                   response_body_mode: NONE
                                   response_trailer_mode: SEND # keeps the stream open: the request counts until it ends
-                        - match: {prefix: /}
+                        - match:
+                            {{ include "tierwise.envoy.open" . }}
                           route:
                             {{- include "tierwise.envoy.route" . | nindent 28 }}
+                        {{- if .openPaths }}
+                        {{- include "tierwise.envoy.refused" (dict "match" "{prefix: /}") | nindent 24 }}
+                        {{- end }}
                 http_filters:
                   - name: envoy.filters.http.ext_proc
                     typed_config:
