@@ -99,11 +99,7 @@ spec:
 {{- end -}}
 
 {{- define "tierwise.pod.picker" -}}
-<<<<<<< HEAD
-{{- $probe := ternary (list "liveness" "readiness") (list "inference-extension" "inference-extension") (or .several .election) -}}
-=======
-{{- $probe := list "liveness" (ternary "readiness" "inference-extension" .several) -}}
->>>>>>> 1cece00 (What a picker lacks never ends its liveness: the probe of the charts asks for it with one picker too)
+{{- $probe := list "liveness" (ternary "readiness" "inference-extension" (or .several .election)) -}}
 name: epp
 image: {{ .image | quote }}
 imagePullPolicy: {{ .pullPolicy }}
