@@ -26,13 +26,7 @@ from collections.abc import Callable
 
 from epp.kube.election.holder_pod import HolderPod, Sight
 from epp.kube.election.lease import Lease, Record, pod_of, released, renewed, taken, written
-from epp.kube.election.steps import Read, Step, Term, Wait, Write
-
-TRUSTED_S = 60.0
-"""The longest that a Lease is waited for, if it states more than this picker's own duration. A guess: above every
-duration in use, and an end for what was written by hand."""
-FREE_S = 1.0
-"""How long a Lease must be free until a standby serves without it, since one request is enough to take it. A guess."""
+from epp.kube.election.steps import FREE_S, TRUSTED_S, Read, Step, Term, Wait, Write
 
 
 class Election:
@@ -71,7 +65,7 @@ class Election:
         self._deaf = False  # the watch has missed a change
         self._absent_at = self._rolled_out_at = -math.inf
         self._lost_at: float | None = None  # since when no request is answered
-        self._patient_until = -math.inf
+        self._patient_until = self._patient_since = -math.inf
         self._free_at: float | None = None
         self._sent: tuple[float, Record] | None = None  # the last write
         self._proven_at = -math.inf
@@ -226,8 +220,10 @@ class Election:
 
     def _reached(self, now: float) -> None:
         """Note that the API server answers. After an outage the leader has time to renew before others take over."""
-        if self._lost_at is not None:
-            self._patient_until = now + self._term.overdue_s
+        overdue_s = self._term.overdue_s
+        # Requests that fail now and then grant it one wait for each renewal, or a dead leader would stay for ever.
+        if self._lost_at is not None and (now - self._lost_at >= overdue_s or self._patient_since != self.changed_at):
+            self._patient_until, self._patient_since = now + overdue_s, self.changed_at
         self._lost_at = None
 
     def _pause(self, now: float, longest_s: float) -> None:

@@ -6,6 +6,12 @@ from dataclasses import dataclass
 
 from epp.kube.election.lease import Record
 
+TRUSTED_S = 60.0
+"""The longest that a Lease is waited for, if it states more than this picker's own duration. A guess: above every
+duration in use, and an end for what was written by hand."""
+FREE_S = 1.0
+"""How long a Lease must be free until a standby serves without it, since one request is enough to take it. A guess."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:

@@ -9,8 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from epp.kube.election.holder_pod import Sight
-from epp.kube.election.lease import Record
-from epp.kube.election.steps import Term
+from epp.kube.election.lease import Lease, Record
+from epp.kube.election.machine import Election
+from epp.kube.election.steps import Read, Term, Wait
 from tests.epp.kube.election.world import Picker, World
 
 SEEDS = st.integers(0, 2**32)
@@ -116,6 +117,23 @@ def check_serving(world: World, leader: Picker) -> None:
     assert world.serving() == [leader]
 
 
+@pytest.mark.parametrize("every", [2, 3, 4])
+def test_a_standby_whose_requests_fail_now_and_then_replaces_a_dead_leader(every: int) -> None:
+    machine = Election("epp-1_1", TERM, wall=lambda: 1.8e9, random=lambda: 0.5)
+    lease, requests, now = Lease("7", Record("epp-0_1", 15)), 0, 1000.0
+    while not machine.serves(now):
+        step = machine.step(now, able=True)
+        if isinstance(step, Wait):
+            now = max(now + 0.01, min(step.until, now + TERM.retry_s))
+            continue
+        requests += 1
+        if requests % every == 0:
+            machine.failed(now)
+        elif isinstance(step, Read):
+            machine.saw(lease, now)
+        assert now < 1000.0 + TERM.duration_s + TERM.overdue_s + 5.0
+
+
 @given(SEEDS)
 def test_a_partitioned_leader_goes_on_until_it_sees_another_holder(seed: int) -> None:
     world, leader = settled(seed)
@@ -197,6 +215,7 @@ def test_a_lease_written_by_hand_is_taken_after_a_minute_and_served_without_in_1
 
 @given(SEEDS)
 @example(15865)  # a release that was done, and whose answer was lost
+@example(291)  # the wait after a long outage, during which the Lease did not change
 @settings(max_examples=60)
 def test_whatever_happens_at_most_one_is_proven_and_in_the_end_one_leads(seed: int) -> None:
     random = Random(seed)
