@@ -81,6 +81,15 @@ def test_a_new_pod_is_there_before_an_old_one_ends(values: Values, strategy: Obj
     assert made.container()["lifecycle"]["preStop"]["sleep"]["seconds"] in (5, 15)
 
 
+@pytest.mark.parametrize(("replicas", "waits"), [(1, "rollout status"), (3, "--for=condition=Available")])
+def test_the_notes_have_a_command_that_waits_and_ends(replicas: int, waits: str, tmp_path: Path) -> None:
+    said = notes("inferencepool", pool_values("router", epp={"replicas": replicas}), tmp_path)
+    (command,) = [line for line in said.splitlines() if "rollout" in line or "wait" in line]
+    assert command.startswith("  kubectl -n ")
+    assert "deployment/llm-d-infpool-epp" in command
+    assert waits in command
+
+
 def test_a_claim_for_the_snapshot_is_held_by_one_pod_at_a_time() -> None:
     claim = {"persistentVolumeClaim": {"claimName": "index"}}
     made = render("inferencepool", own(indexSnapshot={"enabled": True, "interval": "30s", "volume": claim}))

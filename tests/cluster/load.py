@@ -26,6 +26,8 @@ class Load:
         """When, by the monotonic clock, and how: a request without a whole answer of status 200."""
         self.last = time.monotonic()
         """When the last request was served."""
+        self.longest_pause_s = 0.0
+        """The longest time between two requests that were served."""
         self._threads = [threading.Thread(target=self._work, args=(n,)) for n in range(threads)]
 
     def __enter__(self) -> Load:
@@ -62,7 +64,9 @@ class Load:
                     self.lost.append((time.monotonic(), repr(error)))
             else:
                 with self._lock:
-                    self.served, self.last = self.served + 1, time.monotonic()
+                    now = time.monotonic()
+                    self.longest_pause_s = max(self.longest_pause_s, now - self.last if self.served else 0.0)
+                    self.served, self.last = self.served + 1, now
 
     def _complete(self, prompt: str) -> None:
         connection = http.client.HTTPConnection(self._address, timeout=PATIENCE_S)

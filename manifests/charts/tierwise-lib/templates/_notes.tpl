@@ -8,7 +8,9 @@ InferencePool {{ $v.release }} and its picker {{ $v.name }} are deployed in the 
 The picker {{ $v.name }} is deployed in the namespace {{ $v.namespace }}; its endpoints are the pods with {{ $v.modelServers.selector }}.
 {{- end }}
 
-  kubectl -n {{ $v.namespace }} rollout status {{ ternary "statefulset" "deployment" $v.preferred }}/{{ $v.name }}
+{{ if $v.election }}  kubectl -n {{ $v.namespace }} wait deployment/{{ $v.name }} --for=condition=Available --timeout=5m
+{{- else }}  kubectl -n {{ $v.namespace }} rollout status {{ ternary "statefulset" "deployment" $v.preferred }}/{{ $v.name }}
+{{- end }}
   kubectl -n {{ $v.namespace }} logs {{ ternary "statefulset" "deployment" $v.preferred }}/{{ $v.name }} -c epp
   helm -n {{ $v.namespace }} test {{ $v.release }}
 {{- if and $v.envoy (eq $v.chart "standalone") }}
