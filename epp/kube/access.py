@@ -18,6 +18,12 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 
 
+def shown(url: str) -> str:
+    """Return ``url`` for an error or a log, without a user and password that it may have."""
+    scheme, separator, rest = url.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+
+
 class Access(Protocol):
     """One API server and one identity. Owner: the client that was given it."""
 

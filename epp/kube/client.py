@@ -17,10 +17,11 @@ from typing import Literal, NamedTuple, Self, TypeVar
 import aiohttp
 import msgspec
 
-from epp.kube.access import Access
+from epp.kube.access import Access, shown
 from epp.kube.connections import Connections
 from epp.kube.errors import KubeError, Refused, Unreachable
 from epp.kube.objects import Decoder, Status, WatchEvent
+from epp.runtime.logs import USERINFO
 
 T = TypeVar("T")
 
@@ -47,6 +48,8 @@ class _Request(NamedTuple):
     path: str
     query: Mapping[str, str]
     body: bytes | None = None
+    secret: str = ""
+    """The part of the body that no error may show; empty if there is none."""
 
 
 class Client:
@@ -85,16 +88,19 @@ class Client:
         """Return the object or page at ``path``. Raises: KubeError; ConfigError for credentials that cannot be read."""
         return await self._exchange(_Request("GET", path, query or {}), decoder)
 
-    async def send(self, method: Literal["POST", "PUT", "PATCH"], path: str, body: object, decoder: Decoder[T]) -> T:
+    async def send(
+        self, method: Literal["POST", "PUT", "PATCH"], path: str, body: object, decoder: Decoder[T], *, secret: str = ""
+    ) -> T:
         """Write ``body`` at ``path``, and return the answer, which is the object as the API server has it now.
 
         POST creates an object, or asks for a review. PUT replaces the version that ``body`` names. PATCH is a JSON
         merge patch: it sets the fields in ``body``, and removes each field whose value is None. A write that failed
-        with ``Unreachable`` may have been done or not.
+        with ``Unreachable`` may have been done or not. No error shows ``secret``, a part of ``body``: a proxy in
+        between may answer with what it was sent.
         Raises: KubeError (``Refused`` with status 409 where the object has another version, or exists already);
         ConfigError for credentials that cannot be read.
         """
-        return await self._exchange(_Request(method, path, {}, msgspec.json.encode(body)), decoder)
+        return await self._exchange(_Request(method, path, {}, msgspec.json.encode(body), secret), decoder)
 
     async def _exchange(self, request: _Request, decoder: Decoder[T]) -> T:
         async with self._opened(request, self._answer) as response:
@@ -103,7 +109,7 @@ class Client:
                 return decoder.decode(body)
             except msgspec.DecodeError as error:
                 raise Unreachable(
-                    f"{self._name(request)}: the answer is not the API's: {error}: {_shown(body)}; "
+                    f"{self._name(request)}: the answer is not the API's: {error}: {_answer(request, body)}; "
                     "is a proxy in between?"
                 ) from error
 
@@ -169,11 +175,13 @@ class Client:
             seconds = limits.total or limits.sock_read
             raise Unreachable(f"{what}: nothing came for {seconds:g} s; check the network to the API server") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(f"{what}: {str(error) or type(error).__name__}") from error
+            # Of an answer that is not HTTP, or of a proxy's refusal, the text has a piece, or the proxy's URL.
+            text = "" if request.secret and isinstance(error, aiohttp.ClientResponseError) else str(error)
+            raise Unreachable(f"{what}: {USERINFO.sub('', text) or type(error).__name__}") from error
 
     def _name(self, request: _Request) -> str:
         """Return how errors call a request."""
-        return f"{'watch' if 'watch' in request.query else request.method} {self.access.server}{request.path}"
+        return f"{'watch' if 'watch' in request.query else request.method} {shown(self.access.server)}{request.path}"
 
     async def _request(
         self, request: _Request, limits: aiohttp.ClientTimeout, *, renew: bool
@@ -216,10 +224,12 @@ class Client:
             status = Status()
         if not status.message:
             return Refused(
-                f"{what}: {response.status} {response.reason}: {_shown(body)}; is a proxy in between?",
+                f"{what}: {response.status} {response.reason}: {_answer(request, body)}; is a proxy in between?",
                 status=response.status,
                 retry_after_s=_seconds(response.headers.get("Retry-After")),
             )
+        if request.secret:
+            status = msgspec.structs.replace(status, message=status.message.replace(request.secret, "..."))
         return refusal(what, status, response.status, _seconds(response.headers.get("Retry-After")))
 
 
@@ -246,6 +256,11 @@ def _distrust(error: Exception) -> str:
 def _seconds(text: str | None) -> float | None:
     """Return the seconds of a ``Retry-After``; None for a date, which the API server does not use."""
     return float(text) if text is not None and text.isascii() and text.isdigit() else None
+
+
+def _answer(request: _Request, body: bytes) -> str:
+    """Return what errors show of an answer to ``request``."""
+    return "an answer that is not shown, since the request has a secret" if request.secret else _shown(body)
 
 
 def _shown(body: bytes) -> str:

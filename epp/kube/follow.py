@@ -45,6 +45,9 @@ SETTLED_S = 1.0
 further warning is logged. A guess."""
 MAX_OBJECTS = 200_000
 """The most objects of a list. Source: Kubernetes supports 150,000 pods in a cluster."""
+IN_VAIN = 3
+"""After this many watches in a row that failed before their first event, the list is read again: the failure may come
+from that event. A guess."""
 _LIST_AGAIN = (400, 410, 504)
 """The refusals of a watch after which its version is of no use: not valid, no longer kept, or (after etcd was restored
 from a backup) larger than every version there is. Source: client-go's reflector, which lists again after each."""
@@ -125,6 +128,7 @@ class Follower(Generic[T]):
         self._needed, self._ends_on, self._on_failure = needed, ends_on, on_failure
         self._backoff = Backoff(random)
         self._version: str | None = None
+        self._in_vain = 0  # watches in a row without an event that did not end in time
         self._warned = False  # one warning for each outage
         self._list: Decoder[ListOf[T]] = Decoder(ListOf[kind.type])  # type: ignore[name-defined]
         self._object: Decoder[T] = Decoder(kind.type)
@@ -181,6 +185,7 @@ class Follower(Generic[T]):
         }
         async with self._client.watch(self._kind.path, query) as events:
             opened = self._clock()
+            self._in_vain += 1
             self._answered()
             settled = asyncio.get_running_loop().call_later(SETTLED_S, self._settled)
             try:
@@ -190,6 +195,7 @@ class Follower(Generic[T]):
                 settled.cancel()
         if self._clock() - opened < SETTLED_S:  # a server that ends watches at once is not asked in a loop
             raise KubeError(f"watch {self._kind.path}: ended at once")
+        self._in_vain = 0
         self._answered()
 
     def _apply(self, change: str, raw: msgspec.Raw) -> None:
@@ -211,6 +217,7 @@ class Follower(Generic[T]):
             raise KubeError(f"watch {self._kind.path}: {change} of what cannot be read: {error}") from error
         self._version = item.metadata.resource_version or self._version
         self.events += 1
+        self._in_vain = 0
         self._answered()
 
     def _refuse_older(self, version: str) -> None:
@@ -239,6 +246,8 @@ class Follower(Generic[T]):
     def _failed(self, error: KubeError | ConfigError) -> float:
         """Count a failure. Returns the seconds to wait before the next request."""
         self.failures += 1
+        if self._in_vain >= IN_VAIN:
+            self._version, self._in_vain = None, 0
         if isinstance(error, Refused) and error.status in _LIST_AGAIN:
             self._version = None
             if error.expired and not self._backoff.failures:  # the usual end of a version, not an outage

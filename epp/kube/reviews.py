@@ -13,6 +13,7 @@ from epp.kube.objects import Decoder
 from epp.kube.rights import Right
 
 AUTHENTICATION, AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
+TOKEN_REVIEWS = f"/apis/{AUTHENTICATION}/v1/tokenreviews"
 
 
 class User(msgspec.Struct, frozen=True):
@@ -65,7 +66,7 @@ async def user_of(client: Client, token: str) -> User | None:
     Raises: KubeError, ConfigError when there is no answer.
     """
     body = _review(AUTHENTICATION, "TokenReview", {"token": token})
-    status = (await client.send("POST", f"/apis/{AUTHENTICATION}/v1/tokenreviews", body, _TOKEN)).status
+    status = (await client.send("POST", TOKEN_REVIEWS, body, _TOKEN, secret=token)).status
     return status.user if status.authenticated else None
 
 

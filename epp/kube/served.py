@@ -131,6 +131,7 @@ class ServedKind(Generic[T]):
         except (KubeError, ConfigError) as error:
             if not (isinstance(error, Refused) and error.status == _NOT_FOUND):
                 if self._plural is not None:  # its list has the better error, and waits as long as it should
+                    self.missing, self._unknown = False, None
                     return self._list_of(Resource(self._plural, self.name.kind, namespaced=True))
                 if self._unknown is None:
                     log.warning("%s; %s is looked for again and again", error, self.name)

@@ -33,6 +33,8 @@ FAILED_PAUSE_S = 5.0
 """The pause after a write that failed otherwise, such as without an API server. A guess."""
 AGAIN_S = 600.0
 """How long a verdict that was written stays unwritten after another writer has replaced it. A guess."""
+_NEVER = (400, 413, 422)
+"""The refusals of a write that the same write would meet again."""
 _OBJECT = Decoder(InferenceObject)
 
 
@@ -116,16 +118,26 @@ class StatusWriter:
                 self._written[path] = (*_spec_of(item), wanted.verdict, self._clock())
         except Refused as error:
             if error.status == 403:
+                self._put_last(path)
                 return self._refused(error)
             if error.status == 409:  # another writer was quicker: the watch brings its object, which is judged again
                 self.writes["conflict"] += 1
+            elif error.status in _NEVER:
+                self.writes["failed"] += 1
+                log.warning("%s; the condition Accepted of this object is not written until it changes", error)
             elif error.status != 404:
+                self._put_last(path)
                 return self._failed(error)
         except (KubeError, ConfigError) as error:
             return self._failed(error)
         if self._wanted.get(path) is wanted:  # or else a newer verdict, or a newer object, came meanwhile
             del self._wanted[path]
         return self._pause_s
+
+    def _put_last(self, path: str) -> None:
+        """Let every other object be written first: the API server may refuse this one alone."""
+        if (wanted := self._wanted.pop(path, None)) is not None:
+            self._wanted[path] = wanted
 
     def _is_done(self, path: str, item: InferenceObject, verdict: Verdict) -> bool:
         """Whether this very verdict was written a short while ago, and another writer has replaced it."""

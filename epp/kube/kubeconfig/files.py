@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from epp.errors import ConfigError
+from epp.kube.access import shown
 
 PLUGIN_S = 20.0
 """The longest that reading the files and running a plugin may take. A guess; a client waits for 30 s."""
@@ -143,9 +144,11 @@ async def open_kubeconfig(files: Sequence[str], *, plugin_s: float = PLUGIN_S) -
     with tempfile.TemporaryDirectory(prefix="tierwise-") as folder:
         reading = await _run(files, folder, "", plugin_s, credentials=False)
         await asyncio.to_thread(context, reading)
-    log.info("the API server is %s, by %s", reading.server, ", ".join(files))
+    log.info("the API server is %s, by %s", shown(reading.server), ", ".join(files))
     if not reading.verify:
-        log.warning("insecure-skip-tls-verify: anybody between the picker and %s can read its token", reading.server)
+        log.warning(
+            "insecure-skip-tls-verify: anybody between the picker and %s can read its token", shown(reading.server)
+        )
     return Kubeconfig(files, reading, plugin_s=plugin_s)
 
 
@@ -194,9 +197,11 @@ def _check(reading: Reading) -> None:
         if reason:
             raise ConfigError(reason)
     if not reading.server.startswith(("https://", "http://")):
-        raise ConfigError(f"the kubeconfig's server is {reading.server!r}, which is not a URL with https://")
+        raise ConfigError(f"the kubeconfig's server is {shown(reading.server)!r}, which is not a URL with https://")
     if reading.proxy is not None and not reading.proxy.startswith("http://"):
-        raise ConfigError(f"the kubeconfig's proxy-url is {reading.proxy!r}; only proxies with http:// are supported")
+        raise ConfigError(
+            f"the kubeconfig's proxy-url is {shown(reading.proxy)!r}; only proxies with http:// are supported"
+        )
     if reading.certificate and not reading.key:
         raise ConfigError("the kubeconfig has a client certificate without its key; add client-key")
     token = reading.authorization

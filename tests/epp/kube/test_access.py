@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epp.errors import ConfigError
-from epp.kube.access import HOST, PORT, InCluster
+from epp.kube.access import HOST, PORT, InCluster, shown
 from epp.ports.tls import self_signed
 
 POD = {HOST: "10.96.0.1", PORT: "443"}
@@ -71,3 +71,16 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes 
         file.write_bytes(content)
     with pytest.raises(ConfigError, match=name):
         InCluster(POD, tmp_path).tls()
+
+
+@pytest.mark.parametrize(
+    ("url", "without"),
+    [
+        ("https://10.0.0.1:6443", "https://10.0.0.1:6443"),
+        ("http://alice:s3cret@proxy:3128", "http://proxy:3128"),
+        ("https://alice:s3/cr@et@proxy", "https://proxy"),
+        ("alice:s3cret@proxy:3128", "proxy:3128"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, without: str) -> None:
+    assert shown(url) == without

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from epp.kube import client as client_module
 from epp.kube.client import Client
-from epp.kube.errors import Unreachable
+from epp.kube.errors import KubeError, Unreachable
 from epp.kube.objects import Decoder, ListOf, Pod
 from epp.ports.http_port import HttpPort
 from epp.ports.tls import self_signed
@@ -218,5 +218,25 @@ def test_a_certificate_of_another_time_or_authority_is_named(
                     await client.get(PODS, LIST)
         finally:
             await port.close()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("server", ["http://10.255.255.1", "https://10.255.255.1"])
+def test_no_error_shows_the_password_of_a_proxy(server: str) -> None:
+    async def refused(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+
+    async def work() -> None:
+        async with answering(refused) as proxy:
+            access = TokenAccess(server)
+            for port in (proxy.access.server.rpartition(":")[2], "9"):
+                access.proxy = f"http://alice:s3cret@127.0.0.1:{port}"
+                async with Client(access, answer_s=5.0) as client:
+                    with pytest.raises(KubeError) as error:
+                        await client.get(PODS, LIST)
+                    assert f"GET {server}{PODS}: " in str(error.value)
+                    assert "s3cret" not in str(error.value)
 
     asyncio.run(work())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,10 +13,10 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epp.kube import follow
+from epp.kube import backoff, follow
 from epp.kube.client import Client
 from epp.kube.errors import Refused, Unreachable
-from epp.kube.follow import Follower, Kind
+from epp.kube.follow import IN_VAIN, Follower, Kind
 from epp.kube.objects import Pod
 from tests.epp.kube.access import TokenAccess
 from tests.epp.kube.api_server import ApiServer, api_server, status
@@ -392,6 +393,51 @@ def test_a_version_that_is_refused_again_and_again_waits_longer_and_warns_once(
     with caplog.at_level("INFO"):
         run(work())
     assert [r.levelname for r in caplog.records if r.name == "epp.kube.follow"] == ["WARNING"]
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_watch_that_fails_at_one_event_again_and_again_begins_with_a_new_list(
+    cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "LONGEST_WAIT_S", 0.02)
+    event = {"kind": "Status", "code": 500, "reason": "InternalError", "message": "cannot decode an object"}
+    line = b'{"type": "ADDED", "obj' if cut else json.dumps({"type": "ERROR", "object": event}).encode() + b"\n"
+
+    async def work() -> None:
+        async with api_server() as server:
+            await server.put(pod("a"))
+            here, first = Site(server, page=10, silent_s=20.0), server.version
+
+            def fails(request: web.Request) -> web.Response | None:
+                old = "watch" in request.query and int(request.query["resourceVersion"]) <= first
+                return web.Response(body=line) if old else None
+
+            server.refuse = fails
+            async with here.client:
+                task = asyncio.create_task(here.follower.run())
+                await here.until(lambda: here.kept.lists == 1)
+                await server.put(pod("b"))
+                await here.equal()
+                assert here.kept.lists == 2
+                assert here.follower.failures == IN_VAIN
+                task.cancel()
+                await asyncio.wait({task})
+
+    run(work())
+
+
+def test_an_api_server_that_is_away_for_long_is_not_asked_for_a_list() -> None:
+    async def work() -> None:
+        async with site("a") as here:
+            await here.equal()
+            here.server.refuse = lambda _: status(503, "ServiceUnavailable", "starting")
+            await here.server.cut()
+            await here.until(lambda: here.follower.failures > IN_VAIN)
+            here.server.refuse = lambda _: None
+            await here.until(lambda: here.follower.trouble is None)
+            assert here.kept.lists == 1
+
+    run(work())
 
 
 def test_a_version_beyond_every_version_there_is_begins_with_a_new_list() -> None:

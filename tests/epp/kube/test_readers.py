@@ -138,6 +138,39 @@ def test_a_forbidden_review_is_500_and_the_log_has_the_role_to_apply(caplog: pyt
     run(work())
 
 
+@pytest.mark.parametrize("code", [200, 502])
+def test_a_proxy_that_answers_with_what_it_was_sent_puts_no_token_into_the_log(
+    code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        async with site() as here:
+
+            async def echo(request: web.Request) -> web.StreamResponse:
+                return web.Response(status=code, body=b"<html>" + await request.read())
+
+            here.api.handle = echo  # type: ignore[method-assign]
+            assert (await here.get()).status == 500
+            assert "an answer that is not shown" in (here.readers.trouble or "")
+            assert SECRET not in caplog.text + (here.readers.trouble or "")
+
+    run(work())
+
+
+def test_a_refusal_of_the_api_that_repeats_the_token_is_shown_without_it(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async with site() as here:
+
+            async def invalid(_: web.Request) -> web.StreamResponse:
+                return web.json_response({"message": f"spec.token: Invalid value: {SECRET!r}: too short"}, status=422)
+
+            here.api.handle = invalid  # type: ignore[method-assign]
+            assert (await here.get()).status == 500
+            assert "too short" in (here.readers.trouble or "")
+            assert SECRET not in caplog.text + (here.readers.trouble or "")
+
+    run(work())
+
+
 def test_an_api_server_that_is_away_is_500(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
         async with site(away=True) as here:

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from epp.kube import served
+from epp.kube.objects_inference import GROUPS, VERSION
 from epp.resources import status_writer
 from tests.epp.kube.api_server import status
 from tests.epp.resources.following import Site, site
@@ -240,3 +241,42 @@ def test_thousands_of_objects_are_applied_in_one_step_each_and_few_are_named_in_
     run(work())
     assert sum("Conflicted" in message for message in caplog.messages) == 10
     assert "and 990 more objects are not used as they are written" in caplog.messages
+
+
+@pytest.mark.parametrize(("code", "pending"), [(422, 0), (403, 1), (500, 1)])
+def test_an_object_whose_condition_cannot_be_written_keeps_no_other_from_its_own(code: int, pending: int) -> None:
+    def bad(request: web.Request) -> web.Response | None:
+        wrong = request.method == "PATCH" and "/a-bad/" in request.path
+        return status(code, "Invalid", "status.conditions: Too many: 9: must have at most 8 items") if wrong else None
+
+    async def work() -> None:
+        async with site(LLM_D) as here:
+            here.refuse = bad
+            await here.objectives().put(written("a-bad", {"priority": 1}))
+            await here.until(lambda: here.decided.priorities == {"a-bad": 1})
+            await here.objectives().put(written("good", {"priority": 2}))
+            await here.until(lambda: here.condition(here.objectives(), "good") == "True Accepted")
+            await here.until(lambda: here.gauges()[("tierwise_custom_resource_status_pending",)] == pending)
+            here.refuse = lambda _: None
+            await here.objectives().put(written("a-bad", {"priority": 3}))
+            await here.until(lambda: here.condition(here.objectives(), "a-bad") == "True Accepted")
+
+    run(work())
+
+
+def test_a_kind_installed_while_discovery_fails_is_not_missing_any_more() -> None:
+    async def work() -> None:
+        async with site() as here:
+            await here.until(lambda: "neither" in (here.part.trouble or ""))
+            found = f"/apis/{GROUPS[LLM_D]}/{VERSION}"
+            here.refuse = lambda r: status(503, "Unavailable", "starting") if r.path == found else None
+            here.installed.add(LLM_D)
+            await here.objectives().put(written("a", {"priority": 7}))
+            await here.until(lambda: here.decided.priorities == {"a": 7})
+            await here.until(lambda: here.part.trouble is None)
+            here.refuse = lambda _: None
+            here.installed.clear()
+            await here.objectives().cut()
+            await here.until(lambda: not here.decided.priorities)
+
+    run(work())
