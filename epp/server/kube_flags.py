@@ -70,7 +70,9 @@ def with_cluster(picker: Settings, given: Given, environment: Mapping[str, str],
 
     What is probably missing is added to ``notices``. Raises: ConfigError naming the flag.
     """
-    pods, own_pod = pod_options(given), environment.get(POD_NAME, "")
+    pods, own_pod, term = pod_options(given), environment.get(POD_NAME, ""), _term(given)
+    if term is not None:
+        _refuse_shared_lease(given, own_pod)
     if pods is not None:
         picker = replace(picker, pool_name=owner_of(own_pod) or Settings().pool_name)
         if not own_pod:
@@ -80,10 +82,23 @@ def with_cluster(picker: Settings, given: Given, environment: Mapping[str, str],
         namespace=namespace_of(given, environment),
         pods=pods,
         pool=pool_options(given),
-        election=_term(given),
+        election=term,
         own_pod=own_pod,
     )
     return replace(picker, cluster=cluster)
+
+
+def _refuse_shared_lease(given: Given, own_pod: str) -> None:
+    """Raise ConfigError if the Lease would have the default name, by which pickers of other pools would stand by."""
+    if given.get("pool-name"):
+        return
+    if not given.get("endpoint-selector"):
+        raise ConfigError("--ha-enable-leader-election needs --pool-name, which names the Lease of the pool's pickers")
+    if not own_pod:
+        raise ConfigError(
+            f"--ha-enable-leader-election beside --endpoint-selector needs {POD_NAME} in env, "
+            "which names the Lease after the pickers' Deployment"
+        )
 
 
 def _term(given: Given) -> Term | None:

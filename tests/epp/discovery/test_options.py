@@ -9,6 +9,7 @@ import pytest
 from epp.discovery.options import PodOptions, owner_of
 from epp.errors import ConfigError
 from epp.flags.arguments import Given
+from epp.kube.election.steps import Term
 from epp.server.flags import serve_options
 from epp.server.settings import ClusterOptions
 
@@ -71,3 +72,23 @@ def test_what_has_no_meaning_is_refused_by_name(given: dict[str, Any], sentence:
 def test_the_pool_is_named_after_what_made_the_pickers_pod(pod: str, pool: str | None) -> None:
     assert owner_of(pod) == pool
     assert options({"POD_NAME": pod}).picker.pool_name == (pool or "epp")
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (SELECTED, "beside --endpoint-selector needs POD_NAME in env"),
+        ({"endpoint": (("h:1",),)}, "needs --pool-name"),
+        ({}, "needs --pool-name"),
+    ],
+)
+def test_pickers_of_two_pools_share_no_lease_by_a_default_name(given: Given, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=f"--ha-enable-leader-election {sentence}"):
+        serve_options({**given, "ha-enable-leader-election": True}, {})
+
+
+def test_a_lease_is_named_after_the_pool_or_the_pickers_deployment() -> None:
+    picker = options({"POD_NAME": "my-epp-7d9fbb5c4f-x2v9z"}, ha_enable_leader_election=True).picker
+    assert (picker.pool_name, picker.cluster.election) == ("my-epp", Term())
+    given: Given = {"endpoint": (("h:1",),), "pool-name": "llama", "ha-enable-leader-election": True}
+    assert serve_options(given, {}).picker.pool_name == "llama"
