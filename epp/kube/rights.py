@@ -56,12 +56,12 @@ def pods(namespace: str) -> Need:
     return Need("pods", rights("", "pods", ("list", "watch"), namespace), "the picker does not become ready")
 
 
-def leases(namespace: str) -> Need:
-    """Return what it takes to elect a leader, and to see its pod."""
+def leases(namespace: str, pickers: str) -> Need:
+    """Return what it takes to elect a leader by a Lease in ``namespace``, and to see its pod in ``pickers``."""
     return Need(
         "leader-election",
         rights("coordination.k8s.io", "leases", ("get", "list", "watch", "create", "patch"), namespace)
-        + rights("", "pods", ("list", "watch"), namespace),
+        + rights("", "pods", ("list", "watch"), pickers),
         "no picker leads, or standbys notice its end late",
     )
 

@@ -71,6 +71,8 @@ class Cluster:
         self.options = options
         self.namespace = options.namespace or access.namespace or "default"
         """Of the pool, its pods, and all other objects that the picker reads."""
+        self.own_namespace = access.namespace or self.namespace
+        """Of the picker's own pod, and of the pods of other pickers of its pool."""
         self.endpoints: Discovery | None = None
         """The part that lists the endpoints; None where they come from elsewhere."""
         self.readers: Readers | None = None
@@ -176,7 +178,7 @@ def _needs(cluster: Cluster) -> Iterator[Need]:
             yield rights.inference_pool({group: VERSIONS[group] for group in pool.groups}, cluster.namespace)
             yield from rights.custom_resources(cluster.namespace)
     if cluster.elector is not None:
-        yield rights.leases(cluster.namespace)
+        yield rights.leases(cluster.namespace, cluster.own_namespace)
     if cluster.readers is not None:
         yield rights.reviews()
 
@@ -202,6 +204,7 @@ def _add_parts(cluster: Cluster, settings: Settings, core: Core, able: Callable[
             Elector(
                 cluster.client, namespace=cluster.namespace, name=lease_name(cluster.namespace, settings.pool_name),
                 term=options.election, able=able, pod=options.own_pod,
+                pod_namespace=cluster.own_namespace,
             )
         )  # fmt: skip
 

@@ -47,10 +47,14 @@ class Elector:
         term: Term,
         able: Callable[[], bool],
         pod: str = "",
+        pod_namespace: str = "",
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """``able`` is whether this picker could serve; ``pod`` is its own pod's name, empty if it is not known."""
+        """``able`` is whether this picker could serve; ``pod`` is its own pod's name, empty if it is not known.
+
+        Pickers' pods are in ``pod_namespace``, or else in that of the Lease.
+        """
         self.name = name
         self._client, self._namespace, self._able, self._clock = client, namespace, able, clock
         self._path = leases_path(namespace)
@@ -63,7 +67,7 @@ class Elector:
         self._woken, self._released = asyncio.Event(), asyncio.Event()
         self._ending = False
         self._chores: list[Chore] = []
-        self._leader_pod = LeaderPod(client, namespace, pod, self._saw_pod, clock, term.duration_s)
+        self._leader_pod = LeaderPod(client, pod_namespace or namespace, pod, self._saw_pod, clock, term.duration_s)
         self._error: KubeError | ConfigError | None = None
         self._role = ""  # as it was logged
 

@@ -42,25 +42,21 @@ class LeaderPod:
         self._path = f"/api/v1/namespaces/{namespace}/pods"
         self._holder = ""
         self._pod: Pod | None = None
-        self._chore: Chore | None = None
+        self._chores: list[Chore] = []
         self._own_pod, self._own = own_pod, None if own_pod else _NO_REVISION
-        self._asked_at = -again_s
 
     async def follow(self, holder: str) -> None:
-        """Watch the pod of ``holder`` instead of the one before; none if it is empty."""
-        if holder != self._holder:
-            self._holder, self._pod = holder, None
-            if self._chore is not None:
-                await self._chore.stop()
-                self._chore = None
-            if holder:
-                kind = Kind(self._path, Pod, name=pod_of(holder))
-                follower = Follower(self._client, kind, self, random=random.random, clock=self._clock)
-                self._chore = Chore("leader-pod", follower.run)
-        if self._own is None and self._pod is not None and self._clock() >= self._asked_at + self._again_s:
-            self._asked_at = self._clock()
-            with suppress(KubeError, ConfigError, TimeoutError):  # the part that checks rights shows what is missing
-                await self._read_own(self._pod)
+        """Watch the pod of ``holder`` instead of the one before; none if it is empty. Waits for no answer."""
+        if holder == self._holder:
+            return
+        self._holder, self._pod = holder, None
+        for chore in self._chores:
+            await chore.stop()
+        self._chores = []
+        if holder:
+            kind = Kind(self._path, Pod, name=pod_of(holder))
+            follower = Follower(self._client, kind, self, random=random.random, clock=self._clock)
+            self._chores = [Chore("leader-pod", follower.run), Chore("own-pod", self._read_own)]
 
     def listed(self, objects: list[Pod]) -> Iterator[None]:
         """Take a list, which has the pod or nothing."""
@@ -82,10 +78,14 @@ class LeaderPod:
         else:
             self._saw(self._holder, sight_of(pod), is_older(revision_of(pod), self._own))
 
-    async def _read_own(self, leaders: Pod) -> None:
-        async with asyncio.timeout(REQUEST_S):
-            query = {"fieldSelector": f"metadata.name={self._own_pod}"}
-            found = (await self._client.get(self._path, _PODS, query)).items
-        self._own = (revision_of(found[0]) if found else None) or _NO_REVISION
-        if leaders is self._pod:
-            self._take(leaders)
+    async def _read_own(self) -> None:
+        query = {"fieldSelector": f"metadata.name={self._own_pod}"}
+        while self._own is None:
+            with suppress(KubeError, ConfigError, TimeoutError):  # the part that checks rights shows what is missing
+                async with asyncio.timeout(REQUEST_S):
+                    found = (await self._client.get(self._path, _PODS, query)).items
+                self._own = (revision_of(found[0]) if found else None) or _NO_REVISION
+                if self._pod is not None:
+                    self._take(self._pod)
+                return
+            await asyncio.sleep(self._again_s)

@@ -169,7 +169,7 @@ def test_a_feature_with_two_groups_is_one_warning_and_a_right_of_two_features_is
     async def work() -> None:
         api = Reviewing()
         api.served = {"llm-d.ai/v1alpha2", "inference.networking.x-k8s.io/v1alpha2"}
-        needs = [*custom_resources("llm"), pods("llm"), leases("llm")]
+        needs = [*custom_resources("llm"), pods("llm"), leases("llm", "llm")]
         async with asking(api, needs) as own:
             await until(lambda: own.trouble is not None)
             counts = {("objectives",): 4.0, ("rewrites",): 4.0, ("pods",): 2.0, ("leader-election",): 7.0}

@@ -35,11 +35,11 @@ class Site:
         self.electors: dict[str, Elector] = {}
 
     async def start(
-        self, pod: str, term: Term = SLOW, *, able: Callable[[], bool] = lambda: True, **made: str
+        self, pod: str, term: Term = SLOW, *, able: Callable[[], bool] = lambda: True, beside: str = "", **made: str
     ) -> Elector:
         await self.report(pod, **made)  # type: ignore[arg-type]
         client = await self._stack.enter_async_context(Client(TokenAccess(self.server.url), answer_s=5.0))
-        elector = Elector(client, namespace="default", name=NAME, term=term, able=able, pod=pod)
+        elector = Elector(client, namespace="default", name=NAME, term=term, able=able, pod=pod, pod_namespace=beside)
         self.electors[pod] = elector
         await elector.start()
         self._stack.push_async_callback(elector.stop)
@@ -160,6 +160,42 @@ def test_a_standby_of_a_newer_template_serves_beside_the_leader_that_it_replaces
         assert ("is being replaced" in second.role) is serves
         await first.stop()
         await here.until(lambda: second.leads)
+
+    run(work)
+
+
+def test_an_own_pod_that_is_read_slowly_delays_no_hand_over() -> None:
+    async def work(here: Site) -> None:
+        first = await here.start("epp-0")
+        await here.led_by(first)
+        asked, answered, answer = asyncio.Event(), asyncio.Event(), here.pods.answer
+
+        async def slowly(request: web.Request, name: str = "") -> web.StreamResponse:
+            if "epp-1" in request.query.get("fieldSelector", ""):
+                asked.set()
+                await answered.wait()
+            return await answer(request, name)
+
+        here.pods.answer = slowly  # type: ignore[method-assign]
+        second = await here.start("epp-1")
+        await asked.wait()
+        await first.stop()
+        async with asyncio.timeout(2.0):  # reading the pod takes up to 5 s
+            await here.until(lambda: second.leads)
+        answered.set()
+
+    run(work)
+
+
+def test_pickers_look_for_pods_of_pickers_in_their_own_namespace() -> None:
+    async def work(here: Site) -> None:
+        here.pods = here.server.at("/api/v1/namespaces/pickers/pods")
+        await here.led_by(await here.start("epp-0", beside="pickers"))
+        second = await here.start("epp-1", beside="pickers")
+        await here.until(lambda: here.pods.watches == 1)
+        await here.report("epp-0", ready=False)
+        await here.until(lambda: second.serves)
+        assert not any(request.path == PODS for request in here.server.requests)
 
     run(work)
 
