@@ -27,6 +27,7 @@ OWN: Mapping[str, Node] = {
             "image": Section({"registry": TEXT, "repository": TEXT, "tag": TEXT}),
             "highAvailability": choice("election", "active"),
             "preStopSeconds": COUNT,
+            "drainSeconds": COUNT,
             "checkConfiguration": Section({"beforeStart": BOOLEAN, "helmTest": BOOLEAN}),
             "indexSnapshot": Section({"enabled": BOOLEAN, "interval": DURATION, "volume": ANYTHING}),
             "openPaths": Listing(TEXT),

@@ -19,6 +19,9 @@
 {{- if and .envoy (not (hasKey .epp.flags "grpc-max-recv-msg-size")) -}}
   {{- $args = append $args (printf "--grpc-max-recv-msg-size=%d" (int .envoyBodyBytes)) -}}
 {{- end -}}
+{{- if and .drainTimeout (not .literal) (not (hasKey .epp.flags "drain-timeout")) -}}
+  {{- $args = append $args (printf "--drain-timeout=%ds" (int .drainSeconds)) -}}
+{{- end -}}
 {{- $args = concat $args (include "tierwise.arguments.engine" . | fromJsonArray) -}}
 {{- range $name, $value := .epp.flags -}}
   {{- if ne $name "ha-enable-leader-election" -}}

@@ -28,7 +28,6 @@ epp:
   podSecurityContext: {}
   securityContext: {}
   deploymentStrategy: {}
-  terminationGracePeriodSeconds: 130
   autoscaling: {enabled: false, minReplicas: 1, maxReplicas: 5, targetCPUUtilizationPercentage: 80}
 proxy:
   enabled: false

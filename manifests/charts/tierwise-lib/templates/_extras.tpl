@@ -50,6 +50,9 @@ spec:
 
 {{- define "tierwise.autoscaler" -}}
 {{- $scaling := .scaling -}}
+{{- if gt (int $scaling.minReplicas) (int $scaling.maxReplicas) -}}
+  {{- fail (printf "\nautoscaling of %s has minReplicas %d and maxReplicas %d; the least number cannot be above the greatest" .name (int $scaling.minReplicas) (int $scaling.maxReplicas)) -}}
+{{- end -}}
 {{- $metrics := $scaling.metrics | default list -}}
 {{- if empty $metrics -}}
   {{- range $resource, $target := dict "cpu" $scaling.targetCPUUtilizationPercentage "memory" $scaling.targetMemoryUtilizationPercentage -}}
@@ -92,7 +95,11 @@ spec:
     matchLabels: {{- toYaml .selector | nindent 6 }}
   policyTypes: [Ingress]
   ingress:
-    - from: {{- toYaml ($peers.gateways | default $namespace) | nindent 8 }}
+    {{- $gateways := $peers.gateways | default $namespace }}
+    {{- if and .proxy.enabled (eq .proxy.mode "service") }}
+    {{- $gateways = append $gateways (dict "podSelector" (dict "matchLabels" .proxySelector)) }}
+    {{- end }}
+    - from: {{- toYaml $gateways | nindent 8 }}
       ports:
         - {protocol: TCP, port: 9002}
         - {protocol: TCP, port: {{ int .epp.grpcHealthPort }}}
@@ -100,15 +107,35 @@ spec:
       ports:
         - {protocol: TCP, port: 9090}
     {{- if and .proxy.enabled (eq .proxy.mode "sidecar") .envoy }}
-    - ports:
-        - {protocol: TCP, port: 8081}
-      {{- with $peers.clients }}
-      from: {{- toYaml . | nindent 8 }}
-      {{- end }}
-    - from: {{- toYaml ($peers.monitoring | default $namespace) | nindent 8 }}
-      ports:
-        - {protocol: TCP, port: 19001}
+    {{- include "tierwise.network.clients" . | nindent 4 }}
     {{- end }}
+{{- if and .proxy.enabled (eq .proxy.mode "service") }}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ .proxyName }}
+  namespace: {{ .namespace }}
+  labels: {{- toYaml .labels | nindent 4 }}
+spec:
+  podSelector:
+    matchLabels: {{- toYaml .proxySelector | nindent 6 }}
+  policyTypes: [Ingress]
+  ingress:
+    {{- include "tierwise.network.clients" . | nindent 4 }}
+{{- end }}
+{{- end -}}
+
+{{/* Who may connect to Envoy, and to its metrics. */}}
+{{- define "tierwise.network.clients" -}}
+- ports:
+    - {protocol: TCP, port: 8081}
+  {{- with .own.networkPolicy.clients }}
+  from: {{- toYaml . | nindent 4 }}
+  {{- end }}
+- from: {{- toYaml (.own.networkPolicy.monitoring | default (list (dict "podSelector" dict))) | nindent 4 }}
+  ports:
+    - {protocol: TCP, port: 19001}
 {{- end -}}
 
 {{/* What `helm test` runs: the check of the configuration as the running picker sees it. */}}

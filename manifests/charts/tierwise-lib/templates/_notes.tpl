@@ -21,6 +21,11 @@ Clients connect to the Service {{ ternary $v.proxyName $v.name (eq $v.proxy.mode
 
 agentgateway needs no object beside the pool{{ if not $v.httpRoute.create }}; a HTTPRoute of yours, or one by httpRoute.create, leads to it{{ end }}.
 {{- end }}
+{{- if $v.httpRoute.create }}
+
+The HTTPRoute {{ $v.release }} is attached to the Gateway {{ $v.httpRoute.inferenceGatewayName }}{{ with $v.httpRoute.inferenceGatewayNamespace }} of the namespace {{ . }}{{ end }}; httpRoute.inferenceGatewayName (experimentalHttpRoute.inferenceGatewayName) names another.
+{{- if ne (toString $v.httpRoute.requestTimeout) "0s" }} It cuts answers after {{ $v.httpRoute.requestTimeout }}; requestTimeout=0s has no limit.{{ end }}
+{{- end }}
 {{- range $v.notes }}
 
 NOTE: {{ . }}

@@ -59,7 +59,7 @@ spec:
         checksum/proxy: {{ toJson .proxyFiles | sha256sum }}
     spec:
       automountServiceAccountToken: false
-      terminationGracePeriodSeconds: 130
+      terminationGracePeriodSeconds: {{ .proxyGraceSeconds }}
       {{- include "tierwise.pod.placement" (set (deepCopy .) "selector" .proxySelector) | nindent 6 }}
       containers:
         {{- list .proxyContainer | toYaml | nindent 8 }}
