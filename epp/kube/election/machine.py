@@ -12,7 +12,8 @@ Laws, where pods that the API has no more have ended, and clocks run equally fas
 3. A standby serves at once while it sees that the leader does not: the holder's pod is gone, is ending or is not ready
    any more; the Lease is free and stays so; or it may not be read. An API server that cannot be reached shows nothing
    about the leader, and changes nothing.
-4. A standby that is to replace the leader in a rollout serves beside it, and for one Lease's duration after it: a
+4. A leader that cannot serve for longer than a renewal may take gives the Lease up, until it can.
+5. A standby that is to replace the leader in a rollout serves beside it, and for one Lease's duration after it: a
    rollout waits for ready pods, and would never end otherwise.
 
 Source of the protocol: ``tools/leaderelection`` of k8s.io/client-go 0.35. It differs in law 2, where client-go's leader
@@ -72,10 +73,11 @@ class Election:
         self._pause_until = -math.inf
         self._conflict_at = -math.inf
         self._refusals, self._refused_at = 0, math.inf
-        self._ending = False
+        self._ending, self._unable_at = False, math.inf  # since when this picker cannot serve
 
     def step(self, now: float, *, able: bool) -> Step:
         """Return what is to be done now; ``able`` is whether this picker may take the Lease."""
+        self._unable_at = math.inf if able else min(self._unable_at, now)
         if now < self._pause_until:
             return Wait(self._pause_until)
         if self._must_read or self._read_at is None:
@@ -213,7 +215,7 @@ class Election:
                 self._rolled_out_at = now if self._pod.is_older else self._rolled_out_at
                 self.holder, self._free_at = record.holder, None
                 self._pod = HolderPod(self._term.duration_s, now)
-        elif self._ending:
+        elif self._ending or (self._sent is not None and record == self._sent[1]):  # its own release
             self.leads = False
         if self._sent is not None and record == self._sent[1] and self.leads:
             self._proven_at = self._sent[0]
@@ -273,10 +275,11 @@ class Election:
         """Renew or release the Lease that this picker holds, or make it again."""
         record = self.lease.record if self.lease is not None else Record()
         at = written(self._wall())
-        if self._ending and record.holder != self.identity:
-            self.leads = False
-            return Wait(math.inf)
-        if self._ending:
+        if self._ending or now >= self._unable_at + self._term.overdue_s:
+            if record.holder != self.identity:
+                self.leads = False
+                return Wait(math.inf if self._ending else now)
+            self._proven_at = -math.inf  # from now on another picker may take it
             return self._write(released(record, at), now)
         due = self._sent[0] + self._term.retry_s if self._sent is not None else now
         if record.holder == self.identity and now < due:

@@ -328,6 +328,22 @@ def test_a_picker_that_is_not_able_leaves_the_lease_to_others() -> None:
     run(work)
 
 
+def test_a_leader_that_is_not_able_any_more_hands_over() -> None:
+    able = [True]
+
+    async def work(here: Site) -> None:
+        first = await here.start("epp-0", QUICK, able=lambda: able[0])
+        await here.led_by(first)
+        second = await here.start("epp-1", QUICK)
+        await here.led_by(first)
+        able[0] = False
+        await here.led_by(second)
+        able[0] = True
+        await here.led_by(second)
+
+    run(work)
+
+
 def test_a_standby_at_rest_sends_no_requests() -> None:
     async def work(here: Site) -> None:
         first = await here.start("epp-0")

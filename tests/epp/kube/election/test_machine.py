@@ -214,20 +214,50 @@ def test_a_lease_written_by_hand_is_taken_after_a_minute_and_served_without_in_1
 
 
 @given(SEEDS)
-@example(15865)  # a release that was done, and whose answer was lost
-@example(291)  # the wait after a long outage, during which the Lease did not change
+def test_a_leader_that_cannot_serve_gives_the_lease_up(seed: int) -> None:
+    world, leader = settled(seed)
+    world.check = lambda: at_most_one_is_proven(world)
+    leader.able = False
+    world.run(TERM.overdue_s - 1.0)
+    assert world.leaders() == [leader]
+    world.until(world.settled, 1.0 + TERM.retry_s + 2.0)
+    successor = world.leaders()[0]
+    assert successor is not leader
+    leader.able = True
+    world.run(60.0)
+    assert world.serving() == [successor]
+
+
+@given(SEEDS)
+def test_of_pickers_that_all_cannot_serve_the_first_that_can_leads(seed: int) -> None:
+    world, _ = settled(seed)
+    for picker in world.pickers:
+        picker.able = False
+    world.run(world.random.uniform(0, 60))
+    first = world.random.choice(world.pickers)
+    first.able = True
+    world.until(lambda: bool(world.serving()), TERM.overdue_s + 5.0)
+    world.until(world.settled, 5.0)
+    assert world.serving() == [first]
+
+
+@given(SEEDS, st.booleans())
+@example(15865, False)  # a release that was done, and whose answer was lost
+@example(291, False)  # the wait after a long outage, during which the Lease did not change
 @settings(max_examples=60)
-def test_whatever_happens_at_most_one_is_proven_and_in_the_end_one_leads(seed: int) -> None:
+def test_whatever_happens_at_most_one_is_proven_and_in_the_end_one_leads(seed: int, fickle: bool) -> None:
     random = Random(seed)
     world = World(random, random.randint(1, 5), slowest_s=random.choice([0.05, 0.5, 2.0]), loss=random.choice([0, 0.2]))
     world.check = lambda: at_most_one_is_proven(world)
     for _ in range(30):
         happen(world, random)
+        if fickle:
+            random.choice(world.pickers).able = random.random() < 0.5
         world.run(random.choice([0.1, 1.0, 5.0, 20.0]))
     world.turn(up=True)
     world.loss = 0.0
     for picker in world.pickers:
-        picker.reachable = True
+        picker.reachable = picker.able = True
     world.start()
     world.run(90.0)
     assert world.settled()

@@ -50,7 +50,7 @@ class Picker:
 
     def __init__(self, world: World, name: str, term: Term) -> None:
         self.world, self.name = world, name
-        self.runs = self.reachable = True
+        self.runs = self.reachable = self.able = True
         self.watches = True
         """Whether the API server sends it the Lease's changes."""
         self._offset = world.random.uniform(0, 1e6)
@@ -73,13 +73,14 @@ class Picker:
 
     @property
     def serves(self) -> bool:
-        return self.runs and self.machine.serves(self.now)
+        """Whether it is ready: it can serve, and the election lets it."""
+        return self.runs and self.able and self.machine.serves(self.now)
 
     def advance(self) -> None:
         """Do what the machine asks for, unless a request is under way."""
         if not self.runs or self._busy:
             return
-        step = self.machine.step(self.now, able=True)
+        step = self.machine.step(self.now, able=self.able)
         if isinstance(step, Wait):
             self._wake = next(self._wakes)
             seconds = min(max(step.until - self.now, 1e-6), 1e6)
