@@ -36,7 +36,7 @@ def test_a_literal_image_runs_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("given", "image"),
     [
-        ({"registry": "r.example"}, "r.example/tierwise/tierwise:0.1.0"),
+        ({"registry": "r.example"}, "r.example/tierwise:0.1.0"),
         ({"tag": "dev"}, "tierwise/tierwise:dev"),
         ({"registry": "r.example", "repository": "team/tierwise", "tag": "2"}, "r.example/team/tierwise:2"),
         ({"repository": "team/tierwise", "digest": "sha256:0a"}, "team/tierwise@sha256:0a"),

@@ -89,3 +89,15 @@ def test_notes_name_the_gateway_of_the_route_and_its_limit(tmp_path: Path) -> No
     said = notes("inferencepool", values, tmp_path)
     assert "attached to the Gateway inference-gateway" in said
     assert "cuts answers after 300s" in said
+
+
+def test_a_registry_alone_is_where_the_page_of_the_image_pushes_to(tmp_path: Path) -> None:
+    values = with_own({"image": {"registry": "r.example"}})
+    assert render("inferencepool", values).container()["image"] == "r.example/tierwise:0.1.0"
+    assert "No registry" not in notes("inferencepool", values, tmp_path)
+
+
+def test_notes_tell_of_a_registry_that_is_missing_and_of_a_proxy_that_does_not_run(tmp_path: Path) -> None:
+    said = notes("inferencepool", with_own({}, proxy={"replicas": 3}), tmp_path)
+    assert "tierwise.image.registry" in said
+    assert "router.proxy has no effect" in said

@@ -20,7 +20,10 @@ unless `image.literal` says that it is meant.
     {{- $tag = "" -}}
   {{- end -}}
   {{- $registry = ternary $registry ($own.registry | default "") (and (not $foreign) (not (empty $registry))) -}}
-  {{- $repository = $own.repository | default "tierwise/tierwise" -}}
+  {{- if not (or $registry $own.repository) -}}
+    {{- include "tierwise.note" (dict "v" . "text" "No registry is given, and no image of Tierwise is published: the image tierwise/tierwise is found only where the nodes have it. Set tierwise.image.registry to the registry of your build, or tierwise.image.repository.") -}}
+  {{- end -}}
+  {{- $repository = $own.repository | default (ternary "tierwise/tierwise" "tierwise" (empty $registry)) -}}
 {{- end -}}
 {{- $version := printf ":%s" ($tag | default $own.tag | default .appVersion) -}}
 {{- $digest := ternary "" ($given.digest | default "") (and $foreign (not $literal)) -}}

@@ -11,6 +11,9 @@ changed by the values; in `inferencepool` a container that the values describe a
 {{- $_ := set $v "proxyFiles" dict -}}
 {{- $_ := set $v "envoy" false -}}
 {{- if not $proxy.enabled -}}
+  {{- if and (not $standalone) (eq $v.tree "router") (.root.Values.router).proxy -}}
+    {{- include "tierwise.note" (dict "v" $v "text" "router.proxy has no effect: this chart runs no proxy unless router.proxy.enabled is true; chart standalone brings an Envoy of its own.") -}}
+  {{- end -}}
 {{- else if not $standalone -}}
   {{- if or (not $proxy.name) (not $proxy.image) -}}
     {{- fail (printf "\n%s.enabled is true, and %s.name or %s.image is missing; chart standalone brings an Envoy of its own" $path $path $path) -}}
