@@ -19,7 +19,7 @@ import msgspec
 
 from epp.kube.access import Access, shown
 from epp.kube.connections import Connections
-from epp.kube.errors import KubeError, Refused, Unreachable
+from epp.kube.errors import KubeError, Refused, TooLarge, Unreachable
 from epp.kube.objects import Decoder, Status, WatchEvent
 from epp.runtime.logs import USERINFO
 
@@ -33,7 +33,7 @@ SILENT_S = 150.0
 Source: ``bookmarkFrequency`` in k8s.io/apiserver 0.35.
 """
 MAX_BODY_BYTES = 64 << 20
-"""The most bytes of an answer, or of one event. etcd refuses objects above 1.5 MB; a page has 500 at most."""
+"""The most bytes of an answer, or of one event. etcd refuses objects above 1.5 MB."""
 MERGE_PATCH = "application/merge-patch+json"
 _SHOWN = 200
 """How many characters of an answer that is not the API's own an error shows."""
@@ -132,7 +132,7 @@ class Client:
             rest.append(first)
             size += len(first)
             if size > MAX_BODY_BYTES:
-                raise Unreachable(f"watch {path}: an event of more than {MAX_BODY_BYTES:,} bytes")
+                raise TooLarge(f"watch {path}: an event of more than {MAX_BODY_BYTES:,} bytes")
             if not further:
                 continue
             lines = (b"".join(rest), *further[:-1])
@@ -207,12 +207,12 @@ class Client:
         )
 
     async def _body(self, request: _Request, response: aiohttp.ClientResponse) -> bytes:
-        """Return the whole body. Raises: Unreachable if it is larger than ``MAX_BODY_BYTES``."""
+        """Return the whole body. Raises: TooLarge if it is larger than ``MAX_BODY_BYTES``."""
         parts, size = [], 0
         async for chunk in response.content.iter_any():
             size += len(chunk)
             if size > MAX_BODY_BYTES:
-                raise Unreachable(f"{self._name(request)}: an answer of more than {MAX_BODY_BYTES:,} bytes")
+                raise TooLarge(f"{self._name(request)}: an answer of more than {MAX_BODY_BYTES:,} bytes")
             parts.append(chunk)
         return b"".join(parts)
 

@@ -14,6 +14,10 @@ class Unreachable(KubeError):
     """No answer that belongs to the API: no connection, no trust, too slow, cut off, or a page of something else."""
 
 
+class TooLarge(Unreachable):
+    """An answer or an event has more bytes than are read."""
+
+
 class Refused(KubeError):
     """The API server answered with an HTTP status from 400 up."""
 

@@ -20,8 +20,9 @@ import msgspec
 from epp.errors import ConfigError
 from epp.kube.backoff import Backoff
 from epp.kube.client import Client, refusal
-from epp.kube.errors import KubeError, Refused, Unreachable
-from epp.kube.objects import Decoder, ListOf, Metadata, Status
+from epp.kube.errors import KubeError, Refused
+from epp.kube.objects import Decoder, Metadata, Status
+from epp.kube.pages import PageSize, read_list
 from epp.runtime.slices import sliced
 
 
@@ -36,15 +37,12 @@ class Object(Protocol):
 T = TypeVar("T", bound=Object)
 
 PAGE = 250
-"""Objects in a page of a list, which is decoded in one step: 250 pods of 9 KB take 3 ms. Source:
-``benchmarks/kube/following.py``, 2026-11-22, two cores."""
+"""The most objects in a page of a list."""
 WATCH_S = 300, 600
 """A watch ends by itself after a random time between these. Source: client-go's reflector."""
 SETTLED_S = 1.0
 """How long a watch must be open until an outage counts as over: until then each further failure waits longer, and no
 further warning is logged. A guess."""
-MAX_OBJECTS = 200_000
-"""The most objects of a list. Source: Kubernetes supports 150,000 pods in a cluster."""
 IN_VAIN = 3
 """After this many watches in a row that failed before their first event, the list is read again: the failure may come
 from that event. A guess."""
@@ -124,13 +122,12 @@ class Follower(Generic[T]):
         self.events = 0
         self.failures = 0
         self._client, self._kind, self._listener = client, kind, listener
-        self._random, self._clock, self._page = random, clock, page
+        self._random, self._clock, self._page = random, clock, PageSize(page)
         self._needed, self._ends_on, self._on_failure = needed, ends_on, on_failure
         self._backoff = Backoff(random)
         self._version: str | None = None
         self._in_vain = 0  # watches in a row without an event that did not end in time
         self._warned = False  # one warning for each outage
-        self._list: Decoder[ListOf[T]] = Decoder(ListOf[kind.type])  # type: ignore[name-defined]
         self._object: Decoder[T] = Decoder(kind.type)
 
     async def run(self) -> None:
@@ -152,20 +149,8 @@ class Follower(Generic[T]):
 
         A page that is no longer kept raises like every failure, and the list begins anew after the wait.
         """
-        objects: list[T] = []
-        query: dict[str, str] = {**self._query(), "limit": str(self._page)}
-        for _ in range(MAX_OBJECTS // self._page + 1):
-            page = await self._client.get(self._kind.path, self._list, query)
-            if not page.metadata.resource_version:  # any JSON object would pass as a list without objects
-                raise Unreachable(f"GET {self._kind.path}: the answer is not a list; is a proxy in between?")
-            objects += page.items or []
-            if len(objects) > MAX_OBJECTS:
-                break
-            if not page.metadata.continue_:
-                await self._use(objects, page.metadata.resource_version)
-                return
-            query["continue"] = page.metadata.continue_
-        raise Unreachable(f"GET {self._kind.path}: a list of more than {MAX_OBJECTS:,} objects, or without end")
+        objects, version = await read_list(self._client, self._kind.path, self._object, self._query(), self._page)
+        await self._use(objects, version)
 
     async def _use(self, objects: list[T], version: str) -> None:
         await sliced(self._listener.listed(objects))

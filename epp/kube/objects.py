@@ -169,7 +169,6 @@ class Decoder(Generic[T]):
     """Decodes JSON of one type. A field that is null has its default, like a field that is left out."""
 
     def __init__(self, kind: type[T]) -> None:
-        self._kind = kind
         self._typed = msgspec.json.Decoder(kind, dec_hook=_plain)
 
     def decode(self, raw: bytes | msgspec.Raw) -> T:
@@ -178,7 +177,7 @@ class Decoder(Generic[T]):
             try:
                 return self._typed.decode(raw)
             except msgspec.ValidationError:  # slower, and needed only where there is a null
-                return msgspec.convert(without_nulls(msgspec.json.decode(raw)), self._kind, dec_hook=_plain)
+                return self._typed.decode(msgspec.json.encode(without_nulls(msgspec.json.decode(raw))))
         except (RecursionError, UnicodeDecodeError) as error:
             raise msgspec.DecodeError(str(error)) from error
 

@@ -1,8 +1,8 @@
-"""InferenceObjective and InferenceModelRewrite: their metadata, with the spec and the status as plain data.
+"""InferenceObjective and InferenceModelRewrite: their metadata, the JSON of the spec, and the status as plain data.
 
-The spec is plain data because one object that is not as its schema says must not spoil the list that it is in:
-``epp.resources.written`` reads each spec by itself. The status is plain data because a write of one condition has to
-repeat the others.
+The spec is JSON because one object that is not as its schema says must not spoil the list that it is in, and because
+most of a large one is never needed: ``epp.resources.written`` reads each spec by itself. The status is plain data
+because a write of one condition has to repeat the others.
 
 Source: the CRDs of the Gateway API Inference Extension v1.5.0.
 """
@@ -33,5 +33,5 @@ class InferenceObject(msgspec.Struct, frozen=True, rename="camel"):
     """An object of one of the two kinds."""
 
     metadata: NumberedMetadata = NumberedMetadata()
-    spec: Any = None
+    spec: msgspec.Raw = msgspec.Raw(b"null")
     status: Any = None

@@ -1,7 +1,8 @@
 """Asks the API server at the start what the picker may do, and shows what is missing: in the log, and on ``/readyz``.
 
 Each feature whose rights are missing is one warning, and all missing rules together are one message, a Role to apply.
-The question is repeated only while something is missing or could not be asked.
+The question is repeated soon while something is missing or could not be asked, and rarely after that: a kind whose
+rights do not matter yet may be installed, and a Role may be taken away.
 """
 
 from __future__ import annotations
@@ -22,15 +23,21 @@ AGAIN_S = 30.0
 """How long after a check the next one comes, while something is missing. A guess: below the minute within which what
 is put right is to be noticed."""
 
+RARELY_S = 600.0
+"""How long after a check the next one comes, while nothing is missing. A guess: the questions are a dozen."""
+
 log = logging.getLogger(__name__)
 
 
 class OwnRights:
     """The rights that the picker needs and has. Owner: the event loop; ``start`` and ``stop`` are called once."""
 
-    def __init__(self, client: Client, needs: Sequence[Need], *, again_s: float = AGAIN_S) -> None:
+    def __init__(
+        self, client: Client, needs: Sequence[Need], *, again_s: float = AGAIN_S, rarely_s: float = RARELY_S
+    ) -> None:
         """Several of ``needs`` may be of one feature, such as those of two groups."""
-        self._client, self._needs, self._again_s = client, tuple(needs), again_s
+        self._client, self._needs = client, tuple(needs)
+        self._again_s, self._rarely_s = again_s, rarely_s
         self._without = {need.feature: need.without for need in needs}
         self._missing: dict[str, tuple[Right, ...]] = {}
         self._asked = False
@@ -60,9 +67,8 @@ class OwnRights:
 
     async def _run(self) -> None:
         while True:
-            if await self._check():
-                return
-            await asyncio.sleep(self._again_s)
+            complete = await self._check()
+            await asyncio.sleep(self._rarely_s if complete else self._again_s)
 
     async def _check(self) -> bool:
         """Ask once. Returns whether every right is there."""

@@ -3,7 +3,7 @@
 Laws:
 1. A token is in no log, no error, and in no memory longer than its review takes: answers are kept under a keyed hash.
 2. Requests with one token at the same time are one review; reviews at the same time, and answers kept, are bounded.
-3. Tokens that are refused displace no answer about a token that is accepted.
+3. Tokens that are refused displace no answer about a token that is accepted, and take no place of its next review.
 4. No request waits without a deadline.
 
 Source: the caches and statuses are those of the Go picker, whose library is controller-runtime.
@@ -36,6 +36,8 @@ MOST = 1024
 """The most answers that each memory has. A guess: a cluster has a few readers."""
 AT_ONCE, WAITING = 8, 64
 """How many reviews are under way at the same time, and how many more may wait. Guesses."""
+KNOWN_S, KNOWN_AT_ONCE, KNOWN_WAITING = 3600.0, 4, 16
+"""How long a token that was allowed to read has places of its own, and how many there are. Guesses."""
 ANSWER_S, NAME_S = 8.0, 1.0
 """The longest that a reader waits for its review, and for the picker's own name after one that failed: together less
 than the 10 s of Prometheus' default timeout."""
@@ -68,8 +70,10 @@ class Readers:
         self._nobody = Remembered[bytes, bool](USER_S, MOST, clock)
         self._allowed = Remembered[bytes, bool](ALLOWED_S, MOST, clock)
         self._denied = Remembered[bytes, bool](DENIED_S, MOST, clock)
+        self._readers = Remembered[bytes, bool](KNOWN_S, MOST, clock)  # the tokens that were allowed at last
         self._under_way: dict[bytes, asyncio.Task[Verdict]] = {}
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._waiting: Counter[bool] = Counter()  # the reviews under way, by whether the token is a reader's
+        self._places = {False: asyncio.Semaphore(AT_ONCE), True: asyncio.Semaphore(KNOWN_AT_ONCE)}
         self._verdicts: Counter[int] = Counter()
         self._trouble: str | None = None
 
@@ -110,11 +114,18 @@ class Readers:
             return known
         task = self._under_way.get(key)
         if task is None:
-            if len(self._under_way) >= AT_ONCE + WAITING:
+            reader = bool(self._readers.get(self._key(token)))
+            if self._waiting[reader] >= (KNOWN_AT_ONCE + KNOWN_WAITING if reader else AT_ONCE + WAITING):
                 return _TOO_MANY
-            task = self._under_way[key] = asyncio.create_task(self._review(token, verb, path), name="metrics-review")
-            task.add_done_callback(lambda _: self._under_way.pop(key))
+            review = self._review(token, verb, path, self._places[reader])
+            task = self._under_way[key] = asyncio.create_task(review, name="metrics-review")
+            self._waiting[reader] += 1
+            task.add_done_callback(lambda _: self._reviewed(key, reader=reader))
         return await asyncio.shield(task)  # a reader that leaves does not end the review for the others
+
+    def _reviewed(self, key: bytes, *, reader: bool) -> None:
+        del self._under_way[key]
+        self._waiting[reader] -= 1
 
     def _known(self, key: bytes, verb: str, path: str) -> Verdict | None:
         if self._nobody.get(key):
@@ -132,9 +143,9 @@ class Readers:
             )
         return None
 
-    async def _review(self, token: str, verb: str, path: str) -> Verdict:
+    async def _review(self, token: str, verb: str, path: str, places: asyncio.Semaphore) -> Verdict:
         try:
-            async with asyncio.timeout(self._answer_s), self._places:
+            async with asyncio.timeout(self._answer_s), places:
                 return await self._ask(token, verb, path)
         except (KubeError, ConfigError, TimeoutError) as error:
             return await self._failed(error)
@@ -144,10 +155,13 @@ class Readers:
         user = self._users.get(key) or await user_of(self._client, token)
         if user is None:
             self._nobody.put(key, True)
+            if self._readers.get(key):
+                self._readers.put(key, False)
             self._succeeded()
             return _BAD_TOKEN
         self._users.put(key, user)
         allowed = await may_read(self._client, user, verb, path)
+        self._readers.put(key, allowed)
         (self._allowed if allowed else self._denied).put(self._user_key(user, verb, path), True)
         self._succeeded()
         return self._decided(user, verb, path) or _AWAY

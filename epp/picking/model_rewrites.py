@@ -17,9 +17,12 @@ from random import Random
 import msgspec
 
 from epp.metrics.gauges import Reading
-from epp.metrics.series import Names
+from epp.metrics.series import OTHER, Names
 from epp.parsers.base import Parsed, Reader
 from epp.parsers.rewrite import with_model
+
+MAX_SERIES = 10_000
+"""The most series of the count: custom resources bring new names for as long as the picker runs. A guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +66,13 @@ class ModelRewrites:
     def __init__(self, exact: Mapping[str, Rule], generic: Rule | None, random: Random) -> None:
         """Make the rules of a configuration; those of custom resources come with ``change``."""
         self.decisions: Counter[tuple[str, str, str]] = Counter()
-        """Counts by the rewrite's name, the client's model (one of a limited number) and the target."""
+        """Counts by the rewrite's name, the client's model and the target, each one of a limited number."""
         self.configured: frozenset[str | None] = frozenset((*exact, *(() if generic is None else (None,))))
         """The models for which the configuration has a rule; None is every model."""
         self._exact = {model: Drawing(rule, random) for model, rule in exact.items()}
         self._generic = Drawing(generic, random) if generic is not None else None
         self._resources: dict[str | None, Rule] = {}  # the configuration's are not among them
-        self._names = Names()
+        self._names, self._rewrites, self._targets = Names(), Names(), Names()
         self._random = random
 
     def __bool__(self) -> bool:
@@ -98,17 +101,18 @@ class ModelRewrites:
     def take_over(self, before: ModelRewrites) -> None:
         """Continue the count of the rules that these replace, and follow the same custom resources."""
         self.decisions, self._names = before.decisions, before._names
+        self._rewrites, self._targets = before._rewrites, before._targets
         self.change(before._resources)
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
         """Discard what is counted inside the block, for requests that are explained and not served."""
-        before = self.decisions, self._names
-        self.decisions, self._names = Counter(), Names()
+        before = self.decisions, self._names, self._rewrites, self._targets
+        self.decisions, self._names, self._rewrites, self._targets = Counter(), Names(), Names(), Names()
         try:
             yield
         finally:
-            self.decisions, self._names = before
+            self.decisions, self._names, self._rewrites, self._targets = before
 
     def readings(self) -> Iterator[Reading]:
         """Return how often each rule was followed, for ``Telemetry.gauge_source``."""
@@ -126,7 +130,10 @@ class ModelRewrites:
 
     def followed(self, rule: Drawing, model: str, target: str) -> None:
         """Count that a request for ``model`` goes to ``target``."""
-        self.decisions[rule.rewrite, self._names.bounded(model), target] += 1
+        labels = self._rewrites.bounded(rule.rewrite), self._names.bounded(model), self._targets.bounded(target)
+        if len(self.decisions) >= MAX_SERIES and labels not in self.decisions:
+            labels = OTHER, OTHER, OTHER
+        self.decisions[labels] += 1
 
 
 class RewritingParser:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from epp.errors import ConfigError
 from epp.kube.objects_inference import GROUPS, InferenceObject
 from epp.resources.precedence import Owner, Precedence
@@ -70,7 +72,7 @@ class KeptKind(Generic[K, V]):
     def __init__(
         self,
         kind: str,
-        read: Callable[[str, object], Mapping[K, V]],
+        read: Callable[[str, msgspec.Raw], Mapping[K, V]],
         judge: Callable[[Owner, Sequence[K], Sequence[tuple[K, Owner | None]]], Verdict],
         pool: PoolName,
     ) -> None:
@@ -109,7 +111,7 @@ class KeptKind(Generic[K, V]):
         """Add an object, or replace the one of its name."""
         name = ObjectName(item.metadata.name, group)
         before = self._items.get(name)
-        self._items[name] = item
+        item = self._items[name] = self._slim(item)
         if before is not None and _same(before, item):  # its status was written, or its labels
             if (kept := self._ours.get(name)) is not None:
                 kept.item = item
@@ -146,6 +148,13 @@ class KeptKind(Generic[K, V]):
             if (kept := self._ours.get(name)) is not None:
                 self.verdicts[name] = verdict = self._verdict(name, kept)
                 yield Judged(name, kept.item, verdict)
+
+    def _slim(self, item: InferenceObject) -> InferenceObject:
+        """Return what is kept of an object: of other pools' nothing but the metadata, and no annotations of any."""
+        metadata = msgspec.structs.replace(item.metadata, labels=None, annotations=None)
+        if not refers_to(item.spec, self._pool):
+            return InferenceObject(metadata)
+        return InferenceObject(metadata, item.spec.copy(), item.status)  # or else its whole page stays in memory
 
     def _place(self, name: ObjectName, item: InferenceObject) -> None:
         self._drop(name)

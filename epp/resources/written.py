@@ -24,8 +24,15 @@ PRIORITIES = -(1 << 31), (1 << 31) - 1
 """The least and the greatest priority. Source: ``priority`` is an int32 in the Go picker, which the CRD does not
 check."""
 MOST_WEIGHT = 1_000_000
+MAX_SPEC_BYTES = 1 << 18
+MOST = 1_000
+"""The most models that one rewrite matches, and the most targets that it has. With ``MAX_SPEC_BYTES`` it bounds how
+long one object stalls the picks: below 2 ms. A guess: several rewrites have as many as they like together."""
 MAX_MODEL = 1024
 """The most characters of a model's name, as in the configuration."""
+
+
+_UNREADABLE = msgspec.DecodeError, RecursionError, UnicodeDecodeError
 
 
 class PoolName(NamedTuple):
@@ -74,14 +81,14 @@ class _RewriteSpec(msgspec.Struct, frozen=True):
     rules: tuple[_Rule, ...] | None = None
 
 
-def refers_to(spec: object, pool: PoolName) -> bool:
+def refers_to(spec: msgspec.Raw, pool: PoolName) -> bool:
     """Return whether ``spec`` names ``pool`` in ``poolRef`` or in the newer ``poolRefs``; no group is the newer one.
 
     False for what cannot be read: an object that names no pool concerns no picker.
     """
     try:
-        read = msgspec.convert(spec, _Spec)
-    except msgspec.ValidationError:
+        read = msgspec.json.decode(spec, type=_Spec)
+    except _UNREADABLE:
         return False
     references = (*(() if read.pool_ref is None else (read.pool_ref,)), *(read.pool_refs or ()))
     return any(
@@ -92,7 +99,7 @@ def refers_to(spec: object, pool: PoolName) -> bool:
     )
 
 
-def priority_of(spec: object) -> int:
+def priority_of(spec: msgspec.Raw) -> int:
     """Return an objective's priority, 0 where there is none. Raises: ConfigError for one that is not an int32."""
     priority = _read(spec, _ObjectiveSpec).priority or 0
     least, greatest = PRIORITIES
@@ -101,13 +108,21 @@ def priority_of(spec: object) -> int:
     return priority
 
 
-def rules_of(name: str, spec: object) -> Mapping[str | None, Rule]:
+def rules_of(name: str, spec: msgspec.Raw) -> Mapping[str | None, Rule]:
     """Return the rules of the rewrite ``name`` by the model that they match; None is every model.
 
     Of two rules of the object that match a model, the first has it. Raises: ConfigError with the key path.
     """
     found: dict[str | None, Rule] = {}
-    for i, written in enumerate(_read(spec, _RewriteSpec).rules or ()):
+    rules = _read(spec, _RewriteSpec).rules or ()
+    for what, count in (
+        ("models", sum(len(rule.matches or ()) for rule in rules)),
+        ("targets", sum(len(rule.targets or ()) for rule in rules)),
+        ("rules", len(rules)),
+    ):
+        if count > MOST:
+            raise ConfigError(f"spec.rules: {count:,} {what}, and one rewrite has {MOST:,} at most; write several")
+    for i, written in enumerate(rules):
         where = f"spec.rules[{i}]"
         rule = _rule(name, written, where)
         for j, match in enumerate(written.matches or ()):
@@ -145,12 +160,18 @@ def _model(name: str, where: str) -> str:
     return name
 
 
-def _read(spec: Any, kind: type[T]) -> T:
+def _read(spec: msgspec.Raw, kind: type[T]) -> T:
+    size = memoryview(spec).nbytes
+    if size > MAX_SPEC_BYTES:
+        raise ConfigError(f"spec: {size:,} bytes, and {MAX_SPEC_BYTES:,} are read at most; write several objects")
     try:
-        return msgspec.convert(spec, kind)
+        return msgspec.json.decode(spec, type=kind)
     except msgspec.ValidationError:
         pass
-    return convert(_known_fields(spec, kind), kind, "spec")  # slower, and its errors name the key
+    except _UNREADABLE as error:
+        raise ConfigError(f"spec: {error}; write JSON that can be read") from error
+    # Slower, and its errors name the key.
+    return convert(_known_fields(msgspec.json.decode(spec), kind), kind, "spec")
 
 
 def _known_fields(spec: Any, kind: type[Any]) -> Any:

@@ -13,11 +13,13 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epp.kube import backoff, follow
+from epp.kube import backoff, pages
+from epp.kube import client as client_module
 from epp.kube.client import Client
 from epp.kube.errors import Refused, Unreachable
 from epp.kube.follow import IN_VAIN, Follower, Kind
 from epp.kube.objects import Pod
+from epp.kube.pages import PAGE_BYTES, PageSize
 from tests.epp.kube.access import TokenAccess
 from tests.epp.kube.api_server import ApiServer, api_server, status
 
@@ -244,7 +246,7 @@ def test_what_is_refused_is_named_and_asked_again_until_it_is_put_right(
             here = Site(server, page=500, silent_s=20.0)
             async with here.client:
                 with pytest.raises(kind, match=sentence):
-                    await here.client.get(PODS, here.follower._list)
+                    await here.follower._read_list()
                 task = asyncio.create_task(here.follower.run())
                 await here.until(lambda: here.follower.trouble is not None)
                 assert not here.follower.synced
@@ -264,7 +266,7 @@ def test_the_wait_that_the_server_asks_for_is_kept() -> None:
             server.refuse = lambda _: slow_down
             async with here.client:
                 with pytest.raises(Refused) as refused:
-                    await here.client.get(PODS, here.follower._list)
+                    await here.follower._read_list()
                 assert refused.value.retry_after_s == 7
                 assert here.follower._failed(refused.value) == 7
 
@@ -358,7 +360,7 @@ def test_json_that_is_not_a_list_removes_nothing(body: str) -> None:
 
 
 def test_a_list_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "MAX_OBJECTS", 10)
+    monkeypatch.setattr(pages, "MAX_OBJECTS", 10)
 
     async def work() -> None:
         async with api_server() as server:
@@ -369,6 +371,52 @@ def test_a_list_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
                 with pytest.raises(Unreachable, match="without end"):
                     await here.follower._read_list()
             assert len(server.requests) == 3
+
+    run(work())
+
+
+def test_a_page_that_is_too_large_is_asked_for_with_fewer_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "MAX_BODY_BYTES", 10_000)
+
+    async def work() -> None:
+        async with api_server() as server:
+            for n in range(30):
+                await server.put({**pod(f"p{n}"), "x": "y" * 1000})
+            here = Site(server, page=20, silent_s=20.0)
+            async with here.client:
+                await here.follower._read_list()
+            assert (here.kept.nodes, here.follower.failures) == (here.truth(), 0)
+            assert [r.query["limit"] for r in server.requests][:3] == ["20", "10", "5"]
+            monkeypatch.setattr(client_module, "MAX_BODY_BYTES", 500)
+            async with here.client:
+                with pytest.raises(Unreachable, match="an answer of more than 500 bytes"):
+                    await here.follower._read_list()
+            assert server.requests[-1].query["limit"] == "1"
+
+    run(work())
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 1 << 28)), max_size=8), st.integers(1, 250))
+def test_the_size_of_a_page_follows_the_bytes_of_its_objects(seen: list[tuple[int, int]], most: int) -> None:
+    size = PageSize(most)
+    for objects, total in seen:
+        size.learn(objects, total)
+        assert 1 <= size.objects <= most
+        if objects and size.objects > 1:
+            assert size.objects * total / objects <= PAGE_BYTES
+
+
+def test_a_list_with_nulls_is_read() -> None:
+    async def work() -> None:
+        async with api_server() as server:
+            strange = pod("a")
+            strange["metadata"] |= {"labels": None, "namespace": None}
+            page = {"metadata": {"resourceVersion": "5", "continue": None}, "items": [strange, None, pod("b")]}
+            server.refuse = lambda r: None if "watch" in r.query else web.json_response(page)
+            here = Site(server, page=10, silent_s=20.0)
+            async with here.client:
+                await here.follower._read_list()
+            assert here.kept.nodes == {"a": "n", "b": "n"}
 
     run(work())
 

@@ -222,6 +222,25 @@ def test_many_tokens_wait_for_a_few_reviews_and_more_are_sent_away() -> None:
     run(work())
 
 
+def test_many_tokens_do_not_keep_a_known_reader_out() -> None:
+    async def work() -> None:
+        async with site() as here:
+            assert (await here.get()).status == 200
+            here.time += 400
+            here.api.held.clear()
+            flood = [asyncio.create_task(here.get(f"t{n}")) for n in range(AT_ONCE + WAITING)]
+            await here.until(lambda: here.api.at_once == AT_ONCE)
+            known = asyncio.create_task(here.get())
+            await here.until(lambda: here.api.at_once == AT_ONCE + 1)
+            assert (await here.get("one-more")).status == 429
+            here.api.held.set()
+            assert (await known).status == 200
+            await asyncio.gather(*flood)
+            assert not here.readers._waiting.total()
+
+    run(work())
+
+
 def test_tokens_that_are_refused_displace_no_reader_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "MOST", 8)
 

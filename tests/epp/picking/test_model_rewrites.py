@@ -10,6 +10,7 @@ import pytest
 from epp.errors import BadRequest
 from epp.parsers import OpenAIParser, PassthroughParser, SGLangHttpParser
 from epp.parsers.base import UNREAD
+from epp.picking import model_rewrites
 from epp.picking.model_rewrites import ModelRewrites, RewritingParser, Rule
 
 PATH = "/v1/completions"
@@ -96,6 +97,17 @@ def test_invented_models_do_not_grow_the_count_without_bound() -> None:
         rewriting.parse(PATH, body(model=f"invented-{number}"))
     assert len(rewriting.rewrites.decisions) == 1001
     assert rewriting.rewrites.decisions["rest", "other", "fallback"] == 100
+
+
+def test_rewrites_that_come_and_go_do_not_grow_the_count_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_rewrites, "MAX_SERIES", 20)
+    rewriting = parser()
+    for number in range(50):
+        rewriting.rewrites.change({"n": Rule(f"r{number}", ("t" * 1024,), (1,))})
+        rewriting.parse(PATH, body(model="n"))
+    assert len(rewriting.rewrites.decisions) == 21
+    assert rewriting.rewrites.decisions["other", "other", "other"] == 30
+    assert max(len(target) for _, _, target in rewriting.rewrites.decisions) < 1024
 
 
 def test_new_rules_count_on_where_the_old_ones_were() -> None:

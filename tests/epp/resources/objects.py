@@ -25,7 +25,12 @@ def written(
 
 def item(name: str, spec: dict[str, Any], created: str = "2026-01-01T00:00:00Z") -> InferenceObject:
     """Return an object of this pool as a watch gives it."""
-    return msgspec.convert(written(name, spec, created), InferenceObject)
+    return msgspec.json.decode(msgspec.json.encode(written(name, spec, created)), type=InferenceObject)
+
+
+def raw(spec: Any) -> msgspec.Raw:
+    """Return a spec as a watch gives it."""
+    return msgspec.Raw(msgspec.json.encode(spec))
 
 
 def rule(*targets: str | tuple[str, int], to: str | None = None) -> dict[str, Any]:

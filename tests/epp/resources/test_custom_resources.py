@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Coroutine
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from aiohttp import web
 
 from epp.kube import served
-from epp.kube.objects_inference import GROUPS, VERSION
+from epp.kube.objects_inference import GROUPS, VERSION, InferenceObject
 from epp.resources import status_writer
+from epp.resources.kept import KeptKind
 from tests.epp.kube.api_server import status
 from tests.epp.resources.following import Site, site
 from tests.epp.resources.objects import LEGACY, LLM_D, rule, written
@@ -280,3 +282,28 @@ def test_a_kind_installed_while_discovery_fails_is_not_missing_any_more() -> Non
             await here.until(lambda: not here.decided.priorities)
 
     run(work())
+
+
+@pytest.mark.parametrize("pool", ["pool", "another"])
+def test_a_rewrite_of_a_megabyte_stalls_nothing_for_long(pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    matches = [{"model": {"value": f"m{n}"}} for n in range(30_000)]
+    large = written("large", {"poolRef": {"name": pool}, "rules": [{**rule("x"), "matches": matches}]})
+    longest, put = [0.0], KeptKind.put
+
+    def timed(kept: KeptKind[Any, Any], group: int, item: InferenceObject) -> None:
+        began = time.thread_time()
+        put(kept, group, item)
+        longest[0] = max(longest[0], time.thread_time() - began)
+
+    async def work() -> None:
+        async with site(LLM_D) as here:
+            await here.rewrites().put(large)
+            state = "Invalid" if pool == "pool" else "OtherPool"
+            key = "tierwise_custom_resources", "InferenceModelRewrite", GROUPS[LLM_D], state
+            await here.until(lambda: here.gauges().get(key) == 1)
+            if pool == "pool":
+                await here.until(lambda: here.condition(here.rewrites(), "large") == "False Invalid")
+
+    monkeypatch.setattr(KeptKind, "put", timed)
+    run(work())
+    assert longest[0] < 0.03

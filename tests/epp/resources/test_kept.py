@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.json import decode
 
-from epp.kube.objects_inference import GROUPS, InferenceObject
+from epp.kube.objects_inference import GROUPS, InferenceObject, NumberedMetadata
 from epp.picking.model_rewrites import Rule
 from epp.resources.kept import KeptKind, ObjectName
 from epp.resources.verdict import of_objective, of_rewrite
-from epp.resources.written import priority_of, rules_of
-from tests.epp.resources.objects import LEGACY, LLM_D, POOL, REF, item, rule
+from epp.resources.written import priority_of, refers_to, rules_of
+from tests.epp.resources.objects import LEGACY, LLM_D, POOL, REF, item, raw, rule
 
 NAMES, MODELS, TIMES = "ab", ("m", "n", None), ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")
 OTHER = {"poolRef": {"name": "other"}}
@@ -55,15 +56,15 @@ def objectives() -> KeptKind[str, int]:
 
 def naive(objects: Mapping[tuple[str, int], InferenceObject]) -> tuple[dict[str | None, Rule], set[tuple[str, int]]]:
     """Return the rule of each model, and the objects that lost every model they match."""
-    ours = {key: one for key, one in objects.items() if one.spec["poolRef"]["name"] == "pool"}
+    ours = {key: one for key, one in objects.items() if refers_to(one.spec, POOL)}
     newest = {name: min(group for other, group in ours if other == name) for name, _ in ours}
     order = sorted(
         (one.metadata.creation_timestamp, name, group)
         for (name, group), one in ours.items()
-        if newest[name] == group and one.spec["rules"]
+        if newest[name] == group and decode(one.spec)["rules"]
     )
     table: dict[str | None, Rule] = {}
-    losers = {key for key in ours if newest[key[0]] != key[1] or not ours[key].spec["rules"]}
+    losers = {key for key in ours if newest[key[0]] != key[1] or not decode(ours[key].spec)["rules"]}
     for _, name, group in order:
         won = False
         for model, found in rules_of(name, ours[name, group].spec).items():
@@ -96,7 +97,7 @@ def test_the_rules_after_any_events_are_those_of_a_naive_recomputation(events: l
         for judged in applied.judged:
             (losers.discard if judged.verdict.accepted else losers.add)(tuple(judged.name))
         assert (table, losers) == naive(objects)
-        assert kept.verdicts.keys() == {k for k, one in objects.items() if one.spec["poolRef"]["name"] == "pool"}
+        assert kept.verdicts.keys() == {k for k, one in objects.items() if refers_to(one.spec, POOL)}
 
 
 def verdict(kept: KeptKind[Any, Any], name: str, group: int = LLM_D) -> str:
@@ -181,3 +182,13 @@ def test_a_circle_of_rewrites_is_two_rules_since_a_target_is_not_matched_again()
     values = kept.settle().values
     assert {model: found.targets for model, found in values.items() if found} == {"m": ("n",), "n": ("m",)}
     assert verdict(kept, "a").startswith("True Accepted")
+
+
+def test_of_an_object_of_another_pool_nothing_but_its_metadata_is_kept() -> None:
+    kept = rewrites()
+    metadata = NumberedMetadata("a", uid="u", annotations={"last-applied": "x" * 10_000})
+    kept.put(LLM_D, InferenceObject(metadata, raw({**OTHER, "rules": [rule("x")] * 1000}), {"conditions": []}))
+    assert kept._items[ObjectName("a", LLM_D)] == InferenceObject(NumberedMetadata("a", uid="u"))
+    assert kept.states() == {("llm-d.ai", "OtherPool"): 1}
+    kept.put(LLM_D, InferenceObject(metadata, raw({**REF, "rules": [rule("x")]})))
+    assert kept.settle().values.keys() == {None}

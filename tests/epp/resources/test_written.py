@@ -10,7 +10,7 @@ from epp.errors import ConfigError
 from epp.kube.pools import GROUP, OLD_GROUP
 from epp.picking.model_rewrites import Rule
 from epp.resources.written import PoolName, priority_of, refers_to, rules_of
-from tests.epp.resources.objects import POOL, REF, rule
+from tests.epp.resources.objects import POOL, REF, raw, rule
 
 LEGACY_POOL = PoolName("pool", (OLD_GROUP,))
 
@@ -38,7 +38,7 @@ LEGACY_POOL = PoolName("pool", (OLD_GROUP,))
     ],
 )
 def test_an_object_is_of_the_pools_that_it_names_by_name_and_group(spec: Any, pool: PoolName, refers: bool) -> None:
-    assert refers_to(spec, pool) is refers
+    assert refers_to(raw(spec), pool) is refers
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_an_object_is_of_the_pools_that_it_names_by_name_and_group(spec: Any, po
     ],
 )
 def test_a_priority_is_an_int32_and_0_where_it_is_absent(spec: dict[str, Any], priority: int) -> None:
-    assert priority_of(spec) == priority
+    assert priority_of(raw(spec)) == priority
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_priority_is_an_int32_and_0_where_it_is_absent(spec: dict[str, Any], p
 )
 def test_a_priority_that_is_no_int32_is_refused(spec: Any, sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        priority_of(spec)
+        priority_of(raw(spec))
     assert str(caught.value).startswith(sentence)
 
 
@@ -85,12 +85,12 @@ def test_rules_are_those_of_the_spec_and_the_first_of_the_list_has_a_model() -> 
         "statusOfANewerRelease": {},
     }  # fmt: skip
     first, some, everything = Rule("r", ("a", "b"), (9, 1)), Rule("r", ("d",), (1,)), Rule("r", ("all",), (1,))
-    assert rules_of("r", spec) == {"m": first, "n": some, "o": some, None: everything}
+    assert rules_of("r", raw(spec)) == {"m": first, "n": some, "o": some, None: everything}
 
 
 def test_weight_0_and_a_missing_weight_among_others_are_never_chosen() -> None:
     targets = [{"modelRewrite": "a", "weight": 1}, {"modelRewrite": "b"}, {"modelRewrite": "c", "weight": 0}]
-    assert rules_of("r", {"rules": [{"targets": targets}]})[None].weights == (1, 0, 0)
+    assert rules_of("r", raw({"rules": [{"targets": targets}]}))[None].weights == (1, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,18 @@ def test_weight_0_and_a_missing_weight_among_others_are_never_chosen() -> None:
             {"rules": [{"matches": [{"model": {"value": "m", "type": "Prefix"}}], **rule("a")}]},
             "spec.rules[0].matches[0].model.type: ",
         ),
+        (
+            {"rules": [{"matches": [{"model": {"value": f"m{n}"}} for n in range(1001)], **rule("a")}]},
+            "spec.rules: 1,001 models, and one rewrite has 1,000 at most; write several",
+        ),
+        ({"rules": [rule("a", "b")] * 501}, "spec.rules: 1,002 targets, and one rewrite has 1,000 at most"),
+        ({"rules": [{}] * 1001}, "spec.rules: 1,001 rules, and one rewrite has 1,000 at most"),
+        ({"padding": "x" * (1 << 18)}, "spec: 262,158 bytes, and 262,144 are read at most; write several objects"),
         ({"rules": {"targets": 1}}, "spec.rules: expected array"),
         ([], "spec: expected object"),
     ],
 )
 def test_a_rewrite_that_cannot_be_followed_is_refused_by_its_key_path(spec: Any, sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        rules_of("r", spec)
+        rules_of("r", raw(spec))
     assert str(caught.value).startswith(sentence)

@@ -1,0 +1,90 @@
+"""Read a list of any length in pages whose size follows that of its objects, so that no page stalls the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from epp.kube.client import Client
+from epp.kube.errors import TooLarge, Unreachable
+from epp.kube.objects import Decoder, ListMeta
+from epp.runtime.slices import sliced
+
+T = TypeVar("T")
+
+FIRST = 125
+"""The most objects of the first page, before their size is known: 125 pods of 9 KB are 1.1 MB."""
+PAGE_BYTES = 1 << 20
+"""The size of a page that is aimed at: finding the objects in it is one step, which takes about 1 ms."""
+MAX_OBJECTS = 200_000
+"""The most objects of a list. Source: Kubernetes supports 150,000 pods in a cluster."""
+
+
+class _Page(msgspec.Struct, frozen=True):
+    """One page of a list, of which each object is decoded by itself."""
+
+    metadata: msgspec.Raw = msgspec.Raw(b"{}")
+    items: list[msgspec.Raw] | None = None
+
+
+_PAGE, _META = Decoder(_Page), Decoder(ListMeta)
+
+
+class PageSize:
+    """How many objects the next page is asked for. Invariant: 1 <= ``objects`` <= ``most``."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.objects = min(most, FIRST)
+
+    def learn(self, objects: int, size: int) -> None:
+        """Aim at ``PAGE_BYTES`` after a page of so many objects, and ``size`` bytes."""
+        if objects:
+            self.objects = max(1, min(self._most, PAGE_BYTES * objects // max(1, size)))
+
+    def halve(self) -> bool:
+        """Ask for half as many after an answer that was too large. Returns False for one object, the least."""
+        before, self.objects = self.objects, max(1, self.objects // 2)
+        return self.objects < before
+
+
+async def read_list(
+    client: Client, path: str, decoder: Decoder[T], query: Mapping[str, str], size: PageSize
+) -> tuple[list[T], str]:
+    """Return all objects and the version of the list at ``path``; ``size`` learns from each page.
+
+    Raises: KubeError, ``Refused`` with status 410 for a page that is no longer kept; ConfigError as ``Client`` does.
+    """
+    objects: list[T] = []
+    asked, query = 0, dict(query)
+    while asked <= MAX_OBJECTS and len(objects) <= MAX_OBJECTS:
+        query["limit"] = str(size.objects)  # the API server lets it change from page to page
+        try:
+            page = await client.get(path, _PAGE, query)
+        except TooLarge:
+            if not size.halve():
+                raise
+            continue
+        asked += size.objects
+        try:
+            meta = _META.decode(page.metadata)
+            await sliced(_decoded(page.items or [], decoder, objects))
+        except msgspec.DecodeError as error:
+            raise Unreachable(f"GET {path}: the answer is not the API's: {error}; is a proxy in between?") from error
+        if not meta.resource_version:  # any JSON object would pass as a list without objects
+            raise Unreachable(f"GET {path}: the answer is not a list; is a proxy in between?")
+        size.learn(len(page.items or ()), sum(memoryview(item).nbytes for item in page.items or ()))
+        if not meta.continue_ and len(objects) <= MAX_OBJECTS:
+            return objects, meta.resource_version
+        query["continue"] = meta.continue_
+    raise Unreachable(f"GET {path}: a list of more than {MAX_OBJECTS:,} objects, or without end")
+
+
+def _decoded(items: list[msgspec.Raw], decoder: Decoder[T], objects: list[T]) -> Iterator[None]:
+    """Add the ``items`` that are not null to ``objects``; each step is one."""
+    for item in items:
+        if bytes(memoryview(item)[:5]) != b"null":
+            objects.append(decoder.decode(item))
+        yield
