@@ -15,7 +15,7 @@ from epp.errors import ConfigError
 from epp.kube.client import Client
 from epp.kube.election.holder_pod import Sight
 from epp.kube.election.leader_pod import LeaderPod
-from epp.kube.election.lease import LeaseObject, lease_of, leases_path, spec_of
+from epp.kube.election.lease import LeaseObject, lease_of, leases_path, origin, spec_of
 from epp.kube.election.machine import Election
 from epp.kube.election.steps import Read, Term, Wait, Write
 from epp.kube.errors import KubeError, Refused
@@ -58,8 +58,10 @@ class Elector:
         self.name = name
         self._client, self._namespace, self._able, self._clock = client, namespace, able, clock
         self._path = leases_path(namespace)
-        identity = f"{pod or socket.gethostname()}_{uuid.uuid4()}"
-        self._machine = Election(identity, term, wall=wall, random=random.random, own_pod=pod)
+        pods = pod_namespace or namespace
+        identity = f"{origin(pod or socket.gethostname(), pods)}{uuid.uuid4()}"
+        earlier = origin(pod, pods) if pod else ""
+        self._machine = Election(identity, term, wall=wall, random=random.random, origin=earlier)
         self._term = term
         self._follower = Follower(
             client, Kind(self._path, LeaseObject, name=name), self, random=random.random, clock=clock
@@ -67,7 +69,7 @@ class Elector:
         self._woken, self._released = asyncio.Event(), asyncio.Event()
         self._ending = False
         self._chores: list[Chore] = []
-        self._leader_pod = LeaderPod(client, pod_namespace or namespace, pod, self._saw_pod, clock, term.duration_s)
+        self._leader_pod = LeaderPod(client, pods, pod, self._saw_pod, clock, term.duration_s)
         self._error: KubeError | ConfigError | None = None
         self._role = ""  # as it was logged
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from epp.errors import ConfigError
 from epp.kube.client import Client
 from epp.kube.election.holder_pod import Revision, Sight, is_older, revision_of, sight_of
-from epp.kube.election.lease import pod_of
+from epp.kube.election.lease import namespace_of, pod_of
 from epp.kube.errors import KubeError
 from epp.kube.follow import Follower, Kind
 from epp.kube.objects import Decoder, ListOf, Pod
@@ -39,6 +39,7 @@ class LeaderPod:
         ``own_pod`` is empty if it is not known; it is read once, and again after ``again_s`` where that failed.
         """
         self._client, self._saw, self._clock, self._again_s = client, saw, clock, again_s
+        self._namespace = namespace
         self._path = f"/api/v1/namespaces/{namespace}/pods"
         self._holder = ""
         self._pod: Pod | None = None
@@ -47,6 +48,8 @@ class LeaderPod:
 
     async def follow(self, holder: str) -> None:
         """Watch the pod of ``holder`` instead of the one before; none if it is empty. Waits for no answer."""
+        if namespace_of(holder) not in ("", self._namespace):  # a pod of this name here is not the leader's
+            holder = ""
         if holder == self._holder:
             return
         self._holder, self._pod = holder, None

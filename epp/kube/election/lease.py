@@ -119,9 +119,20 @@ def written(time_s: float) -> str:
 
 
 def pod_of(holder: str) -> str:
-    """Return the name of the pod that ``holder`` runs in, by ``<pod>_<uuid>``; empty if it has another form."""
+    """Return the name of the pod that ``holder`` runs in, by ``<pod>_<unique>``; empty if it has another form."""
     pod = holder.rpartition("_")[0]
     return pod if _POD.fullmatch(pod) else ""
+
+
+def origin(pod: str, namespace: str) -> str:
+    """Return how the identities of all pickers begin that run in this pod, one after another."""
+    return f"{pod}_{namespace}."
+
+
+def namespace_of(holder: str) -> str:
+    """Return the namespace of the pod that ``holder`` runs in; empty if it does not state one, as client-go's do."""
+    namespace, dot, _ = holder.rpartition("_")[2].partition(".")
+    return namespace if dot else ""
 
 
 def lease_name(namespace: str, pool: str) -> str:

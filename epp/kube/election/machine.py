@@ -34,11 +34,11 @@ class Election:
     """One picker's part in an election. Times are monotonic seconds, except ``wall``. Owner: the event loop."""
 
     def __init__(
-        self, identity: str, term: Term, *, wall: Callable[[], float], random: Callable[[], float], own_pod: str = ""
+        self, identity: str, term: Term, *, wall: Callable[[], float], random: Callable[[], float], origin: str = ""
     ) -> None:
-        """``identity`` is ``<pod>_<uuid>``; ``wall`` gives the Unix time, which is written and never compared.
+        """``identity`` is ``<pod>_<unique>``; ``wall`` gives the Unix time, which is written and never compared.
 
-        A Lease whose holder ran in ``own_pod`` is one of an earlier run of this picker; empty if the pod is not known.
+        A Lease whose holder begins with ``origin`` is of an earlier run of this picker; empty if its pod is not known.
         """
         self.identity = identity
         self.leads = False
@@ -57,7 +57,7 @@ class Election:
         """How often another holder was seen than before."""
         self.missed = 0
         """How many renewals of this picker failed."""
-        self._term, self._wall, self._random, self._own_pod = term, wall, random, own_pod
+        self._term, self._wall, self._random, self._origin = term, wall, random, origin
         self._pod = HolderPod(term.duration_s)
         self._number = -1  # of the newest version that was seen
         self._read_at: float | None = None
@@ -241,7 +241,7 @@ class Election:
             holder = self.lease.record.holder
             free = (
                 not holder
-                or (bool(self._own_pod) and pod_of(holder) == self._own_pod)
+                or (bool(self._origin) and holder.startswith(self._origin))
                 or self._pod.ended
                 or self._pod.fails(now - self._term.duration_s)
                 or (self._is_overdue(now) and now >= self._expires_at())

@@ -200,6 +200,25 @@ def test_pickers_look_for_pods_of_pickers_in_their_own_namespace() -> None:
     run(work)
 
 
+def test_a_pod_of_the_same_name_in_another_namespace_is_another_picker() -> None:
+    async def work(here: Site) -> None:
+        first = await here.start("epp-0")
+        await here.led_by(first)
+        here.pods = here.server.at("/api/v1/namespaces/pickers/pods")
+        second = await here.start("epp-0", beside="pickers")
+        await here.until(lambda: "standing by: 'epp-0_" in second.role)
+        await here.report("epp-0", ready=False)
+        version = here.leases.version
+        await here.until(lambda: here.leases.version > version + 5)  # the leader renews
+        assert first.leads
+        assert not second.serves
+        assert here.spec()["leaseTransitions"] == here.pods.watches == 0
+        await first.stop()
+        await here.until(lambda: second.leads)
+
+    run(work)
+
+
 def test_a_leader_that_is_not_there_any_more_is_replaced_when_its_lease_ends() -> None:
     async def work(here: Site) -> None:
         spec = {"holderIdentity": "gone_1", "leaseDurationSeconds": 1, "leaseTransitions": 6}

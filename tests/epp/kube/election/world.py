@@ -62,7 +62,7 @@ class Picker:
             term,
             wall=lambda: 1.8e9 + world.now + world.random.uniform(-3600, 3600),
             random=world.random.random,
-            own_pod=name,
+            origin=f"{name}_",
         )
         self.machine.following = True
 
