@@ -26,6 +26,7 @@ from epp.discovery.pool_keeper import PoolKeeper
 from epp.kube.access import HOST, PORT, InCluster
 from epp.kube.client import Client
 from epp.pool.pool import Endpoint, Pool
+from epp.runtime.memory import give_back, keep_freed_memory
 
 
 class Watched(Pool):
@@ -63,8 +64,9 @@ class Turns:
         setattr(asyncio.Handle, "_run", timed)  # noqa: B010 - the loop offers no hook
 
 
-async def work(source: str, folder: Path, port: int, turns: Turns | None) -> None:
+async def work(source: str, folder: Path, port: int, selector: str, turns: Turns | None) -> None:
     """Follow the source, and answer commands until the input ends."""
+    keep_freed_memory()  # as the picker does
     loop, pool = asyncio.get_running_loop(), Watched()
     began, cpu = loop.time(), time.process_time()
     discovery: Discovery
@@ -73,7 +75,7 @@ async def work(source: str, folder: Path, port: int, turns: Turns | None) -> Non
         discovery = FileDiscovery(pool, folder / "endpoints.json", watch=True)
     else:
         client = await stack.enter_async_context(Client(InCluster({HOST: "127.0.0.1", PORT: str(port)}, folder)))
-        selected = PodOptions(selector="app=vllm", ports=(8000,))
+        selected = PodOptions(selector=selector, ports=(8000,))
         discovery = PodDiscovery(client, PoolKeeper(pool), namespace="default", selected=selected)
     await discovery.start()
     commands = asyncio.StreamReader()
@@ -87,6 +89,7 @@ async def work(source: str, folder: Path, port: int, turns: Turns | None) -> Non
             answer["longest_turn_s"] = None if turns is None else turns.longest_s
         elif words[0] == "memory":
             gc.collect()
+            give_back()  # as the picker does now and then
             answer = {"bytes": resident_bytes(), "endpoints": len(pool)}
         elif words[0] == "begin":
             began, cpu = loop.time(), time.process_time()
@@ -105,10 +108,11 @@ def main() -> None:
     parser.add_argument("source", choices=("file", "pods"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("port", type=int)
+    parser.add_argument("--selector", default="app=vllm")
     parser.add_argument("--turns", action="store_true", help="measure callbacks, on asyncio's own event loop")
     given = parser.parse_args()
     run = asyncio.run if given.turns else uvloop.run
-    run(work(given.source, given.folder, given.port, Turns() if given.turns else None))
+    run(work(given.source, given.folder, given.port, given.selector, Turns() if given.turns else None))
 
 
 if __name__ == "__main__":

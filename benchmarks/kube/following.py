@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from benchmarks.kube.objects import Writer
+from benchmarks.kube.objects import FEW, PART, Writer
 from benchmarks.rig.machine import machine
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.environment import Unavailable
@@ -147,16 +147,20 @@ async def measure(plane: ControlPlane, folder: Path, given: argparse.Namespace) 
         named = [{**one, "name": f"vllm-{n}-rank-0", "labels": {"app": "vllm"}} for n, one in enumerate(listed)]
         (folder / "endpoints.json").write_text(json.dumps({"endpoints": named}))
         rows = await first_list(folder, plane, given.pods)
+        few = f"app=vllm,{PART}={FEW}"
         async with (
             Measured("file", folder, plane.port) as from_file,
+            Measured("pods", folder, plane.port, "--selector", few) as of_few,
             Measured("pods", folder, plane.port) as from_pods,
         ):
-            for one in (from_file, from_pods):
-                await one.ask(f"loaded {given.pods}")
-            more = [await one.ask("memory") for one in (from_file, from_pods)]
-            above = more[1]["bytes"] - more[0]["bytes"]
-            rows.append(Row("memory above the same endpoints from a file", above / 2**20, "MiB", 20.0))
-            rows.append(Row("the same, of one pod", above / given.pods / 1024, "KiB", 10.0))
+            wanted = {from_file: given.pods, of_few: given.pods // 10, from_pods: given.pods}
+            memory = list[int]()
+            for one, count in wanted.items():
+                await one.ask(f"loaded {count}")
+                memory.append((await one.ask("memory"))["bytes"])
+            rows.append(Row("memory above the same endpoints from a file", (memory[2] - memory[0]) / 2**20, "MiB", 20))
+            each = (memory[2] - memory[1]) / (given.pods - given.pods // 10)
+            rows.append(Row("memory of one pod more", each / 1024, "KiB", 10.0))
             return rows + await at_rest_and_changing(from_pods, writer, plane, given.pods, given.seconds, given.outage)
 
 

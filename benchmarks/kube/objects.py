@@ -17,6 +17,8 @@ from tests.epp.discovery.pods import written
 
 CHANGE = "change"
 """The label whose value numbers a pod's changes."""
+PART, FEW = "part", "few"
+"""A label that tells a tenth of the pods from the others."""
 AT_ONCE = 16
 
 
@@ -45,7 +47,8 @@ class Writer:
 
         async def one(number: int) -> str:
             address = f"10.1.{number >> 8}.{number & 255}"
-            pod = written(f"vllm-{number}", ip=address)
+            labels = {"app": "vllm", PART: FEW if number < count // 10 else "rest"}
+            pod = written(f"vllm-{number}", ip=address, labels=labels)
             status = pod.pop("status")
             for field in ("uid", "creationTimestamp", "deletionTimestamp"):
                 del pod["metadata"][field]

@@ -74,7 +74,10 @@ class Cluster:
 
     def helm(self, *words: str, wrong: bool = False) -> str:
         """Return what helm prints. Raises: AssertionError if it fails, or if it does not while ``wrong``."""
-        return self._command("helm", words, None, wrong)
+        try:
+            return self._command("helm", words, None, wrong)
+        except AssertionError as failed:
+            raise AssertionError(f"{failed}\n{self.story()}") from None
 
     def apply(self, *objects: dict[str, Any]) -> None:
         """Apply objects as a user would."""

@@ -124,19 +124,29 @@ def _script(launch: Launch, identity: list[str]) -> str:
         f'mount --rbind /sys "{root}/sys"',
         f'mount --rbind /dev "{root}/dev"',
         f'mount -t tmpfs none "{root}/dev/shm"',
-        f'chmod 755 "{root}/root"',  # where the programs are in the home of root
+        *_opened(root),
         f'chroot "{root}" rm -rf /var/run/secrets',  # those of this machine
         f"hostname {shlex.quote(launch.hostname)}",
     ]
-    for folder in needed():
-        there = f'"{root}"{shlex.quote(str(folder))}'
-        lines.append(f"[ -e {there} ] || {{ mkdir -p {there}; mount --rbind {shlex.quote(str(folder))} {there}; }}")
     for mount in sorted(launch.mounts, key=lambda one: one.path):
         lines += _mounted(mount, root)
+    for folder in needed():  # which a volume may hide, such as one at /tmp, where an earlier container left it empty
+        here, there = shlex.quote(str(folder)), f'"{root}"{shlex.quote(str(folder))}'
+        lines.append(f'[ -n "$(ls -A {there} 2>/dev/null)" ] || {{ mkdir -p {there}; mount --rbind {here} {there}; }}')
     if launch.read_only_root:
         lines.append(f'mount -o remount,ro "{root}"')
     directory = ["env", f"--chdir={launch.directory}"] if launch.directory else []
     return "\n".join([*lines, f'exec chroot "{root}" {shlex.join([*identity, *directory, *launch.words])}', ""])
+
+
+def _opened(root: str) -> list[str]:
+    """Return what lets every user reach the programs, which may be in the home of root or in another private folder.
+
+    In the container's root, a change of a folder's mode is a copy: this machine's folder keeps its own.
+    """
+    ways = {parent for folder in needed() for parent in (folder, *folder.parents)}
+    there = [f'"{root}"{shlex.quote(str(folder))}' for folder in sorted(ways)]
+    return [f"[ ! -d {one} ] || chmod a+rx {one}" for one in there]
 
 
 def _mounted(mount: Mount, root: str) -> list[str]:
