@@ -17,7 +17,7 @@ T = TypeVar("T")
 FIRST = 125
 """The most objects of the first page, before their size is known: 125 pods of 9 KB are 1.1 MB."""
 PAGE_BYTES = 1 << 20
-"""The size of a page that is aimed at: finding the objects in it is one step, which takes about 1 ms."""
+"""The size of a page that is aimed at: finding the objects in it is one step, which takes about 2 ms."""
 MAX_OBJECTS = 200_000
 """The most objects of a list. Source: Kubernetes supports 150,000 pods in a cluster."""
 
