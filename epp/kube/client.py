@@ -60,6 +60,7 @@ class Client:
         self._answer = aiohttp.ClientTimeout(total=answer_s)
         self._watch = aiohttp.ClientTimeout(total=None, sock_connect=answer_s, sock_read=silent_s)
         self._connections = Connections()
+        self._token = b""  # the one that was sent last
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -109,7 +110,7 @@ class Client:
                 return decoder.decode(body)
             except msgspec.DecodeError as error:
                 raise Unreachable(
-                    f"{self._name(request)}: the answer is not the API's: {error}: {_answer(request, body)}; "
+                    f"{self._name(request)}: the answer is not the API's: {error}: {self._answered(request, body)}; "
                     "is a proxy in between?"
                 ) from error
 
@@ -190,6 +191,7 @@ class Client:
             raise RuntimeError("the client is used outside of its context")
         async with asyncio.timeout(self._answer.total):  # not wait_for, which can lose a cancellation in Python 3.11
             headers = dict(await self.access.headers(renew=renew))
+        self._token = headers.get("Authorization", "").rpartition(" ")[2].encode()
         if request.body is not None:
             headers["Content-Type"] = MERGE_PATCH if request.method == "PATCH" else "application/json"
         tls = self.access.tls()
@@ -216,6 +218,12 @@ class Client:
             parts.append(chunk)
         return b"".join(parts)
 
+    def _answered(self, request: _Request, body: bytes) -> str:
+        """Return what errors show of an answer: never a secret that a proxy repeats."""
+        if request.secret:
+            return "an answer that is not shown, since the request has a secret"
+        return _shown(body.replace(self._token, b"...") if self._token else body)
+
     async def _refusal(self, request: _Request, response: aiohttp.ClientResponse) -> KubeError:
         what, body = self._name(request), await self._body(request, response)
         try:
@@ -224,7 +232,7 @@ class Client:
             status = Status()
         if not status.message:
             return Refused(
-                f"{what}: {response.status} {response.reason}: {_answer(request, body)}; is a proxy in between?",
+                f"{what}: {response.status} {response.reason}: {self._answered(request, body)}; is a proxy in between?",
                 status=response.status,
                 retry_after_s=_seconds(response.headers.get("Retry-After")),
             )
@@ -256,11 +264,6 @@ def _distrust(error: Exception) -> str:
 def _seconds(text: str | None) -> float | None:
     """Return the seconds of a ``Retry-After``; None for a date, which the API server does not use."""
     return float(text) if text is not None and text.isascii() and text.isdigit() else None
-
-
-def _answer(request: _Request, body: bytes) -> str:
-    """Return what errors show of an answer to ``request``."""
-    return "an answer that is not shown, since the request has a secret" if request.secret else _shown(body)
 
 
 def _shown(body: bytes) -> str:

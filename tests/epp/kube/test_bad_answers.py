@@ -240,3 +240,15 @@ def test_no_error_shows_the_password_of_a_proxy(server: str) -> None:
                     assert "s3cret" not in str(error.value)
 
     asyncio.run(work())
+
+
+def test_a_proxy_that_repeats_the_headers_puts_no_token_into_an_error() -> None:
+    echo = HEAD + b"Connection: close\r\n\r\n<html>Authorization: Bearer a-token</html>"
+
+    async def work() -> None:
+        async with answering(sends(echo)) as client:
+            sentence = await refusal(client)
+            assert "Authorization: Bearer ...</html>" in sentence
+            assert "a-token" not in sentence
+
+    asyncio.run(work())
