@@ -53,6 +53,13 @@ def pod_options(given: Given) -> PodOptions | None:
     selector, ports = given.get("endpoint-selector", ""), given.get("endpoint-target-ports") or ()
     if not selector and not ports:
         return None
+    for other in ("endpoint", "pool-name"):
+        if selector and given.get(other):
+            raise ConfigError(
+                f"--endpoint-selector and --{other} each say where the endpoints are; leave out one of them"
+            )
+    if not selector and "endpoint-selector" in given:
+        raise ConfigError("--endpoint-selector is empty and would select every pod; write a label, such as app=vllm")
     if not selector:
         raise ConfigError("--endpoint-target-ports has no meaning without --endpoint-selector; give both, or neither")
     if not ports:
@@ -61,11 +68,6 @@ def pod_options(given: Given) -> PodOptions | None:
         raise ConfigError(f"--endpoint-target-ports has {len(ports)} ports, and a pod has at most {MAX_PORTS}")
     if twice := sorted({port for port in ports if ports.count(port) > 1}):
         raise ConfigError(f"--endpoint-target-ports has {twice[0]} twice; name each port once")
-    for other in ("endpoint", "pool-name"):
-        if given.get(other):
-            raise ConfigError(
-                f"--endpoint-selector and --{other} each say where the endpoints are; leave out one of them"
-            )
     try:
         selector = checked(selector)
     except ConfigError as error:

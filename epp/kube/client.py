@@ -7,6 +7,7 @@ kubernetes-asyncio takes 160 times as long to decode a list, and 110 MB.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -19,7 +20,7 @@ import msgspec
 
 from epp.kube.access import Access, shown
 from epp.kube.connections import Connections
-from epp.kube.errors import KubeError, Refused, TooLarge, Unreachable
+from epp.kube.errors import KubeError, NoConnection, Refused, TooLarge, Unreachable
 from epp.kube.objects import Decoder, Status, WatchEvent
 from epp.runtime.logs import USERINFO
 
@@ -57,6 +58,8 @@ class Client:
 
     def __init__(self, access: Access, *, answer_s: float = ANSWER_S, silent_s: float = SILENT_S) -> None:
         self.access = access
+        self.outage_of: object | None = None
+        """Which of its users warned that there is no connection, so that the others need not; None for no outage."""
         self._answer = aiohttp.ClientTimeout(total=answer_s)
         self._watch = aiohttp.ClientTimeout(total=None, sock_connect=answer_s, sock_read=silent_s)
         self._connections = Connections()
@@ -175,6 +178,9 @@ class Client:
         except TimeoutError as error:
             seconds = limits.total or limits.sock_read
             raise Unreachable(f"{what}: nothing came for {seconds:g} s; check the network to the API server") from error
+        except aiohttp.ClientConnectorError as error:
+            where = f"{error.host}:{error.port}"
+            raise NoConnection(f"{what}: no connection to {where}: {_reason(error.os_error)}") from error
         except (aiohttp.ClientError, OSError) as error:
             # Of an answer that is not HTTP, or of a proxy's refusal, the text has a piece, or the proxy's URL.
             text = "" if request.secret and isinstance(error, aiohttp.ClientResponseError) else str(error)
@@ -252,6 +258,13 @@ def refusal(what: str, status: Status, code: int, retry_after_s: float | None = 
         wait = float(status.details.retry_after_seconds)
     text = f"{what}: {code} {status.reason}: {status.message}{remedy}"
     return Refused(text, status=code, reason=status.reason, retry_after_s=wait)
+
+
+def _reason(error: OSError) -> str:
+    """Return the system's words where there are any: asyncio has the address in place of them."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error) or type(error).__name__
 
 
 def _distrust(error: Exception) -> str:

@@ -18,6 +18,10 @@ class TooLarge(Unreachable):
     """An answer or an event has more bytes than are read."""
 
 
+class NoConnection(Unreachable):
+    """No connection to the API server could be made, so that no other request has an answer either."""
+
+
 class Refused(KubeError):
     """The API server answered with an HTTP status from 400 up."""
 

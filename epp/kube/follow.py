@@ -20,7 +20,7 @@ import msgspec
 from epp.errors import ConfigError
 from epp.kube.backoff import Backoff
 from epp.kube.client import Client, refusal
-from epp.kube.errors import KubeError, Refused
+from epp.kube.errors import KubeError, NoConnection, Refused
 from epp.kube.objects import Decoder, Metadata, Status
 from epp.kube.pages import PageSize, read_list
 from epp.runtime.slices import sliced
@@ -132,6 +132,12 @@ class Follower(Generic[T]):
 
     async def run(self) -> None:
         """Follow until the task is cancelled. Raises: Refused with one of the statuses that end it."""
+        try:
+            await self._repeat()
+        finally:
+            self._end_outage()
+
+    async def _repeat(self) -> None:
         while True:
             try:
                 if self._version is None:
@@ -224,6 +230,7 @@ class Follower(Generic[T]):
     def _settled(self) -> None:
         """End an outage: the watch has been open for a while."""
         self._backoff.reset()
+        self._end_outage()
         if self._warned:
             self._warned = False
             log.info("%s is followed again", self._kind.path)
@@ -241,7 +248,7 @@ class Follower(Generic[T]):
         self.refused = error.status if isinstance(error, Refused) else 0
         if self.refused == 404:
             self._version = None  # an object may have gone with its kind
-        if not self._warned:
+        if not self._warned and not self._is_known(error):
             self._warned = True
             kept = "what was read last stays in use" if self.synced else "nothing was read yet"
             level = logging.INFO if self._kind.quiet and self.refused in _NOT_SERVED else logging.WARNING
@@ -250,6 +257,18 @@ class Follower(Generic[T]):
         if self._on_failure is not None:
             self._on_failure()
         return self._backoff.wait_s(error)
+
+    def _is_known(self, error: Exception) -> bool:
+        """Return whether another follower of this client has warned of the outage; else this one warns of it."""
+        if not isinstance(error, NoConnection):
+            return False
+        if self._client.outage_of is None:
+            self._client.outage_of = self
+        return self._client.outage_of is not self
+
+    def _end_outage(self) -> None:
+        if self._client.outage_of is self:
+            self._client.outage_of = None
 
     def _query(self) -> Mapping[str, str]:
         kind = self._kind

@@ -28,7 +28,7 @@ from epp.kube.access import Access, InCluster
 from epp.kube.client import Client
 from epp.kube.election.elector import Elector
 from epp.kube.election.lease import lease_name
-from epp.kube.kubeconfig.identity import open_access
+from epp.kube.kubeconfig.identity import NoApiServer, open_access
 from epp.kube.own_rights import OwnRights
 from epp.kube.pools import VERSIONS
 from epp.kube.readers import Readers
@@ -150,6 +150,8 @@ async def _access(settings: Settings, core: Core, environ: Mapping[str, str]) ->
         return await open_access(settings.cluster.kubeconfig, environ)
     except ConfigError as error:
         if _lists_endpoints(settings, core):
+            if isinstance(error, NoApiServer):
+                raise ConfigError(f"{error}; without a cluster pass --endpoint") from error
             raise
         what = "--metrics-endpoint-auth=true" if settings.cluster.metrics_auth else "--ha-enable-leader-election"
         if core.plan.notifications:

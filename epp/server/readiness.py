@@ -40,7 +40,7 @@ def readiness(
     ``unfit`` is why the configuration does not fit the pool; empty if it does.
     """
     if discovery is not None and not discovery.loaded:
-        return _not_ready(f"no list of endpoints yet: {discovery.trouble or 'it is being read'}", troubles)
+        return _not_ready(f"there is no list of endpoints: {discovery.trouble or 'it is being read'}", troubles)
     if unfit:
         return _not_ready(unfit, troubles)
     if not health.able:

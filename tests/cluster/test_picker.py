@@ -109,7 +109,7 @@ def serve_pool(plane: ControlPlane, folder: Path, port: int, metrics: int) -> No
     with running(tierwise, "sim", "--endpoints", "1", "--port", str(port)):
         mounted = ("unshare", "--mount", "sh", "-c", MOUNTED, "sh", ACCOUNT, str(folder))
         with running(*mounted, *command, environment=environment):
-            until(metrics, "/readyz", "not ready: no list of endpoints yet: InferencePool default/mine cannot be read")
+            until(metrics, "/readyz", "not ready: there is no list of endpoints: InferencePool default/mine cannot")
             plane.allow("default", "picker", may_read)
             install(plane, "inference-v1.5.0", kinds=("InferencePool",))
             until(metrics, "/readyz", f"InferencePool default/mine does not exist in {GROUP}/v1")
@@ -123,7 +123,7 @@ def serve_pool(plane: ControlPlane, folder: Path, port: int, metrics: int) -> No
             plane.start_api_server()
             until(metrics, "/metrics", "tierwise_discovery_current 1.0")
             plane.request("DELETE", f"{pools}/mine")
-            until(metrics, "/readyz", "not ready: no list of endpoints yet: InferencePool default/mine does not exist")
+            until(metrics, "/readyz", "not ready: there is no list of endpoints: InferencePool default/mine does not")
 
 
 @pytest.mark.parametrize("scenario", [serve, serve_pool])

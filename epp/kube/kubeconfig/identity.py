@@ -14,10 +14,14 @@ KUBECONFIG = "KUBECONFIG"
 """The variable that names kubeconfig files, separated as in PATH."""
 
 
+class NoApiServer(ConfigError):
+    """Nothing says which API server is meant."""
+
+
 async def open_access(kubeconfig: Path | None, environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> Access:
     """Return the access by the flag, by ``KUBECONFIG``, of the pod, or by ``~/.kube/config``: the first that is there.
 
-    Raises: ConfigError if there is none, or the first one cannot be used.
+    Raises: NoApiServer if there is none; ConfigError if the first one cannot be used.
     """
     files = named_files(kubeconfig, environ)
     if files:
@@ -26,9 +30,9 @@ async def open_access(kubeconfig: Path | None, environ: Mapping[str, str], folde
     if environ.get(HOST) and ((folder / "token").exists() or not usual.exists()):
         return InCluster(environ, folder)
     if not usual.exists():
-        raise ConfigError(
+        raise NoApiServer(
             f"there is no API server: this is not a pod ({HOST} is not set), and there is no kubeconfig; pass "
-            f"--kubeconfig, set {KUBECONFIG}, or make {usual}; without a cluster pass --endpoint"
+            f"--kubeconfig, set {KUBECONFIG}, or make {usual}"
         )
     return await open_kubeconfig([str(usual)])
 

@@ -56,7 +56,8 @@ def _merged(files: Sequence[str]) -> tuple[ConfigNode, str]:
                 raise TypeError("an entry is not a mapping")  # noqa: TRY301 (told as the library's own)
             context = context or alone.value.get("current-context") or ""
         except Exception as error:  # whatever YAML holds: the library checks nothing of it
-            raise _Refused(f"{file} cannot be read as a kubeconfig: {_told(error)}") from error
+            which = file if len(files) > 1 else "it"  # the files are named before the sentence
+            raise _Refused(f"{which} cannot be read as a kubeconfig: {_told(error)}") from error
     config = KubeConfigMerger(os.pathsep.join(files)).config
     if config is None:
         raise _Refused("none of the files is there any more")

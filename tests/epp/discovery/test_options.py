@@ -41,7 +41,7 @@ def test_without_the_flags_there_are_no_pods() -> None:
     ("given", "sentence"),
     [
         ({"endpoint_target_ports": ()}, "needs --endpoint-target-ports"),
-        ({"endpoint_selector": ""}, "has no meaning without --endpoint-selector"),
+        ({"endpoint_selector": ""}, "--endpoint-selector is empty and would select every pod"),
         ({"endpoint_target_ports": tuple(range(1, 10))}, "has 9 ports, and a pod has at most 8"),
         ({"endpoint_target_ports": (8000, 8000)}, "has 8000 twice"),
         (
@@ -52,11 +52,17 @@ def test_without_the_flags_there_are_no_pods() -> None:
         ({"pool_namespace": "a/../b"}, "'a/../b' is not the name of a namespace"),
         ({"pool_namespace": "Llm"}, "'Llm' is not the name of a namespace"),
         ({"pool_name": "p"}, "--endpoint-selector and --pool-name each say"),
+        ({"pool_name": "p", "endpoint_target_ports": ()}, "--endpoint-selector and --pool-name each say"),
     ],
 )
 def test_what_has_no_meaning_is_refused_by_name(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         options(**given)
+
+
+def test_ports_without_a_selector_are_refused() -> None:
+    with pytest.raises(ConfigError, match="has no meaning without --endpoint-selector; give both"):
+        serve_options({"endpoint-target-ports": (8000,)}, {})
 
 
 @pytest.mark.parametrize(

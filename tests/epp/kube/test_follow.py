@@ -488,6 +488,39 @@ def test_an_api_server_that_is_away_for_long_is_not_asked_for_a_list() -> None:
     run(work())
 
 
+def test_an_api_server_that_is_away_has_one_warning_in_plain_words(
+    caplog: pytest.LogCaptureFixture, free_tcp_port: int
+) -> None:
+    """Over TLS too, of which aiohttp's own sentence shows an object; and the next outage has a warning again."""
+    server = f"https://127.0.0.1:{free_tcp_port}"
+
+    async def scenario() -> None:
+        async with Client(TokenAccess(server), answer_s=5.0) as client, asyncio.timeout(PATIENCE_S):
+            for _ in range(2):
+                failed = [asyncio.Event() for _ in range(3)]
+                followers = [
+                    Follower(
+                        client, Kind(f"{PODS}{at}", Pod), Kept(), random=lambda: 0.0, clock=lambda: 0.0,
+                        on_failure=each.set,
+                    )
+                    for at, each in enumerate(failed)
+                ]  # fmt: skip
+                tasks = [asyncio.create_task(each.run()) for each in followers]
+                for each in failed:
+                    await each.wait()
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                assert all("Connection refused" in (each.trouble or "") for each in followers)
+
+    run(scenario())
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 2
+    for warning in warnings:
+        assert f"no connection to 127.0.0.1:{free_tcp_port}: Connection refused; nothing was read yet" in warning
+        assert "SSLContext" not in warning
+
+
 def test_a_version_beyond_every_version_there_is_begins_with_a_new_list() -> None:
     async def work() -> None:
         async with site("a") as here:

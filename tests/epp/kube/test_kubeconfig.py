@@ -279,7 +279,10 @@ def changed(path: str, value: object, user: Mapping[str, Any] | None = None) -> 
     ],
 )
 def test_what_a_kubeconfig_lacks_is_named(tmp_path: Path, content: object, told: str) -> None:
-    assert told in refusal(tmp_path, written(tmp_path, content))
+    file = written(tmp_path, content)
+    sentence = refusal(tmp_path, file)
+    assert told in sentence
+    assert f"{file}: {file}" not in sentence
 
 
 def test_an_encrypted_key_is_an_error_and_no_question(tmp_path: Path) -> None:

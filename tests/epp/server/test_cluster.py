@@ -114,8 +114,9 @@ def test_authentication_that_is_asked_for_without_an_api_server_is_refused() -> 
                 settings, Core(plan_from(None, None), settings), {"HOME": "/nowhere"}, stack, lambda: False
             )
 
-    with pytest.raises(ConfigError, match=r"--metrics-endpoint-auth=true needs .*: there is no API server"):
+    with pytest.raises(ConfigError, match=r"--metrics-endpoint-auth=true needs .*: there is no API server") as error:
         asyncio.run(work())
+    assert "--endpoint" not in str(error.value).replace("--metrics-endpoint-auth", "")  # it is given
 
 
 @pytest.mark.parametrize(("asked", "in_a_pod", "guarded"), [

@@ -48,7 +48,7 @@ def test_a_picker_without_a_list_of_endpoints_is_not_ready_and_says_which_file_i
             app = await running(stack, Settings(endpoints_file=path), UNREAD)
             assert await readyz(app) == (
                 503,
-                f"not ready: no list of endpoints yet: {path}: No such file or directory",
+                f"not ready: there is no list of endpoints: {path}: No such file or directory",
             )
             path.write_text("endpoints: [{address: 10.0.0.1, port: 8000}]")
             await until(app, 200, "ready")

@@ -43,5 +43,7 @@ def test_a_pool_of_the_cluster_takes_a_cluster(tmp_path: Path, monkeypatch: pyte
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     pool = ClusterOptions(pool=PoolOptions(name="mine", groups=("inference.networking.k8s.io",)))
-    with pytest.raises(ConfigError, match="there is no API server: this is not a pod"):
+    with pytest.raises(
+        ConfigError, match=r"there is no API server: this is not a pod.*; without a cluster pass --endpoint"
+    ):
         asyncio.run(serve(replace(ServeOptions(), picker=replace(ServeOptions().picker, cluster=pool))))
