@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.charts.helm import ROOT
 from tests.charts.rendering import Object, Values, notes, pool_values, refusal, render, understood
 
 UPSTREAMS = (
@@ -221,3 +222,18 @@ def test_the_standalone_chart_refuses_what_its_envoy_cannot_be() -> None:
     old = pool_values("router", proxy={"image": "docker.io/envoyproxy/envoy:distroless-v1.33.2"})
     assert "1.34" in refusal("standalone", old)
     assert "agentgateway" in refusal("standalone", pool_values("router", proxy={"proxyType": "agentgateway"}))
+
+
+@pytest.mark.parametrize(("tree", "above"), [("inferenceExtension", "inferenceExtension"), ("router", "router.epp")])
+def test_a_configuration_of_the_repository_is_a_file_in_the_values(tree: str, above: str) -> None:
+    path = ROOT / "manifests" / "config" / "cost.yaml"
+    made = render(
+        "inferencepool",
+        pool_values(tree),
+        "--set-file",
+        f"{above}.pluginsCustomConfig.cost\\.yaml={path}",
+        "--set",
+        f"{above}.pluginsConfigFile=cost.yaml",
+    )
+    assert made.files["cost.yaml"] == path.read_text()
+    assert made.arguments[made.arguments.index("--config-file") + 1] == "/config/cost.yaml"

@@ -83,9 +83,9 @@ def sizes(connector: str, cpu: str, tensor: int, data: int) -> dict[str, Any]:
 
 CPU = st.one_of(
     st.integers(1, 2000).map(lambda gib: f"{gib}Gi"),
-    st.integers(1000, 2_000_000).map(lambda mib: f"{mib}Mi"),
-    st.integers(1, 4000).map(lambda tenths: f"{tenths / 10}Gi"),
-    st.integers(1, 2000).map(lambda gb: f"{gb}G"),
+    st.integers(1024, 2_000_000).map(lambda mib: f"{mib}Mi"),
+    st.integers(10, 4000).map(lambda tenths: f"{tenths / 10}Gi"),
+    st.integers(2, 2000).map(lambda gb: f"{gb}G"),
 )
 CHEAP = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -230,6 +230,9 @@ def test_the_notes_say_what_the_picker_will_know(connector: str, sentence: str) 
         ({"labels": {"llm-d.ai/inferenceServing": True}}, ["labels", "inferenceServing"]),
         ({"cache": {"cpu": None}}, ["cache.cpu is empty"]),
         ({"cache": {"cpu": 0}}, ["cache.cpu is empty"]),
+        ({"cache": {"cpu": 200}}, ["cache.cpu is 200, which is below 1Gi; write it with its unit, such as 100Gi"]),
+        ({"cache": {"cpu": "200"}}, ["cache.cpu is 200, which is below 1Gi"]),
+        ({"cache": {"cpu": "200M"}}, ["cache.cpu is 200M, which is below 1Gi"]),
         ({"cache": {"connector": None}}, ["cache.connector is empty"]),
         ({"kvengine": {"settings": {"cpu_bytes_to_use": 1}}}, ["cpu_bytes_to_use", "the size is cache.cpu"]),
         ({"kvengine": {"settings": {"max_local_cpu_size": 1}}}, ["max_local_cpu_size", "the size is cache.cpu"]),

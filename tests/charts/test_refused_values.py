@@ -47,6 +47,16 @@ REFUSED = [
     ("provider.name=agentgatway", "'/provider/name'", "'agentgateway'"),
     ("router.epp.replicas=0", "'/router/epp/replicas'", "got 0, want 1"),
     ("httpRoute.requestTimeout=5", "'/httpRoute/requestTimeout'", "got number, want null or string"),
+    (
+        "router.modelServers.targetPorts[0].number=8000,router.modelServers.targetPorts[1].number=8000",
+        "'/router/modelServers/targetPorts'",
+        "items at 0 and 1 are equal",
+    ),
+    # the other number, or the beginning
+    ("tierwise.image.tags=1", "'/tierwise/image/tags'", "did you mean tag?"),
+    ("router.epp.image.repo=x", "'/router/epp/image/repo'", "did you mean repository?"),
+    ("router.epp.replicaCount=2", "'/router/epp/replicaCount'", "did you mean replicas?"),
+    ("tierwise.networkPolicies.enabled=true", "'/tierwise/networkPolicies'", "did you mean networkPolicy?"),
     # refused by name
     (
         "inferenceExtension.latencyPredictor.enabled=true",

@@ -68,6 +68,10 @@ def test_no_hint_stands_in_the_way_of_a_key(chart: Chart) -> None:
         ("monitor", "monitoring"),
         ("gatewayName", "inferenceGatewayName"),
         ("replicasCount", "replicas"),
+        ("replicaCount", "replicas"),
+        ("tags", "tag"),
+        ("repo", "repository"),
+        ("networkPolicies", "networkPolicy"),
     ],
 )
 def test_a_misspelling_is_matched_and_the_key_itself_is_not(word: str, key: str) -> None:

@@ -13,6 +13,8 @@ from epp.lab.values.nodes import Chart, Either, Free, Leaf, Listing, Node, Secti
 
 CLOSE = 0.7
 """How much a key has to resemble another, of 1, to be taken for a misspelling of it (guess)."""
+SHORTEST = 3
+"""The fewest letters that may stand for the key that begins with them (guess)."""
 _TYPES: tuple[tuple[type, str, str], ...] = (
     (bool, "boolean", "true or false, without quotes"),
     (int, "integer", "a whole number, without quotes"),
@@ -75,6 +77,8 @@ class _Walk:
                     if inner is not None:
                         yield from self.of(inner, each, (*path, str(key)))
             case Listing() if isinstance(value, list):
+                if node.unique and (twice := [each for at, each in enumerate(value) if each in value[:at]]):
+                    yield Finding(".".join(path), f"{twice[0]} is there twice; leave one out", Fault.WRONG)
                 for at, each in enumerate(value):
                     yield from self.of(node.item, each, (*path[:-1], f"{path[-1]}[{at}]"))
             case Leaf():
@@ -106,6 +110,9 @@ class _Walk:
         by_lower = {known.lower(): known for known in section.keys}
         if near := get_close_matches(key.lower(), by_lower, n=1, cutoff=CLOSE):
             return f"did you mean {'.'.join((*path, by_lower[near[0]]))}?"
+        begun = [known for known in section.keys if len(key) >= SHORTEST and known.lower().startswith(key.lower())]
+        if len(begun) == 1:
+            return f"did you mean {'.'.join((*path, begun[0]))}?"
         inside = [known for known in section.keys if known.lower().endswith(key.lower())]
         if len(inside) == 1:
             return f"did you mean {'.'.join((*path, inside[0]))}?"

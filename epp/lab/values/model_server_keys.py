@@ -23,7 +23,12 @@ from epp.lab.values.nodes import (
     choice,
 )
 
-_BYTES = Leaf(("string", "integer"), pattern=r"[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?", example="100Gi", minimum=0)
+_BYTES = Leaf(
+    ("string", "integer"),
+    pattern=r"[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?",
+    example="100Gi (units: Ki, Mi, Gi, Ti, k, M, G, T)",
+    minimum=0,
+)
 _WORKERS = Leaf(("integer",), minimum=1, maximum=64)
 
 MODEL_SERVER: Mapping[str, Node] = {

@@ -2,7 +2,8 @@
 
 helm checks the schema before any template runs, so the schema itself has to know which key was meant. The expression
 of a key matches it with one letter too many, too few, wrong or swapped, cut off at the end, with something appended,
-with underscores or dashes between its words, or without its first words. It never matches a key that is right.
+with underscores or dashes between its words, in the other number, or without its first words. It never matches a key
+that is right.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ def _neighbors(key: str) -> Iterator[str]:
     for between in ("_", "-", ""):
         yield words.replace(" ", between).lower()
     yield key[0].upper() + key[1:]
+    one = key.removesuffix("s")
+    yield re.escape(one if one != key else f"{key}s")
+    if key.endswith("y"):
+        yield re.escape(key[:-1]) + "ies"
     if len(key) < LEAST:
         return
     for at, letter in enumerate(key):
@@ -35,7 +40,9 @@ def _neighbors(key: str) -> Iterator[str]:
         if key[at] != key[at + 1]:
             yield re.escape(key[:at] + key[at + 1] + key[at] + key[at + 2 :])
     yield from (re.escape(key[:cut]) for cut in range(max(LEAST, len(key) - CUT), len(key) - 1))
-    yield re.escape(key) + "[A-Za-z]{2,6}"
+    if re.fullmatch("[a-z]{8,}", key):
+        yield key[:LEAST]
+    yield re.escape(one) + "[A-Za-z]{2,6}"
     for at in (each.start() for each in re.finditer("[A-Z]", key)):
         if len(key) - at >= 2 * LEAST:
             yield f"[{key[at]}{key[at].lower()}]{re.escape(key[at + 1 :])}"

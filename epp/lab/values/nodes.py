@@ -36,6 +36,8 @@ class Listing:
     """A list, each item of one kind; null stands for an empty one."""
 
     item: Node
+    unique: bool = False
+    """Whether no item may be there twice."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,8 @@ def _schema(node: Node, path: tuple[str, ...], places: Mapping[str, list[tuple[s
         case Section():
             return _section(node, path, places)
         case Listing():
-            return {"type": ["array", "null"], "items": _schema(node.item, (*path, "[]"), places)}
+            unique = {"uniqueItems": True} if node.unique else {}
+            return {"type": ["array", "null"], "items": _schema(node.item, (*path, "[]"), places), **unique}
         case Free():
             inner = {"additionalProperties": _schema(node.value, path, places)} if node.value else {}
             return {"type": ["object", "null"], **inner}

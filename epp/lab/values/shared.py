@@ -30,7 +30,7 @@ FAILURE_MODE = choice("FailOpen", "FailClose", "FailClosed", "FailOpened")
 """FailClosed is what upstream's page says; the CRD has FailClose."""
 SERVER_TYPE = choice("vllm", "sglang", "triton-tensorrt-llm", "triton", "trtllm-serve", "vLLM", "SGLang")
 POOL_VERSION = choice("inference.networking.k8s.io/v1", "inference.networking.x-k8s.io/v1alpha2")
-TARGET_PORTS = Listing(Section({"number": PORT}, required=("number",)))
+TARGET_PORTS = Listing(Section({"number": PORT}, required=("number",)), unique=True)
 IMAGE: Mapping[str, Node] = {
     "registry": TEXT,
     "repository": TEXT,

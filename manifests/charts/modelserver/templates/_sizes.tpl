@@ -30,6 +30,9 @@ container's memory has a quarter of the cache more than the rest needs. vLLM's o
   {{- fail "\ncache.cpu is empty; write the CPU memory for KV of a pod, such as 100Gi, or cache.connector: none" -}}
 {{- end -}}
 {{- $cache := ternary 0 (include "modelserver.bytes" $values.cache.cpu | int64) (eq $connector "none") -}}
+{{- if and (ne $connector "none") (lt $cache 1073741824) -}}
+  {{- fail (printf "\ncache.cpu is %v, which is below 1Gi; write it with its unit, such as 100Gi (Mi, Gi, Ti, M, G or T)" $values.cache.cpu) -}}
+{{- end -}}
 {{- $engine := div $cache (int64 $values.parallelism.data) -}}
 {{- $worker := div $engine (int64 $values.parallelism.tensor) -}}
 {{- $base := include "modelserver.bytes" $values.resources.shm | int64 -}}

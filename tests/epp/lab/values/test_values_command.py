@@ -183,6 +183,23 @@ def test_every_wrong_key_is_listed_and_not_only_the_first(capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("router.epp.image.repo=x", "did you mean router.epp.image.repository?"),
+        ("tierwise.image.tags=1", "did you mean tierwise.image.tag?"),
+        (
+            "inferencePool.targetPorts[0].number=8000,inferencePool.targetPorts[1].number=8000",
+            "inferencePool.targetPorts: {'number': 8000} is there twice",
+        ),
+    ],
+)
+def test_what_is_nearly_right_is_named(setting: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = run(capsys, "--check", "--set", setting)
+    assert status == 2
+    assert message in err
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         ([], "nothing says which values"),
