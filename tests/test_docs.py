@@ -71,7 +71,7 @@ OTHERS = frozenset(
     | {"chat-template", "default-chat-template-kwargs", "chat-template-content-format"}
     | {"base-url", "enable-kvengine", "fresh-prefix"}
     | {"retry", "retry-connrefused", "retry-delay"}
-    | {"namespace", "set", "set-string", "values", "wait", "for"}
+    | {"namespace", "set", "set-file", "set-string", "values", "wait", "for"}
     | {"build-arg", "platform", "provenance", "push", "sbom", "tag", "spec", "output-format"}
 )
 """Flags of the engines' commands, of the benchmarks, and of docker, pipx, helm and kubectl."""
