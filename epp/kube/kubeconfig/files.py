@@ -198,6 +198,8 @@ def _check(reading: Reading) -> None:
             raise ConfigError(reason)
     if not reading.server.startswith(("https://", "http://")):
         raise ConfigError(f"the kubeconfig's server is {shown(reading.server)!r}, which is not a URL with https://")
+    if "@" in reading.server.split("/")[2]:
+        raise ConfigError(f"the kubeconfig's server is {shown(reading.server)!r} with a user in it; give it in users")
     if reading.proxy is not None and not reading.proxy.startswith("http://"):
         raise ConfigError(
             f"the kubeconfig's proxy-url is {shown(reading.proxy)!r}; only proxies with http:// are supported"

@@ -268,6 +268,7 @@ def changed(path: str, value: object, user: Mapping[str, Any] | None = None) -> 
         (changed("contexts/0/context/user", "d"), "the context 'c' names 'd', which is not among the users"),
         (changed("clusters/0/cluster/server", None), "the cluster 'c' has no server"),
         (changed("clusters/0/cluster/server", "host:1"), "not a URL with https://"),
+        (changed("clusters/0/cluster/server", "https://joe:word@host:1"), "with a user in it; give it in users"),
         (changed("clusters/0/cluster/certificate-authority", "gone.crt"), "gone.crt"),
         (changed("clusters/0/cluster/certificate-authority-data", "!"), "certificate authority cannot be read"),
         (changed("clusters/0/cluster/certificate-authority-data", "bm8="), "certificate authority cannot be read"),
