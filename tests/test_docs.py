@@ -31,7 +31,7 @@ from epp.discovery.pool_keeper import PoolKeeper
 from epp.errors import ConfigError
 from epp.kube.client import Client
 from epp.kube.election.elector import Elector
-from epp.kube.election.steps import Term
+from epp.kube.election.term import Term
 from epp.kube.own_rights import OwnRights
 from epp.kube.readers import Readers
 from epp.pool.pool import Pool

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from epp.errors import ConfigError
 from epp.flags.arguments import Given
-from epp.kube.pools import GROUP, OLD_GROUP
+from epp.kube.groups import GROUP, OLD_GROUP
 from epp.kube.selector import checked
 
+KEEP_S = 30.0
+"""How long an endpoint is kept that is not ready. A guess: three failures of a readiness probe every 10 s."""
 MAX_PORTS = 8
 """The most ports of a pod. Source: InferencePool's ``targetPorts``."""
 POD_NAME = "POD_NAME"

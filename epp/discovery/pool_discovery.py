@@ -19,7 +19,8 @@ from epp.discovery.options import PoolOptions
 from epp.errors import ConfigError
 from epp.kube.client import Client
 from epp.kube.follow import Follower, Kind
-from epp.kube.pools import GROUP, OLD_GROUP, VERSIONS, OldPoolObject, PoolObject
+from epp.kube.groups import GROUP, OLD_GROUP, VERSIONS
+from epp.kube.pools import OldPoolObject, PoolObject
 from epp.metrics.gauges import Reading
 from epp.runtime.background import Chore
 

@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from epp.discovery.claims import Claims
+from epp.discovery.options import KEEP_S
 from epp.discovery.pods import PodEndpoint, endpoints_of
 from epp.kube.objects import Pod
 from epp.metrics.gauges import Reading
@@ -29,8 +30,6 @@ GATHER_S = 0.02
 application makes a new snapshot of the pool."""
 SLICE_S = 0.002
 """How long changes are applied before other work has its turn. A guess: less than a pick's own time."""
-KEEP_S = 30.0
-"""How long an endpoint is kept that is not ready. A guess: three failures of a readiness probe every 10 s."""
 
 
 class PoolKeeper:

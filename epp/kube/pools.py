@@ -11,10 +11,7 @@ import msgspec
 
 from epp.kube.objects import Metadata
 
-__all__ = ["GROUP", "OLD_GROUP", "VERSIONS", "OldPoolObject", "PoolObject"]
-
-GROUP, OLD_GROUP = "inference.networking.k8s.io", "inference.networking.x-k8s.io"
-VERSIONS = {GROUP: "v1", OLD_GROUP: "v1alpha2"}
+__all__ = ["OldPoolObject", "PoolObject"]
 
 
 class _Object(msgspec.Struct, frozen=True, rename="camel"):

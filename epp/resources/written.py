@@ -13,7 +13,7 @@ import msgspec
 
 from epp.config.strict import convert
 from epp.errors import ConfigError
-from epp.kube.pools import GROUP
+from epp.kube.groups import GROUP
 from epp.picking.model_rewrites import Rule
 
 T = TypeVar("T")

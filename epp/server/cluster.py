@@ -28,9 +28,9 @@ from epp.kube.access import Access, InCluster
 from epp.kube.client import Client
 from epp.kube.election.elector import Elector
 from epp.kube.election.lease import lease_name
+from epp.kube.groups import VERSIONS
 from epp.kube.kubeconfig.identity import NoApiServer, open_access
 from epp.kube.own_rights import OwnRights
-from epp.kube.pools import VERSIONS
 from epp.kube.readers import Readers
 from epp.kube.rights import Need
 from epp.metrics.gauges import Reading

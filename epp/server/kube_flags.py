@@ -14,7 +14,7 @@ from epp.errors import ConfigError
 from epp.flags import values
 from epp.flags.arguments import Given
 from epp.flags.flag import Flag, grouped
-from epp.kube.election.steps import Term
+from epp.kube.election.term import Term
 from epp.server.settings import Settings
 from epp.server.shared_flags import DAY_S
 

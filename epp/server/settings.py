@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from epp.discovery.options import PodOptions, PoolOptions
-from epp.discovery.pool_keeper import KEEP_S
+from epp.discovery.options import KEEP_S, PodOptions, PoolOptions
 from epp.explain.options import DebugOptions
 from epp.extproc.options import ExchangeSettings
-from epp.kube.election.steps import Term
+from epp.kube.election.term import Term
 from epp.ports.options import MetricsTlsOptions, TlsOptions
 from epp.scrape.pace import Pace
 from epp.tracing.settings import TraceSettings

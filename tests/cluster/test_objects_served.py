@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from epp.kube.groups import GROUP
 from epp.kube.objects_inference import GROUPS, OBJECTIVE, PLURALS, REWRITE, VERSION
-from epp.kube.pools import GROUP
 from tests.cluster import crds
 from tests.cluster.cluster import Cluster, cluster
 from tests.cluster.environment import Unavailable

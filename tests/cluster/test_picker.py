@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from epp.kube.pools import GROUP
+from epp.kube.groups import GROUP
 from tests.cluster.control_plane import ControlPlane, control_plane, free_port
 from tests.cluster.crds import install
 from tests.cluster.environment import Unavailable

@@ -17,7 +17,7 @@ from epp.discovery.pool_discovery import PoolDiscovery
 from epp.discovery.pool_keeper import PoolKeeper
 from epp.kube.access import HOST, PORT, InCluster
 from epp.kube.client import Client
-from epp.kube.pools import GROUP, OLD_GROUP, VERSIONS
+from epp.kube.groups import GROUP, OLD_GROUP, VERSIONS
 from epp.pool.pool import Pool
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.crds import DEFINITIONS, install

@@ -21,10 +21,10 @@ from epp.discovery.options import PodOptions, PoolOptions
 from epp.kube import backoff
 from epp.kube.client import Client
 from epp.kube.errors import KubeError, Refused
+from epp.kube.groups import VERSIONS
 from epp.kube.kubeconfig.files import Kubeconfig, open_kubeconfig
 from epp.kube.objects import Decoder, ListOf, Pod
 from epp.kube.own_rights import OwnRights
-from epp.kube.pools import VERSIONS
 from epp.server.cluster import Cluster, open_cluster
 from epp.server.core import Core
 from epp.server.settings import ClusterOptions, Settings

@@ -17,7 +17,8 @@ from epp.kube.election.holder_pod import Sight
 from epp.kube.election.leader_pod import LeaderPod
 from epp.kube.election.lease import LeaseObject, lease_of, leases_path, origin, spec_of
 from epp.kube.election.machine import Election
-from epp.kube.election.steps import Read, Term, Wait, Write
+from epp.kube.election.steps import Read, Wait, Write
+from epp.kube.election.term import Term
 from epp.kube.errors import KubeError, Refused
 from epp.kube.follow import Follower, Kind
 from epp.kube.objects import Decoder

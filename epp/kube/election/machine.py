@@ -27,7 +27,8 @@ from collections.abc import Callable
 
 from epp.kube.election.holder_pod import HolderPod, Sight
 from epp.kube.election.lease import Lease, Record, pod_of, released, renewed, taken, written
-from epp.kube.election.steps import FREE_S, TRUSTED_S, Read, Step, Term, Wait, Write
+from epp.kube.election.steps import FREE_S, TRUSTED_S, Read, Step, Wait, Write
+from epp.kube.election.term import Term
 
 
 class Election:

@@ -9,7 +9,7 @@ import pytest
 from epp.discovery.options import PodOptions, owner_of
 from epp.errors import ConfigError
 from epp.flags.arguments import Given
-from epp.kube.election.steps import Term
+from epp.kube.election.term import Term
 from epp.server.flags import serve_options
 from epp.server.settings import ClusterOptions
 

@@ -18,7 +18,7 @@ from epp.discovery.pool_discovery import PoolDiscovery
 from epp.discovery.pool_keeper import PoolKeeper
 from epp.errors import ConfigError
 from epp.kube.client import Client
-from epp.kube.pools import GROUP, OLD_GROUP
+from epp.kube.groups import GROUP, OLD_GROUP
 from epp.pool.pool import Pool
 from tests.epp.discovery.following import Following
 from tests.epp.discovery.pods import written

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from epp.kube.groups import GROUP
 from epp.kube.objects_inference import InferenceObject
-from epp.kube.pools import GROUP
 from epp.resources.written import PoolName
 
 POOL = PoolName("pool", (GROUP,))

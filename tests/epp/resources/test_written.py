@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from epp.errors import ConfigError
-from epp.kube.pools import GROUP, OLD_GROUP
+from epp.kube.groups import GROUP, OLD_GROUP
 from epp.picking.model_rewrites import Rule
 from epp.resources.written import PoolName, priority_of, refers_to, rules_of
 from tests.epp.resources.objects import POOL, REF, raw, rule

@@ -12,7 +12,7 @@ from epp.discovery.options import PodOptions, PoolOptions
 from epp.discovery.pool_discovery import PoolDiscovery
 from epp.discovery.pool_keeper import PoolKeeper
 from epp.kube.client import Client
-from epp.kube.pools import GROUP
+from epp.kube.groups import GROUP
 from epp.parsers.base import H2C, HTTP
 from epp.pool.pool import Pool
 from epp.server.endpoints import unspoken

@@ -13,7 +13,7 @@ from aiohttp import web
 from epp.kube.client import Client
 from epp.kube.election.elector import Elector
 from epp.kube.election.lease import lease_name, leases_path
-from epp.kube.election.steps import Term
+from epp.kube.election.term import Term
 from tests.epp.kube.access import TokenAccess
 from tests.epp.kube.api_server import ApiServer, api_server, status
 

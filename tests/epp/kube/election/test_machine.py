@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from epp.kube.election.holder_pod import Sight
 from epp.kube.election.lease import Lease, Record
 from epp.kube.election.machine import Election
-from epp.kube.election.steps import Read, Term, Wait
+from epp.kube.election.steps import Read, Wait
+from epp.kube.election.term import Term
 from tests.epp.kube.election.world import Picker, World
 
 SEEDS = st.integers(0, 2**32)

@@ -13,7 +13,8 @@ from random import Random
 from epp.kube.election.holder_pod import Sight
 from epp.kube.election.lease import Lease, Record
 from epp.kube.election.machine import Election
-from epp.kube.election.steps import Read, Step, Term, Wait, Write
+from epp.kube.election.steps import Read, Step, Wait, Write
+from epp.kube.election.term import Term
 
 REQUEST_S = 5.0
 """How long a picker waits for an answer."""
