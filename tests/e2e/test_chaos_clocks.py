@@ -35,6 +35,9 @@ SHOWN_TO_PEOPLE = {
     "epp/explain/effective.py",
     "epp/pool/index_keeper.py",  # how long ago another process wrote its index
     "epp/server/reload.py",  # since when a configuration is in use
+    "epp/kube/kubeconfig/files.py",  # until when a plugin's credential is valid
+    "epp/kube/election/elector.py",  # when a Lease was renewed: written, and never compared
+    "epp/resources/status_writer.py",  # when a condition changed, in a status
     "epp/lab/engine",  # an engine's own: "created", in an answer; its clock on its metrics page, and its events'
     "epp/ports/tls.py",
     "epp/tokens/model/template.py",  # today's date, in a prompt
