@@ -642,22 +642,29 @@ def test_all_accounts_are_zero_when_everybody_has_left(runner: Callable[[Awaitab
         limits = Limits(max_streams=24, max_connections=12, max_buffered_bytes=1 << 20, header_share=0.02)
         server = WireServer({ECHO: lambda call: Whim(call, rng)}, limits=limits)
         port = await server.start("127.0.0.1", 0)
-        for _ in range(8):
-            hosts = [f"127.0.0.{rng.randrange(2, 5)}" for _ in range(16)]
-            await asyncio.gather(*(misbehave(Socket(server, port, []), rng, host) for host in hosts))
-        origins = {link.origin for link in server.links}
-        links = list(server.links)
-        if links:
-            await asyncio.wait([link.lost for link in links], timeout=20)
-        counts = server.statistics()
-        assert (counts.connections, counts.streams, counts.buffered_bytes) == (0, 0, 0)
-        assert {(origin.connections, origin.places.taken) for origin in origins} <= {(0, 0)}
-        assert counts.streams_total > 100
-        assert not server.links
-        assert not server.idle
-        assert all(link.lost.done() for link in links)
-        assert not server.queue._waiting
-        await server.stop()
+        try:
+            for _ in range(8):
+                hosts = [f"127.0.0.{rng.randrange(2, 5)}" for _ in range(16)]
+                await asyncio.gather(*(misbehave(Socket(server, port, []), rng, host) for host in hosts))
+            # The server accepts in order: once it has answered the last client, all others are among its links.
+            last = Socket(server, port, [])
+            await last.connect("127.0.0.9")
+            await asyncio.wait_for(last.reader.read(1), 20)
+            last.writer.close()
+            origins = {link.origin for link in server.links}
+            links = list(server.links)
+            if links:
+                await asyncio.wait([link.lost for link in links], timeout=20)
+            counts = server.statistics()
+            assert (counts.connections, counts.streams, counts.buffered_bytes) == (0, 0, 0)
+            assert {(origin.connections, origin.places.taken) for origin in origins} <= {(0, 0)}
+            assert counts.streams_total > 100
+            assert not server.links
+            assert not server.idle
+            assert all(link.lost.done() for link in links)
+            assert not server.queue._waiting
+        finally:
+            await server.stop()
 
     runner(main())
 
