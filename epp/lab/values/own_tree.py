@@ -13,8 +13,10 @@ from epp.lab.values.nodes import (
     INT_OR_PERCENT,
     LABELS,
     OBJECTS,
+    QUANTITY,
     TEXT,
     Either,
+    Leaf,
     Listing,
     Node,
     Section,
@@ -31,6 +33,7 @@ OWN: Mapping[str, Node] = {
             "checkConfiguration": Section({"beforeStart": BOOLEAN, "helmTest": BOOLEAN}),
             "indexSnapshot": Section({"enabled": BOOLEAN, "interval": DURATION, "volume": ANYTHING}),
             "openPaths": Listing(TEXT),
+            "envoy": Section({"maxConnections": Leaf(("integer",), minimum=1), "maxMemory": QUANTITY}),
             "crds": Section({"install": BOOLEAN}),
             "rights": Section({"writeStatus": BOOLEAN}),
             "networkPolicy": Section(

@@ -13,10 +13,13 @@ layered_runtime:
       static_layer: {re2.max_program_size.error_level: 100000, re2.max_program_size.warn_level: 100000}
 admin:
   address: {socket_address: {address: 127.0.0.1, port_value: 19000}}
+{{ include "tierwise.envoy.overload" . }}
 static_resources:
   listeners:
     - name: ready
       address: {socket_address: {address: 0.0.0.0, port_value: 19001}}
+      ignore_global_conn_limit: true # a full Envoy is ready all the same, and shows how full it is
+      bypass_overload_manager: true
       filter_chains:
         - filters:
             - name: envoy.filters.network.http_connection_manager
@@ -73,7 +76,10 @@ static_resources:
                     - filter:
                         and_filter:
                           filters:
-                            - response_flag_filter: {flags: [UH, UF, UC, UR, LR]}
+                            - or_filter:
+                                filters:
+                                  - response_flag_filter: {flags: [UH, UF, UC, UR, LR]}
+                                  - {{ include "tierwise.envoy.overloaded" . }}
                             - header_filter: # gRPC clients read the plain text
                                 header:
                                   name: content-type

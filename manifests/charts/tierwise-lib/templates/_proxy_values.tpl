@@ -59,11 +59,13 @@ changed by the values; in `inferencepool` a container that the values describe a
   {{- include "tierwise.note" (dict "v" $v "text" (printf "The selector %q is no list of key=value, so no Service can select the same pods: without the picker, Envoy answers 503." $v.modelServers.selector)) -}}
 {{- end -}}
 
+{{- $_ := set $proxy "resources" ($proxy.resources | default (dict "requests" (dict "cpu" "100m" "memory" "512Mi") "limits" (dict "memory" "4Gi"))) -}}
 {{- include "tierwise.proxy.files" . -}}
 {{- if hasKey $v.proxyFiles "envoy.yaml" -}}
   {{- include "tierwise.note" (dict "v" $v "text" (printf "%s.configMap.data has an envoy.yaml of yours, which is used as it is." .path)) -}}
 {{- else -}}
   {{- $_ := set $v "envoy" true -}}
+  {{- include "tierwise.envoy.limits" $v -}}
   {{- $_ := set $v.proxyFiles "envoy.yaml" (include "tierwise.envoy" $v) -}}
 {{- end -}}
 
@@ -82,7 +84,6 @@ changed by the values; in `inferencepool` a container that the values describe a
   (dict "name" "NS_NAME" "valueFrom" (dict "fieldRef" (dict "fieldPath" "metadata.namespace")))
   (dict "name" "POD_NAME" "valueFrom" (dict "fieldRef" (dict "fieldPath" "metadata.name"))))) -}}
 {{- $_ := set $proxy "ports" ($proxy.ports | default (list (dict "name" "http-8081" "containerPort" 8081) (dict "name" "metrics-19001" "containerPort" 19001))) -}}
-{{- $_ := set $proxy "resources" ($proxy.resources | default (dict "requests" (dict "cpu" "100m" "memory" "512Mi"))) -}}
 {{- $_ := set $proxy "readinessProbe" ($proxy.readinessProbe | default (dict "httpGet" (dict "path" "/ready" "port" 19001) "periodSeconds" 5 "timeoutSeconds" 1 "failureThreshold" 1)) -}}
 {{- $mounts := $proxy.volumeMounts | default list -}}
 {{- $volumes := tpl (toYaml ($proxy.volumes | default list)) .root | fromYamlArray -}}
