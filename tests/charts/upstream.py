@@ -6,14 +6,13 @@ does not have is in ``NOT_OBTAINABLE``, with the reason.
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
 
 from tests.charts.helm import program
-from tests.cluster.environment import Unavailable
+from tests.cluster.environment import fetched
 
 INFERENCE = "sigs.k8s.io/gateway-api-inference-extension"
 LIBRARY = "inference-extension"
@@ -33,14 +32,7 @@ NOT_OBTAINABLE = {
 @cache
 def module(version: str) -> Path:
     """Return the folder of the module. Raises: Unavailable."""
-    go = shutil.which("go")
-    if go is None:
-        raise Unavailable(f"{INFERENCE} is fetched with Go, which is not here")
-    command = [go, "mod", "download", "-json", f"{INFERENCE}@{version}"]
-    fetched = json.loads(subprocess.run(command, capture_output=True, text=True, check=False, cwd="/").stdout or "{}")
-    if "Dir" not in fetched:
-        raise Unavailable(f"{INFERENCE}@{version} cannot be fetched: {fetched.get('Error', 'no answer')}")
-    return Path(fetched["Dir"])
+    return fetched(INFERENCE, version)
 
 
 def chart(name: str, version: str, into: Path) -> Path:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import copy
 import fcntl
-import json
 import shutil
-import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,7 @@ from typing import Any
 import yaml
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.environment import Unavailable, cache
+from tests.cluster.environment import cache, fetched
 
 Definition = dict[str, Any]
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -70,7 +68,7 @@ def definitions(name: str) -> list[Definition]:
     """Return the definitions of a set, which are fetched first where they are missing. Raises: Unavailable."""
     documents = (
         document
-        for file in sorted(_fetched(name).glob("*.yaml"))
+        for file in sorted(_files(name).glob("*.yaml"))
         for document in yaml.load_all(file.read_text(), _Loader)  # of the module's files, by a safe loader
     )
     return [document for document in documents if document and document["kind"] == "CustomResourceDefinition"]
@@ -78,7 +76,7 @@ def definitions(name: str) -> list[Definition]:
 
 def module_folder(name: str) -> Path:
     """Return the folder of the Go module that a set is from. Raises: Unavailable."""
-    return _module(SETS[name])
+    return fetched(SETS[name].module, SETS[name].version)
 
 
 def llm_d() -> list[Definition]:
@@ -119,7 +117,7 @@ def _established(definition: Definition) -> bool:
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
-def _fetched(name: str) -> Path:
+def _files(name: str) -> Path:
     source = SETS[name]
     target = cache() / "crds" / f"{source.module.replace('/', '-')}@{source.version}"
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -129,18 +127,7 @@ def _fetched(name: str) -> Path:
             part = target.with_suffix(".part")
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
-            for file in sorted(_module(source).glob(source.files)):
+            for file in sorted(fetched(source.module, source.version).glob(source.files)):
                 shutil.copyfile(file, part / file.name)
             part.rename(target)
     return target
-
-
-def _module(source: Source) -> Path:
-    go = shutil.which("go")
-    if go is None:
-        raise Unavailable(f"{source.module} is fetched with Go, which is not here")
-    command = [go, "mod", "download", "-json", f"{source.module}@{source.version}"]
-    fetched = json.loads(subprocess.run(command, capture_output=True, text=True, check=False, cwd="/").stdout or "{}")
-    if "Dir" not in fetched:
-        raise Unavailable(f"{source.module}@{source.version} cannot be fetched: {fetched.get('Error', 'no answer')}")
-    return Path(fetched["Dir"])

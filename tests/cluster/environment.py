@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -129,6 +130,18 @@ def build(name: str) -> None:
             raise Unavailable(f"{name} cannot be built here: {made.stderr.strip().splitlines()[-1]}")
         part.rename(target)
         print(f"built {name} in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+
+
+def fetched(module: str, version: str) -> Path:
+    """Return the folder of a Go module, which Go checks and keeps in its own cache. Raises: Unavailable."""
+    go = shutil.which("go")
+    if go is None:
+        raise Unavailable(f"{module} is fetched with Go, which is not here")
+    command = [go, "mod", "download", "-json", f"{module}@{version}"]
+    answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=False, cwd="/").stdout or "{}")
+    if "Dir" not in answer:
+        raise Unavailable(f"{module}@{version} cannot be fetched: {answer.get('Error', 'no answer')}")
+    return Path(answer["Dir"])
 
 
 def _own(name: str) -> Path | None:

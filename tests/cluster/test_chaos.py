@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import ROOT, Cluster, cluster
-from tests.cluster.environment import Unavailable, program
+from tests.cluster.cluster import ROOT, Cluster
 from tests.cluster.load import Load
 from tests.cluster.many import Pods, named, one_engine_for_all
 from tests.cluster.workloads import complete, engines, picker
@@ -40,16 +39,11 @@ VALUES = (
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    try:
-        program("helm")
-        with cluster(tmp_path_factory.mktemp("cluster")) as running:
-            running.apply(engines(3))
-            running.helm("install", "my", str(CHART), *VALUES, "--wait", "--timeout", "90s")
-            running.rolled_out("engines")
-            yield running
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+def here(here: Cluster) -> Cluster:
+    here.apply(engines(3))
+    here.helm("install", "my", str(CHART), *VALUES, "--wait", "--timeout", "90s")
+    here.rolled_out("engines")
+    return here
 
 
 @pytest.fixture

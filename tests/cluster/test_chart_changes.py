@@ -11,11 +11,10 @@ import pytest
 import yaml
 
 from tests.charts.helm import CHARTS
-from tests.cluster.cluster import Cluster, cluster
-from tests.cluster.environment import Unavailable, program
-from tests.cluster.workloads import complete, engines
+from tests.cluster.cluster import Cluster
+from tests.cluster.workloads import complete
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("two_engines")]
 CHART = str(CHARTS / "standalone")
 PLAIN = """
 apiVersion: llm-d.ai/v1alpha1
@@ -29,18 +28,6 @@ schedulingProfiles:
 """
 WEIGHED = PLAIN.replace("weight: 1", "weight: 3")
 BAD = PLAIN.replace("kv-cache-utilization-scorer", "metrics-data-source").replace("queue-scorer", "no-such-scorer")
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    try:
-        program("helm")
-        with cluster(tmp_path_factory.mktemp("cluster")) as running:
-            running.apply(engines(2))
-            running.rolled_out("engines")
-            yield running
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 class Asking:

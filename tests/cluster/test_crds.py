@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.cluster import crds
-from tests.cluster.control_plane import ControlPlane, control_plane
-from tests.cluster.environment import Unavailable
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    try:
-        with control_plane(tmp_path_factory.mktemp("control-plane")) as running:
-            yield running
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+from tests.cluster.control_plane import ControlPlane
 
 
 def served(plane: ControlPlane, group: str) -> set[str]:
@@ -37,16 +25,10 @@ def served(plane: ControlPlane, group: str) -> set[str]:
     ],
 )
 def test_a_set_of_definitions_is_served(plane: ControlPlane, name: str, group: str, kind: str) -> None:
-    try:
-        crds.install(plane, name)
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    crds.install(plane, name)
     assert kind in served(plane, group)
 
 
 def test_the_definitions_of_llm_d_are_those_of_the_older_group(plane: ControlPlane) -> None:
-    try:
-        crds.apply(plane, crds.llm_d())
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    crds.apply(plane, crds.llm_d())
     assert {"InferenceObjective", "InferenceModelRewrite"} <= served(plane, "llm-d.ai")

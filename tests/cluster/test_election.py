@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.cluster.control_plane import ControlPlane, control_plane
-from tests.cluster.environment import Unavailable, program
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.environment import program
 from tests.cluster.pickers import RULES, Picker, site
+from tests.cluster.test_picker import needs_mounts
 
 CLEAN_S, REPORTED_S, SILENT_S = 2.0, 3.0, 17.0
 """How long there may be no ready picker: after SIGTERM, after the kubelet's report, and without one."""
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    if os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("a pod's credentials are mounted for one process, which needs root and unshare")
-    try:
-        with control_plane(tmp_path_factory.mktemp("control-plane")) as running:
-            yield running
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+def plane(plane: ControlPlane) -> ControlPlane:
+    needs_mounts()
+    return plane
 
 
 def listed(picker: Picker) -> dict[str, str]:
@@ -153,10 +146,7 @@ def test_pickers_without_a_right_to_leases_are_all_ready_and_name_it(plane: Cont
 
 
 def test_client_go_and_a_picker_take_over_from_one_another(plane: ControlPlane, tmp_path: Path) -> None:
-    try:
-        elector = str(program("elector"))
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    elector = str(program("elector"))
     with site(plane, tmp_path, "client-go", pickers=1) as here:
         ours = here.led()
         words = ("-server", plane.url, "-authority", str(plane.authority), "-token-file", str(here.account / "token"),

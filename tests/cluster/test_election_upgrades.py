@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster, cluster
-from tests.cluster.environment import Unavailable, program
+from tests.cluster.cluster import Cluster
 from tests.cluster.load import Load
 from tests.cluster.ready import ReadyAddresses
 from tests.cluster.test_chart_changes import CHART, PLAIN, pods, values
-from tests.cluster.workloads import engines
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.timeout(400), pytest.mark.usefixtures("two_engines")]
 GAP_S = 3.0
 """The longest time without a ready picker that passes. The page promises 2 s, and the order of the rollout gives 0 s;
 the rest is for machines with other work. An order that ends the leader first shows the start of a pod, about 8 s."""
@@ -23,18 +20,6 @@ CLOSED = (
     "--set", "router.proxy.mode=service", "--set", "router.proxy.replicas=1", "--set", "router.proxy.failOpen=false",
 )  # fmt: skip
 """An Envoy that outlives the pickers and refuses every request that none of them answers."""
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    try:
-        program("helm")
-        with cluster(tmp_path_factory.mktemp("cluster")) as running:
-            running.apply(engines(2))
-            running.rolled_out("engines")
-            yield running
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 def progress(here: Cluster) -> str:

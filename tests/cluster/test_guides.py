@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cluster import crds
-from tests.cluster.cluster import Cluster, cluster
-from tests.cluster.environment import Unavailable, program
+from tests.cluster.cluster import Cluster
+from tests.cluster.environment import program
 from tests.cluster.guide import GUIDES, Shell, as_expected, steps
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -38,14 +37,9 @@ SETTLED_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    try:
-        program("helm")
-        with cluster(tmp_path_factory.mktemp("cluster")) as running:
-            crds.install(running.plane, "gateway-api", "inference-v1.5.0", "prometheus-operator", "istio")
-            yield running
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+def here(here: Cluster) -> Cluster:
+    crds.install(here.plane, "gateway-api", "inference-v1.5.0", "prometheus-operator", "istio")
+    return here
 
 
 @pytest.fixture

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cluster import crds
-from tests.cluster.control_plane import ADMIN, ControlPlane, control_plane
-from tests.cluster.environment import Unavailable, program
+from tests.cluster.control_plane import ADMIN, ControlPlane
+from tests.cluster.environment import program
 from tests.kustomize.kubectl import MANIFESTS, kubectl
 
 ENGINES = MANIFESTS / "modelserver" / "gpu" / "vllm"
@@ -41,14 +40,10 @@ ANY_PARAMETERS = {
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    try:
-        with control_plane(tmp_path_factory.mktemp("plane")) as made:
-            crds.install(made, "gateway-api", "prometheus-operator", "envoy-gateway", "inference-v1.5.0")
-            made.request("POST", "/api/v1/namespaces", {"metadata": {"name": "guide"}})
-            yield made
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+def plane(plane: ControlPlane) -> ControlPlane:
+    crds.install(plane, "gateway-api", "prometheus-operator", "envoy-gateway", "inference-v1.5.0")
+    plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": "guide"}})
+    return plane
 
 
 def ask(plane: ControlPlane, *words: str, stdin: str | None = None) -> str:
@@ -124,10 +119,7 @@ def test_the_chart_of_engines_is_installed_changed_and_leaves_nothing_behind(pla
     ]
 
     def helm(*words: str) -> None:
-        try:
-            command = [str(program("helm")), *words, *cluster]
-        except Unavailable as reason:
-            pytest.skip(str(reason))
+        command = [str(program("helm")), *words, *cluster]
         ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert ran.returncode == 0, ran.stderr
 

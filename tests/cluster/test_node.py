@@ -7,13 +7,11 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster, cluster
-from tests.cluster.environment import Unavailable
+from tests.cluster.cluster import Cluster
 from tests.cluster.workloads import complete, deployment, engines, picker, service
 
 pytestmark = pytest.mark.timeout(240)
@@ -27,15 +25,6 @@ with cluster(pathlib.Path(sys.argv[1])) as here:
     print("up", flush=True)
     time.sleep(600)
 """
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    try:
-        with cluster(tmp_path_factory.mktemp("cluster")) as running:
-            yield running
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 def test_a_request_goes_through_envoy_and_the_picker_to_an_engine(here: Cluster) -> None:

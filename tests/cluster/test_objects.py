@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,7 @@ from epp.kube.objects_inference import GROUPS, OBJECTIVE, PLURALS, REWRITE, VERS
 from epp.resources.custom_resources import CustomResources
 from epp.resources.status_writer import StatusWriter
 from tests.cluster import crds
-from tests.cluster.control_plane import ControlPlane, control_plane
-from tests.cluster.environment import Unavailable
+from tests.cluster.control_plane import ControlPlane
 from tests.epp.resources.following import Decided
 from tests.epp.resources.objects import LEGACY, LLM_D, POOL, REF, rule
 
@@ -33,16 +32,6 @@ READ = [{"apiGroups": list(GROUPS), "resources": RESOURCES, "verbs": ["list", "w
 WRITE = [{"apiGroups": list(GROUPS), "resources": [f"{one}/status" for one in RESOURCES], "verbs": ["patch"]}]
 KINDS = OBJECTIVE, REWRITE
 NUMBERS = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    try:
-        crds.definitions("inference-v1.5.0")
-        with control_plane(tmp_path_factory.mktemp("control-plane")) as running:
-            yield running
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.fixture(autouse=True)

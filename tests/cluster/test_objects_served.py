@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,8 +12,7 @@ import pytest
 from epp.kube.groups import GROUP
 from epp.kube.objects_inference import GROUPS, OBJECTIVE, PLURALS, REWRITE, VERSION
 from tests.cluster import crds
-from tests.cluster.cluster import Cluster, cluster
-from tests.cluster.environment import Unavailable
+from tests.cluster.cluster import Cluster
 from tests.cluster.workloads import MODEL, engines, picker
 from tests.epp.resources.objects import rule
 
@@ -34,16 +32,6 @@ POOL = {
         "endpointPickerRef": {"name": "picker", "port": {"number": 9002}},
     },
 }
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    try:
-        crds.definitions("inference-v1.5.0")
-        with cluster(tmp_path_factory.mktemp("cluster")) as running:
-            yield running
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 def of_pool(kind: str, name: str, **spec: Any) -> dict[str, Any]:

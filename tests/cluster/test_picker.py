@@ -31,6 +31,12 @@ REVIEWS = [
 ]
 
 
+def needs_mounts() -> None:
+    """Raise Unavailable where a process cannot have mounts of its own."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        raise Unavailable("a pod's credentials are mounted for one process, which needs root and unshare")
+
+
 @contextmanager
 def running(*command: str, environment: dict[str, str] | None = None) -> Iterator[None]:
     process = subprocess.Popen(command, env={**os.environ, **(environment or {})})
@@ -130,14 +136,10 @@ def serve_pool(plane: ControlPlane, folder: Path, port: int, metrics: int) -> No
 def test_a_picker_in_a_pod_follows_the_pods_that_are_selected(
     tmp_path: Path, scenario: Callable[[ControlPlane, Path, int, int], None]
 ) -> None:
-    if os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("a pod's credentials are mounted for one process, which needs root and unshare")
-    try:
-        with control_plane(tmp_path) as plane:
-            folder = tmp_path / "account"
-            folder.mkdir()
-            (folder / "token").write_text(plane.token_for("default", "picker"))
-            shutil.copy(plane.authority, folder / "ca.crt")
-            scenario(plane, folder, free_port(), free_port())
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    needs_mounts()
+    with control_plane(tmp_path) as plane:
+        folder = tmp_path / "account"
+        folder.mkdir()
+        (folder / "token").write_text(plane.token_for("default", "picker"))
+        shutil.copy(plane.authority, folder / "ca.crt")
+        scenario(plane, folder, free_port(), free_port())

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from epp.discovery.cluster import PodDiscovery
 from epp.discovery.options import PodOptions
@@ -19,22 +17,12 @@ from epp.kube.client import Client
 from epp.kube.follow import PAGE
 from epp.pool.pool import Pool
 from epp.ports.tls import self_signed
-from tests.cluster.control_plane import ControlPlane, control_plane
-from tests.cluster.environment import Unavailable
+from tests.cluster.control_plane import ControlPlane
 from tests.epp.discovery.following import Following
 from tests.epp.discovery.pods import ACTIVE, written
 
 READ_PODS = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
 NAMES = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    try:
-        with control_plane(tmp_path_factory.mktemp("control-plane")) as running:
-            yield running
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 class Site(Following):

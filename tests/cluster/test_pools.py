@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,8 @@ from epp.kube.access import HOST, PORT, InCluster
 from epp.kube.client import Client
 from epp.kube.groups import GROUP, OLD_GROUP, VERSIONS
 from epp.pool.pool import Pool
-from tests.cluster.control_plane import ControlPlane, control_plane
+from tests.cluster.control_plane import ControlPlane
 from tests.cluster.crds import DEFINITIONS, install
-from tests.cluster.environment import Unavailable
 from tests.epp.discovery.following import Following
 from tests.epp.discovery.pods import written
 
@@ -35,13 +34,9 @@ POOL = "inferencepools"
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    try:
-        with control_plane(tmp_path_factory.mktemp("control-plane")) as running:
-            install(running, "inference-v1.2.0", kinds=("InferencePool",))
-            yield running
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+def plane(plane: ControlPlane) -> ControlPlane:
+    install(plane, "inference-v1.2.0", kinds=("InferencePool",))
+    return plane
 
 
 class Site(Following):

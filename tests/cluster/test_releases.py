@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import ROOT, Cluster, cluster
-from tests.cluster.environment import Unavailable, program
+from tests.cluster.cluster import ROOT, Cluster
 from tests.cluster.registry import registry
-from tests.cluster.workloads import complete, engines
+from tests.cluster.workloads import complete
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.usefixtures("two_engines")]
 CHART = ROOT / "manifests/charts/standalone"
 SELECTED = (
     "--set", "inferenceExtension.endpointsServer.createInferencePool=false",
@@ -21,18 +19,6 @@ SELECTED = (
 )  # fmt: skip
 MADE_BY_OTHERS = ("event", "lease", "endpointslice", "endpoints", "pod/", "replicaset")
 WAIT = ("--wait", "--timeout", "90s")
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    try:
-        program("helm")
-        with cluster(tmp_path_factory.mktemp("cluster")) as running:
-            running.apply(engines(2))
-            running.rolled_out("engines")
-            yield running
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 def inventory(here: Cluster) -> set[str]:

@@ -8,7 +8,7 @@ import itertools
 import logging
 import re
 import textwrap
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,7 @@ from epp.server.cluster import Cluster, open_cluster
 from epp.server.core import Core
 from epp.server.settings import ClusterOptions, Settings
 from tests.cluster import crds
-from tests.cluster.control_plane import ControlPlane, control_plane
-from tests.cluster.environment import Unavailable
+from tests.cluster.control_plane import ControlPlane
 from tests.epp.discovery.pods import ACTIVE, written
 
 PATIENCE_S = 45
@@ -40,15 +39,6 @@ PODS = Decoder(ListOf[Pod])
 V1 = "client.authentication.k8s.io/v1"
 NUMBERS = itertools.count()
 Rule = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    try:
-        with control_plane(tmp_path_factory.mktemp("control-plane")) as running:
-            yield running
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 def documented(name: str) -> list[Rule]:
@@ -211,11 +201,8 @@ IN_A_POOL = ("pods", "pool", "objectives", "rewrites", "metrics-auth")
 
 @pytest.fixture(scope="module")
 def defined(plane: ControlPlane) -> None:
-    try:
-        crds.apply(plane, crds.definitions("inference-v1.5.0"))
-        crds.apply(plane, crds.llm_d())
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    crds.apply(plane, crds.definitions("inference-v1.5.0"))
+    crds.apply(plane, crds.llm_d())
 
 
 @pytest.mark.usefixtures("defined")
