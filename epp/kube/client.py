@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from importlib.metadata import version
 from types import TracebackType
@@ -60,6 +60,8 @@ class Client:
         self.access = access
         self.outage_of: object | None = None
         """Which of its users warned that there is no connection, so that the others need not; None for no outage."""
+        self.on_forbidden: Callable[[str], None] | None = None
+        """Called with the path of each request that is refused with 403."""
         self._answer = aiohttp.ClientTimeout(total=answer_s)
         self._watch = aiohttp.ClientTimeout(total=None, sock_connect=answer_s, sock_read=silent_s)
         self._connections = Connections()
@@ -231,6 +233,8 @@ class Client:
         return _shown(body.replace(self._token, b"...") if self._token else body)
 
     async def _refusal(self, request: _Request, response: aiohttp.ClientResponse) -> KubeError:
+        if response.status == 403 and self.on_forbidden is not None:
+            self.on_forbidden(request.path)
         what, body = self._name(request), await self._body(request, response)
         try:
             status = _STATUS.decode(body)

@@ -44,11 +44,14 @@ SETTLED_S = 1.0
 """How long a watch must be open until an outage counts as over: until then each further failure waits longer, and no
 further warning is logged. A guess."""
 IN_VAIN = 3
-"""After this many watches in a row that failed before their first event, the list is read again: the failure may come
-from that event. A guess."""
+"""After this many watches in a row that could not be opened, or failed before their first event, the list is read
+again: the failure may come from their version, or from that event. A guess."""
 _LIST_AGAIN = (400, 410, 504)
 """The refusals of a watch after which its version is of no use: not valid, no longer kept, or (after etcd was restored
 from a backup) larger than every version there is. Source: client-go's reflector, which lists again after each."""
+_NOT_THE_VERSION = (401, 403, 429, 502, 503)
+"""The refusals of a watch for which its version cannot be the reason: no identity or right, or a server that is too
+busy or away, for which a list would be one more burden."""
 _NOT_SERVED = (403, 404)
 """The refusals of a kind that the picker may not read, or that the API server does not know."""
 
@@ -126,7 +129,7 @@ class Follower(Generic[T]):
         self._needed, self._ends_on, self._on_failure = needed, ends_on, on_failure
         self._backoff = Backoff(random)
         self._version: str | None = None
-        self._in_vain = 0  # watches in a row without an event that did not end in time
+        self._in_vain = 0  # watches in a row without an event, of those that did not end in time
         self._warned = False  # one warning for each outage
         self._object: Decoder[T] = Decoder(kind.type)
 
@@ -160,7 +163,7 @@ class Follower(Generic[T]):
 
     async def _use(self, objects: list[T], version: str) -> None:
         await sliced(self._listener.listed(objects))
-        self._version = version
+        self._version, self._in_vain = version, 0
         self.lists += 1
         self.synced = True
         self._answered()
@@ -174,9 +177,9 @@ class Follower(Generic[T]):
             "resourceVersion": self._version or "",
             "timeoutSeconds": str(int(shortest + self._random() * (longest - shortest))),
         }
+        self._in_vain += 1
         async with self._client.watch(self._kind.path, query) as events:
             opened = self._clock()
-            self._in_vain += 1
             self._answered()
             settled = asyncio.get_running_loop().call_later(SETTLED_S, self._settled)
             try:
@@ -238,8 +241,10 @@ class Follower(Generic[T]):
     def _failed(self, error: KubeError | ConfigError) -> float:
         """Count a failure. Returns the seconds to wait before the next request."""
         self.failures += 1
-        if self._in_vain >= IN_VAIN:
-            self._version, self._in_vain = None, 0
+        if isinstance(error, NoConnection) or (isinstance(error, Refused) and error.status in _NOT_THE_VERSION):
+            self._in_vain = 0
+        elif self._in_vain >= IN_VAIN:
+            self._version = None
         if isinstance(error, Refused) and error.status in _LIST_AGAIN:
             self._version = None
             if error.expired and not self._backoff.failures:  # the usual end of a version, not an outage

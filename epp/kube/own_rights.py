@@ -1,8 +1,9 @@
 """Asks the API server at the start what the picker may do, and shows what is missing: in the log, and on ``/readyz``.
 
 Each feature whose rights are missing is one warning, and all missing rules together are one message, a Role to apply.
-The question is repeated soon while something is missing or could not be asked, and rarely after that: a kind whose
-rights do not matter yet may be installed, and a Role may be taken away.
+The question is repeated soon while something is missing or could not be asked, or when a request was refused for want
+of a right: a Role may be taken away. Otherwise it is repeated rarely: a kind whose rights do not matter yet may be
+installed.
 """
 
 from __future__ import annotations
@@ -10,21 +11,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from epp.errors import ConfigError
 from epp.kube.client import Client
 from epp.kube.errors import KubeError, Refused
 from epp.kube.reviews import is_served, may_i, my_name
-from epp.kube.rights import Need, Right, manifest
+from epp.kube.rights import Need, Right, manifest, resource_at
 from epp.metrics.gauges import Reading
 from epp.runtime.background import Chore
 
 AGAIN_S = 30.0
-"""How long after a check the next one comes, while something is missing. A guess: below the minute within which what
-is put right is to be noticed."""
-
+"""How long after a check the next one comes, while something is missing or a request was refused. A guess: below the
+minute within which a right that is given or taken away has to be noticed."""
 RARELY_S = 600.0
-"""How long after a check the next one comes, while nothing is missing. A guess: the questions are a dozen."""
+"""How long after a check the next one comes otherwise. A guess: the questions are a dozen."""
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,10 @@ class OwnRights:
         self._client, self._needs = client, tuple(needs)
         self._again_s, self._rarely_s = again_s, rarely_s
         self._without = {need.feature: need.without for need in needs}
+        self._resources = {
+            (right.group, right.resource) for need in needs for one in (need, *need.instead) for right in one.rights
+        }
+        self._refused = asyncio.Event()  # since the last check began
         self._missing: dict[str, tuple[Right, ...]] = {}
         self._asked = False
         self._warned = False  # that the question itself failed: once
@@ -51,10 +56,12 @@ class OwnRights:
 
     async def start(self) -> None:
         """Begin to ask. Returns at once."""
+        self._client.on_forbidden = self._note_refusal
         self._chore = Chore("check-rights", self._run)
 
     async def stop(self) -> None:
         """End the task that asks."""
+        self._client.on_forbidden = None
         if self._chore is not None:
             await self._chore.stop()
 
@@ -67,8 +74,17 @@ class OwnRights:
 
     async def _run(self) -> None:
         while True:
+            self._refused.clear()
             complete = await self._check()
-            await asyncio.sleep(self._rarely_s if complete else self._again_s)
+            await asyncio.sleep(self._again_s)
+            if complete:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._rarely_s - self._again_s):
+                        await self._refused.wait()
+
+    def _note_refusal(self, path: str) -> None:
+        if resource_at(path) in self._resources:
+            self._refused.set()
 
     async def _check(self) -> bool:
         """Ask once. Returns whether every right is there."""

@@ -51,6 +51,18 @@ def rights(group: str, resource: str, verbs: Iterable[str], namespace: str | Non
     return tuple(Right(group, resource, verb, namespace) for verb in verbs)
 
 
+def resource_at(path: str) -> tuple[str, str]:
+    """Return the group and the resource of a request's path, such as ``("", "pods/status")``.
+
+    Both are empty for a path that is no object's or list's.
+    """
+    root, *parts = path.strip("/").split("/")
+    group, parts = (parts[0], parts[2:]) if root == "apis" and parts else ("", parts[1:])
+    if len(parts) > 2 and parts[0] == "namespaces":
+        parts = parts[2:]
+    return group, "/".join((*parts[:1], *parts[2:3]))
+
+
 def pods(namespace: str) -> Need:
     """Return what it takes to follow pods."""
     return Need("pods", rights("", "pods", ("list", "watch"), namespace), "the picker does not become ready")

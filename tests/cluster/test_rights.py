@@ -18,7 +18,7 @@ import yaml
 
 from epp.config.wiring.build import plan_from
 from epp.discovery.options import PodOptions, PoolOptions
-from epp.kube import backoff
+from epp.kube import backoff, follow
 from epp.kube.client import Client
 from epp.kube.errors import KubeError, Refused
 from epp.kube.groups import VERSIONS
@@ -192,6 +192,32 @@ def test_without_one_rule_the_rest_works_and_the_manifest_in_the_log_puts_it_rig
             await until(lambda: discovery.loaded and discovery.trouble is None)
             assert await get(cluster, reader) == 200
             await until(lambda: cluster.troubles == ())
+
+    run(work())
+
+
+def test_a_right_that_is_taken_away_and_given_back_is_noticed_without_a_restart(
+    plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "WATCH_S", (1, 2))  # the API server checks rights when a watch is opened
+    monkeypatch.setattr(backoff, "LONGEST_WAIT_S", 0.5)
+
+    async def work() -> None:
+        here = Site(plane, tmp_path)
+        plane.allow(here.namespace, "picker", documented("tierwise"))
+        here.allow_everywhere("picker", documented("tierwise-reviews"))
+        async with here.picker() as cluster:
+            discovery = cluster.endpoints
+            assert discovery is not None
+            await until(lambda: missing(cluster) == {"pods": 0.0, "metrics-auth": 0.0} and discovery.loaded)
+            binding = f"{RBAC}/namespaces/{here.namespace}/rolebindings"
+            plane.request("DELETE", f"{binding}/picker")
+            await until(lambda: missing(cluster) == {"pods": 2.0, "metrics-auth": 0.0})
+            assert "pods: the picker may not list pods" in " ".join(cluster.troubles)
+            role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "picker"}
+            subject = {"kind": "ServiceAccount", "name": "picker", "namespace": here.namespace}
+            plane.request("POST", binding, {"metadata": {"name": "picker"}, "roleRef": role, "subjects": [subject]})
+            await until(lambda: cluster.troubles == () and discovery.trouble is None)
 
     run(work())
 

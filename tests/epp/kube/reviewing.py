@@ -24,6 +24,8 @@ class Reviewing:
         self.rights: set[tuple[str, str, str]] = set()
         """The group, resource and verb of each right that the picker has."""
         self.served: set[str] = set()
+        self.forbidden: set[str] = set()
+        """The paths that the picker may not read."""
         self.refused: set[str] = set()
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.held = asyncio.Event()
@@ -37,6 +39,8 @@ class Reviewing:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request of a client."""
+        if request.path in self.forbidden:
+            return status(403, "Forbidden", f'User "{PICKER}" cannot get {request.path}')
         if request.method == "GET":
             known = request.path.removeprefix("/apis/") in self.served
             return web.json_response({"kind": "APIResourceList"}) if known else status(404, "NotFound", "no such group")

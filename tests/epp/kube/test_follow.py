@@ -474,11 +474,60 @@ def test_a_watch_that_fails_at_one_event_again_and_again_begins_with_a_new_list(
     run(work())
 
 
-def test_an_api_server_that_is_away_for_long_is_not_asked_for_a_list() -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda: status(500, "InternalError", "etcdserver: mvcc: cannot decode an object"),
+        lambda: web.Response(status=500, text="panic"),
+        lambda: status(406, "NotAcceptable", "no"),
+        lambda: web.Response(text="<html>Welcome</html>"),
+    ],
+)
+def test_a_version_at_which_no_watch_can_be_opened_is_given_up_after_a_few_tries(
+    answer: Callable[[], web.Response], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "LONGEST_WAIT_S", 0.02)
+
     async def work() -> None:
         async with site("a") as here:
             await here.equal()
-            here.server.refuse = lambda _: status(503, "ServiceUnavailable", "starting")
+            await here.until(lambda: here.follower.trouble is None)
+            old, opened = str(here.server.version), list[str]()
+
+            def refuse(request: web.Request) -> web.StreamResponse | None:
+                if "watch" in request.query:
+                    opened.append(request.query["resourceVersion"])
+                return answer() if request.query.get("resourceVersion") == old else None
+
+            here.server.refuse = refuse
+            await here.server.cut()
+            await here.server.put(pod("b"))
+            await here.equal()
+            assert here.kept.lists == 2
+            assert opened.count(old) <= IN_VAIN
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda: status(503, "ServiceUnavailable", "starting"),
+        lambda: web.Response(status=502, text="<html>Bad Gateway</html>"),
+        lambda: status(429, "TooManyRequests", "later"),
+        lambda: status(403, "Forbidden", "no"),
+        lambda: status(401, "Unauthorized", "no"),
+    ],
+)
+def test_an_api_server_that_is_away_for_long_is_not_asked_for_a_list(
+    answer: Callable[[], web.Response], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "LONGEST_WAIT_S", 0.02)
+
+    async def work() -> None:
+        async with site("a") as here:
+            await here.equal()
+            here.server.refuse = lambda _: answer()
             await here.server.cut()
             await here.until(lambda: here.follower.failures > IN_VAIN)
             here.server.refuse = lambda _: None

@@ -13,6 +13,8 @@ import yaml
 from aiohttp import web
 
 from epp.kube.client import Client
+from epp.kube.errors import Refused
+from epp.kube.objects import Decoder, Pod
 from epp.kube.own_rights import OwnRights
 from epp.kube.rights import Need, Right, custom_resources, inference_pool, leases, manifest, pods, reviews, rights
 from epp.ports.http_port import HttpPort
@@ -28,12 +30,14 @@ ALL = {("", "pods", "list"), ("", "pods", "watch")}
 
 
 @asynccontextmanager
-async def asking(api: Reviewing, needs: Sequence[Need], rarely_s: float = 600.0) -> AsyncIterator[OwnRights]:
+async def asking(
+    api: Reviewing, needs: Sequence[Need], rarely_s: float = 600.0, again_s: float = 0.01
+) -> AsyncIterator[OwnRights]:
     port, app = HttpPort(), web.Application()
     app.router.add_route("*", "/{path:.*}", api.handle)
     url = f"http://127.0.0.1:{await port.open(app, '127.0.0.1', 0)}"
     async with Client(TokenAccess(url), answer_s=5.0) as client:
-        own = OwnRights(client, needs, again_s=0.01, rarely_s=rarely_s)
+        own = OwnRights(client, needs, again_s=again_s, rarely_s=rarely_s)
         await own.start()
         try:
             yield own
@@ -105,6 +109,53 @@ def test_the_rights_of_a_kind_that_is_installed_later_are_asked_for() -> None:
             await until(lambda: missing(own) == {("pods",): 0.0, ("objectives",): 0.0})
             api.served.add("llm-d.ai/v1alpha2")
             await until(lambda: (own.trouble or "").startswith("objectives: the picker may not list"))
+
+    run(work())
+
+
+@pytest.mark.parametrize("path", ["/api/v1/namespaces/llm/pods", "/api/v1/namespaces/llm/pods/a"])
+def test_a_request_that_is_refused_for_want_of_a_right_is_followed_by_a_check(path: str) -> None:
+    async def work() -> None:
+        api = Reviewing()
+        api.rights = set(ALL)
+        async with asking(api, [pods("llm")]) as own:
+            await until(lambda: missing(own) == {("pods",): 0.0})
+            api.rights.clear()
+            api.forbidden.add(path)
+            with pytest.raises(Refused):
+                await own._client.get(path, Decoder(Pod))
+            await until(lambda: missing(own) == {("pods",): 2.0})
+            assert "the picker may not list pods" in (own.trouble or "")
+            api.rights = set(ALL)
+            await until(lambda: own.trouble is None)
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("path", "checks"),
+    [
+        ("/api/v1/namespaces/llm/pods", 2),
+        ("/api/v1/nodes", 1),
+        ("/apis/llm-d.ai/v1alpha2/namespaces/llm/inferenceobjectives/a/status", 1),
+        ("/apis/metrics.k8s.io/v1/namespaces/llm/pods", 1),
+    ],
+)
+def test_refusals_in_a_row_are_one_check_and_those_of_rights_that_are_not_needed_are_none(
+    path: str, checks: int
+) -> None:
+    async def work() -> None:
+        api = Reviewing()
+        api.rights = set(ALL)
+        api.forbidden.add(path)
+        async with asking(api, [pods("llm"), OBJECTIVES], again_s=0.2) as own:
+            await until(lambda: missing(own) != {})
+            for _ in range(20):
+                with pytest.raises(Refused):
+                    await own._client.get(path, Decoder(Pod))
+            assert len(api.asked) == len(ALL)  # the pause after a check has not passed
+            await asyncio.sleep(0.5)
+            assert len(api.asked) == checks * len(ALL)
 
     run(work())
 
