@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from epp.config.options import CheckOptions
@@ -34,6 +36,16 @@ def check_options(given: Given) -> CheckOptions:
     given = dict(given)
     one_config(given)
     return with_fields(CheckOptions(), given, CHECK)
+
+
+CONFIG_FILE = "TIERWISE_CONFIG_FILE"
+"""The variable with the file of an image whose arguments name none."""
+
+
+def config_of_environment(given: dict[str, Any], environment: Mapping[str, str]) -> None:
+    """Let the environment name the configuration where no flag of ``given`` does."""
+    if environment.get(CONFIG_FILE) and not ({"config-file", "config-text"} & given.keys()):
+        given["config-file"] = Path(environment[CONFIG_FILE])
 
 
 def one_config(given: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from epp.config.flags import CONFIG, one_config
+from epp.config.flags import CONFIG, config_of_environment, one_config
 from epp.errors import ConfigError
 from epp.flags import values
 from epp.flags.arguments import Given, with_fields
@@ -147,6 +147,7 @@ def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:
     tls, metrics_tls = _encryption(given, notices)
     _log_flags(given)
     one_config(given)
+    config_of_environment(given, environment)
     shared.clamp_refresh(given, notices)
     _metric_names(given, notices)
     if given.get("pool-name") == "":

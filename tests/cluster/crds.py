@@ -46,6 +46,7 @@ def _inference(version: str) -> Source:
 SETS = {
     **{f"inference-{v}": _inference(v) for v in ("v1.2.0", "v1.2.1", "v1.3.0", "v1.3.1", "v1.4.0", "v1.5.0", "v1.6.0")},
     "gateway-api": Source("sigs.k8s.io/gateway-api", "v1.5.1", "config/crd/standard/*.yaml"),
+    "gateway-api-v1.6.1": Source("sigs.k8s.io/gateway-api", "v1.6.1", "config/crd/standard/*.yaml"),
     "prometheus-operator": Source(
         "github.com/prometheus-operator/prometheus-operator", "v0.85.0", "example/prometheus-operator-crd/*.yaml"
     ),

@@ -39,6 +39,8 @@ class Tool:
     package: str
     version: str
     variables: tuple[tuple[str, str], ...]
+    tests: bool = False
+    """Whether the program is the package's tests."""
 
     def digest(self) -> str:
         """Return what the program is made from, hashed."""
@@ -48,7 +50,8 @@ class Tool:
     def command(self, go: str, target: Path) -> list[str]:
         """Return the command that builds the program as ``target``."""
         flags = " ".join(("-s -w", *(f"-X {name}={value}" for name, value in self.variables)))
-        return [go, "build", "-mod=readonly", "-ldflags", flags, "-o", str(target), self.package]
+        verb = ("test", "-c") if self.tests else ("build",)
+        return [go, *verb, "-mod=readonly", "-ldflags", flags, "-o", str(target), self.package]
 
 
 def _kubernetes(name: str) -> Tool:
@@ -73,6 +76,10 @@ def _registry(version: str) -> Tool:
     return Tool("registry", f"{package}/cmd/registry", version, ((f"{package}/version.version", version),))
 
 
+ISTIO = "1.31-eed52ebb66ad"
+"""The branch of the release, and its commit, which is the newest one that the module proxy has."""
+INFERENCE, GATEWAY_API = "sigs.k8s.io/gateway-api-inference-extension", "sigs.k8s.io/gateway-api"
+
 BUILT = {
     "kube-apiserver": _kubernetes("kube-apiserver"),
     "kube-controller-manager": _kubernetes("kube-controller-manager"),
@@ -80,6 +87,15 @@ BUILT = {
     "helm": _helm("v3.21.4"),
     "registry": _registry("v3.1.2"),
     "elector": Tool("kubernetes", "./elector", "v1", ()),  # of our own, with client-go's election
+    "pilot-discovery": Tool(
+        "istio",
+        "istio.io/istio/pilot/cmd/pilot-discovery",
+        ISTIO,
+        (("istio.io/istio/pkg/version.buildVersion", ISTIO),),
+    ),
+    "inference-conformance": Tool("conformance", f"{INFERENCE}/conformance", "v1.6.0", (), tests=True),
+    "lwepp": Tool("conformance", f"{INFERENCE}/cmd/lwepp", "v1.6.0", ()),
+    "echo-basic": Tool("conformance", f"{GATEWAY_API}/conformance/echo-basic", "v1.6.1", ()),
 }
 INSTALLED = {"etcd": "etcd-server"}
 """Programs of the system, and Debian's packages with them."""

@@ -99,6 +99,7 @@ def _notes(consumer: Declared, instances: Instances) -> Iterator[str]:
     elif isinstance(plugin, LatencyScorer):
         yield f"{plugin.name!r}: nothing here predicts latency; the composite of KV memory, queue and prefix decides"
     elif isinstance(plugin, HeaderTestingFilter):
-        yield f"{plugin.name!r} lets every client choose its endpoint, and refuses all others; it is for tests"
+        others = "" if plugin.parameters.keep_without_header else ", and refuses all others"
+        yield f"{plugin.name!r} lets every client choose its endpoint{others}; it is for tests"
     elif isinstance(plugin, TopologyAffinityScorer | TopologyAffinityFilter) and not plugin.has_peer_header:
         yield f"{plugin.name!r} has no effect: without parameters.peerTopologyHeader no peer is ever known"

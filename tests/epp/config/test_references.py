@@ -95,6 +95,8 @@ def test_a_plugin_that_is_filter_and_scorer_is_both_and_learns_once() -> None:
         ("[{type: header-based-testing-filter}]",
          [("plugins[0]: 'header-based-testing-filter' lets every client choose its endpoint, and refuses all others; "
           "it is for tests")]),
+        ("[{type: header-based-testing-filter, parameters: {keepWithoutHeader: true}}]",
+         ["plugins[0]: 'header-based-testing-filter' lets every client choose its endpoint; it is for tests"]),
     ],
 )  # fmt: skip
 def test_what_changes_nothing_or_less_than_it_seems_is_said_at_start(plugins: str, warnings: list[str]) -> None:

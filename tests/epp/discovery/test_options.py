@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,14 @@ def test_pods_are_those_of_the_namespace_of_the_flag_or_of_the_variable() -> Non
 def test_an_empty_namespace_is_no_namespace() -> None:
     assert options(pool_namespace="").picker.cluster.namespace is None
     assert options({"NAMESPACE": "llm"}, pool_namespace="").picker.cluster.namespace == "llm"
+
+
+def test_the_environment_names_a_configuration_where_no_flag_does() -> None:
+    variable = {"TIERWISE_CONFIG_FILE": "/etc/epp/mine.yaml"}
+    assert options(variable).config.file == Path("/etc/epp/mine.yaml")
+    assert options(variable, config_file=Path("other.yaml")).config.file == Path("other.yaml")
+    assert options(variable, config_text="{}").config.file is None
+    assert options({"TIERWISE_CONFIG_FILE": ""}).config.file is None
 
 
 def test_without_the_flags_there_are_no_pods() -> None:

@@ -16,7 +16,7 @@ from scorers.affinity.topology_affinity import (
     TopologyScorerParameters,
 )
 from scorers.base import CachedPrefix, Candidate, Filter, Request, Slot, Tier
-from scorers.labels.header_testing import HEADER, HeaderTestingFilter
+from scorers.labels.header_testing import HEADER, HeaderTestingFilter, HeaderTestingParameters
 from scorers.load.utilization import UtilizationFilter, UtilizationParameters
 from scorers.prefix.affinity_filter import PrefixAffinityFilter, PrefixAffinityParameters
 
@@ -161,6 +161,13 @@ def test_a_utilization_filter_without_conditions_is_refused() -> None:
 def test_the_header_names_endpoints_by_address_or_by_address_and_port(value: str | None, slots: list[int]) -> None:
     candidates = pool({}, {}, {}, {"address": "[::1]:80"}, {"address": "[::1]:81"})
     assert kept(HeaderTestingFilter(), request({} if value is None else {HEADER: value}), candidates) == slots
+
+
+def test_without_the_header_every_endpoint_is_kept_where_the_parameter_tells_so() -> None:
+    lenient = HeaderTestingFilter(HeaderTestingParameters(keep_without_header=True))
+    assert kept(lenient, request(), pool({}, {})) == [0, 1]
+    assert kept(lenient, request({HEADER: "10.0.0.1"}), pool({}, {})) == [1]
+    assert kept(lenient, request({HEADER: "10.0.0.9"}), pool({}, {})) == []
 
 
 # Topology
