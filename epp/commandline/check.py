@@ -5,8 +5,7 @@ from __future__ import annotations
 from epp.config.options import CheckOptions
 from epp.config.wiring.build import plan_from
 from epp.errors import ConfigError
-from epp.printing.prose import Prose, console_for, show
-from epp.runtime.logs import counted
+from epp.server.check import show_plan
 
 DOUBTFUL = 1
 """The exit status for a configuration with warnings, where ``strict`` makes them count."""
@@ -20,8 +19,5 @@ def run_check(options: CheckOptions) -> int:
             "tierwise print default prints a configuration to begin with"
         )
     plan = plan_from(options.config.file, options.config.inline)
-    show(console_for(), (Prose(line, hang=4) for line in plan.describe()))
-    show(console_for(stderr=True), (Prose(f"warning: {warning}", hang=4) for warning in plan.warnings))
-    what = options.config.file or "--config-text"
-    show(console_for(), [Prose(f"{what}: good, {counted(len(plan.warnings), 'warning')}")])
-    return DOUBTFUL if plan.warnings and options.strict else 0
+    warnings = show_plan(plan, str(options.config.file or "--config-text"))
+    return DOUBTFUL if warnings and options.strict else 0

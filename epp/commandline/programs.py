@@ -128,6 +128,7 @@ PROGRAMS = (
                 "tierwise serve --endpoint-selector app=vllm --endpoint-target-ports 8000",
             ),
             ("a configuration that says where the endpoints are", "tierwise serve --config-file picker.yaml --v=4"),
+            ("whether flags and a configuration are good", "tierwise serve --config-file picker.yaml --v=4 --check"),
         ),
         _serve,
         "epp.server.command", "run_serve", "epp",

@@ -22,6 +22,7 @@ from epp.runtime.logs import counted
 from epp.runtime.memory import collect_rarely, give_back_unused, keep_freed_memory
 from epp.runtime.signals import Stop, until_signalled
 from epp.server.app import App
+from epp.server.check import check_serve, refuse_nowhere
 from epp.server.options import ServeOptions
 from epp.server.reload import PlanSource
 from epp.server.settings import Settings
@@ -29,14 +30,12 @@ from epp.server.settings import Settings
 log = logging.getLogger(__name__)
 
 USAGE_ERROR = 2
-NOWHERE = (
-    "nothing says where the endpoints are: pass --endpoint HOST:PORT; in a cluster pass --pool-name, or "
-    "--endpoint-selector and --endpoint-target-ports; or name a file-discovery plugin in dataLayer.discovery"
-)
 
 
 def run_serve(options: ServeOptions) -> int:
-    """Run the command and return its exit status."""
+    """Run the command and return its exit status. Raises: ConfigError with ``--check`` for what it would refuse."""
+    if options.check:
+        return check_serve(options)
     repeats = logs.set_up(options.log)
     return run("tierwise serve", lambda: serve(options, repeats.readings))
 
@@ -67,8 +66,7 @@ async def serve(options: ServeOptions, *sources: ReadingSource) -> None:
     source = PlanSource(followed(config), read)
     plan = read()
     announce(plan, (*options.notices, *selected_twice(plan, picker)), picker.endpoints, options.remarks)
-    if not picker.endpoints and plan.discovery is None and not picker.cluster.has_endpoints:
-        raise ConfigError(NOWHERE)
+    refuse_nowhere(plan, picker)
     app = App(plan, picker, source=source, options=options)
 
     async def work(stop: Stop) -> None:

@@ -53,7 +53,11 @@ def metric_spec(value: str) -> str:
 
 
 SERVE: tuple[Flag, ...] = (
-    *grouped("Configuration", *CONFIG),
+    *grouped(
+        "Configuration",
+        *CONFIG,
+        Flag("check", _YES, "check", "serve nothing: only check these flags and the configuration"),
+    ),
     *grouped("The pool", ENDPOINTS),
     *KUBE,
     *grouped(
@@ -133,8 +137,8 @@ SERVE: tuple[Flag, ...] = (
     idle("zap-time-encoding", values.text, "log times are ISO 8601", "iso8601"),
 )  # fmt: skip
 """Source: the Go picker's ``pkg/epp/server/options.go``, v0.9.0 and later; ``endpoint``, ``host``, ``transport``,
-``watch-config``, ``max-request-bytes``, ``index-snapshot``, ``index-snapshot-interval``, ``ask-kvengine`` and
-``emit-deprecated-metrics`` are ours."""
+``watch-config``, ``check``, ``max-request-bytes``, ``index-snapshot``, ``index-snapshot-interval``, ``ask-kvengine``
+and ``emit-deprecated-metrics`` are ours."""
 
 
 def serve_options(given: Given, environment: Mapping[str, str]) -> ServeOptions:

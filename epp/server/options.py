@@ -37,6 +37,8 @@ class ServeOptions:
     )
     metrics_source: MetricsSourceOptions = MetricsSourceOptions()
     drain_timeout_s: float = 30.0
+    check: bool = False
+    """Whether the flags and the configuration are checked only, and nothing is served."""
 
     log: LogOptions = LogOptions()
     notices: tuple[str, ...] = ()

@@ -181,13 +181,15 @@ def test_traces_go_where_the_values_say() -> None:
     assert "--tracing=true" in made.arguments
 
 
-def test_the_configuration_is_checked_before_the_picker_starts_and_by_helm_test() -> None:
-    made = render("inferencepool", pool_values("router"))
+def test_the_picker_as_it_will_run_is_checked_before_it_starts_and_by_helm_test() -> None:
+    made = render("inferencepool", pool_values("router", epp={"flags": {"v": 4}}, tracing={"enabled": True}))
     [first] = made.pod["initContainers"]
     test = made.one("Pod")
     for container in (first, test["spec"]["containers"][0]):
-        assert container["command"] == ["tierwise", "check"]
-        assert container["args"] == ["--config-file", "/config/default-plugins.yaml"]
+        assert container["command"] == made.container()["command"]
+        assert container["args"] == [*made.arguments, "--check"]
+        assert container["env"] == made.container()["env"], "traces and the pod's name are settings, too"
+        assert understood(container["args"]).check
     assert test["metadata"]["annotations"]["helm.sh/hook"] == "test"
 
 

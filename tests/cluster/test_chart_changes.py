@@ -120,21 +120,30 @@ def test_a_changed_configuration_is_taken_by_the_running_picker_and_a_bad_one_en
     here.until(lambda: "is in use from now on" in here.log("kept-epp", "-c", "epp"), here.story)
     assert pods(here, "kept") == before
 
-    asking = Asking(f"{here.address('kept-epp')}:8081")
-    with asking.meanwhile():
-        said = here.helm("upgrade", "kept", CHART, *values(tmp_path, BAD), "--wait", "--timeout", "15s", wrong=True)
-    assert "deadline" in said or "timed out" in said
-    assert asking.failed == []
-    assert before.items() <= pods(here, "kept").items(), "the pod that served is gone"
-    assert sorted(pods(here, "kept").values()) == [False, True]
-    (old,), [new] = before, [name for name in pods(here, "kept") if name not in before]
+    for config, flags, refused in ((PLAIN, {"no-such-flag": 1}, "no-such-flag"), (BAD, {}, "no-such-scorer")):
+        asking = Asking(f"{here.address('kept-epp')}:8081")
+        with asking.meanwhile():
+            wrong = values(tmp_path, config, **flags)
+            said = here.helm("upgrade", "kept", CHART, *wrong, "--wait", "--timeout", "15s", wrong=True)
+        assert "deadline" in said or "timed out" in said
+        assert asking.failed == []
+        assert before.items() <= pods(here, "kept").items(), "the pod that served is gone"
+        assert sorted(pods(here, "kept").values()) == [False, True]
+        [new] = [name for name in pods(here, "kept") if name not in before]
+        assert refused in check_of(here, new)
+        here.helm("rollback", "kept", "2", *wait)
+        here.until(lambda: pods(here, "kept") == before, lambda: str(pods(here, "kept")))
+    (old,) = before
     assert "no-such-scorer" in here.kubectl("logs", old, "-c", "epp"), "the running picker refuses it too"
-
-    def check() -> str:
-        (status,) = here.get("pod", new)["status"].get("initContainerStatuses") or [{}]
-        return str({"state": status.get("state"), "before": status.get("lastState")})
-
-    here.until(lambda: "'exitCode': 2" in check(), check)
-    here.helm("rollback", "kept", "2", *wait)
-    here.until(lambda: pods(here, "kept") == before, lambda: str(pods(here, "kept")))
     here.helm("uninstall", "kept", *wait)
+
+
+def check_of(here: Cluster, pod: str) -> str:
+    """Return what the init container of a pod has printed, once it has refused to go on."""
+
+    def status() -> str:
+        (found,) = here.get("pod", pod)["status"].get("initContainerStatuses") or [{}]
+        return str(found.get("lastState"))
+
+    here.until(lambda: "'exitCode': 2" in status(), status)
+    return here.kubectl("logs", pod, "-c", "check-configuration", "--previous")

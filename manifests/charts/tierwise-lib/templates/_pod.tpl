@@ -126,6 +126,23 @@ lifecycle:
   preStop:
     sleep: {seconds: {{ .preStopSeconds }}}
 {{- end }}
+{{ include "tierwise.pod.environment" . }}
+{{- with .epp.resources }}
+resources: {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext: {{- include "tierwise.container.securityWith" (dict "given" .epp.securityContext) | nindent 2 }}
+volumeMounts:
+  - {name: plugins-config-volume, mountPath: /config}
+  - {name: tmp, mountPath: /tmp}
+  {{- if (.own.indexSnapshot | default dict).enabled }}
+  - {name: index-snapshot, mountPath: /var/lib/tierwise}
+  {{- end }}
+  {{- with .epp.volumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{- define "tierwise.pod.environment" -}}
 env:
   - {name: NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
   - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
@@ -143,31 +160,19 @@ env:
   {{- with .epp.env }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- with .epp.resources }}
-resources: {{- toYaml . | nindent 2 }}
-{{- end }}
-securityContext: {{- include "tierwise.container.securityWith" (dict "given" .epp.securityContext) | nindent 2 }}
-volumeMounts:
-  - {name: plugins-config-volume, mountPath: /config}
-  - {name: tmp, mountPath: /tmp}
-  {{- if (.own.indexSnapshot | default dict).enabled }}
-  - {name: index-snapshot, mountPath: /var/lib/tierwise}
-  {{- end }}
-  {{- with .epp.volumeMounts }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
 {{- end -}}
 
-{{/* Checks the configuration before the picker starts, so that a new pod with a bad one never replaces an old one. */}}
+{{/*
+Checks the configuration and the arguments before the picker starts, so that a new pod with a bad one never replaces an
+old one.
+*/}}
 {{- define "tierwise.pod.check" -}}
 name: check-configuration
 image: {{ .image | quote }}
 imagePullPolicy: {{ .pullPolicy }}
-command: [tierwise, check]
-args: [--config-file, {{ printf "/config/%s" .epp.pluginsConfigFile | quote }}]
-{{- with .epp.env }}
-env: {{- toYaml . | nindent 2 }}
-{{- end }}
+command: [tierwise, serve]
+args: {{- toYaml (append .args "--check") | nindent 2 }}
+{{ include "tierwise.pod.environment" . }}
 resources:
   requests: {cpu: 100m, memory: 128Mi}
   limits: {memory: 512Mi}
