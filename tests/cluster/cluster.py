@@ -11,9 +11,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import yaml
@@ -30,8 +31,8 @@ T = TypeVar("T")
 class Cluster:
     """A running cluster; ``plane`` is its API."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, mirrors: Mapping[str, str]) -> None:
+        self.folder, self._mirrors = folder, mirrors
         self.plane = ControlPlane(folder, GATEWAY)
         self.plane.flags = ("--kubelet-preferred-address-types", "InternalIP", "--api-audiences",
                             "https://kubernetes.default.svc")  # fmt: skip
@@ -45,6 +46,7 @@ class Cluster:
         node = self.folder / "node"
         node.mkdir()
         words = [self.plane.url, str(self.plane.authority), ADMIN, str(node)]
+        words += [f"{name}={instead}" for name, instead in self._mirrors.items()]
         self.plane.run("kubelet", [sys.executable, "-m", "tests.cluster.node.kubelet", *words], cwd=ROOT)
         log = self.folder / "kubelet.log"
         self.until(lambda: "ready" in log.read_text(), lambda: f"no kubelet: {log.read_text()[-2000:]}")
@@ -183,12 +185,15 @@ def _command_of(process: Path) -> str:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
-    """Run a cluster, and the calling thread in its network. Raises: Unavailable if something is missing."""
+def cluster(folder: Path, mirrors: Mapping[str, str] = MappingProxyType({})) -> Iterator[Cluster]:
+    """Run a cluster, and the calling thread in its network. Raises: Unavailable if something is missing.
+
+    Of ``mirrors``, each is the last part of an image's name, and that of the image which the node runs instead.
+    """
     for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"):
         program(name)
     with network():
-        running = Cluster(folder)
+        running = Cluster(folder, mirrors)
         try:
             running.start()
             yield running

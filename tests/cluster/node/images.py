@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from epp.standalone.binary import find_envoy
+from tests.cluster.environment import Unavailable, program
 
 BIN = Path(sys.executable).parent
 SEARCH_PATH = ":".join((str(BIN), "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"))
 NOBODY = 65532
+CONFORMANCE = Path(__file__).resolve().parents[3] / "manifests/config/conformance.yaml"
+BUILT_HERE = ("echo-basic", "lwepp")
+"""Images of one program that is built from its Go module: a backend that tells what reached it, and a picker."""
 
 
 @dataclass(frozen=True)
@@ -22,18 +26,31 @@ class Image:
     entry: tuple[str, ...]
     arguments: tuple[str, ...] = ()
     user: int = 0
+    environment: tuple[tuple[str, str], ...] = ()
+    """What a container's own environment may replace."""
 
 
 class Unknown(Exception):
     """No program stands for this image."""
 
 
+MIRRORS: dict[str, str] = {}
+"""The last part of an image's name, and that of the image which this node runs instead."""
+
+
 def find(image: str) -> Image:
     """Return the program of ``image``, by the last part of its name. Raises: Unknown."""
     name = re.sub(r"(@.*|:[^/]*)$", "", image).rsplit("/", 1)[-1]
+    name = MIRRORS.get(name, name)
     tierwise = str(BIN / "tierwise")
+    if name in BUILT_HERE:
+        try:
+            return Image((str(program(name)),))
+        except Unavailable as reason:
+            raise Unknown(str(reason)) from None
     known = {
         "tierwise": Image((tierwise,), ("serve",), NOBODY),
+        "tierwise-conformance": Image((tierwise, "serve"), (), NOBODY, (("TIERWISE_CONFIG_FILE", str(CONFORMANCE)),)),
         "tierwise-sim": Image((tierwise, "sim"), ("--endpoints", "1", "--host", "0.0.0.0", "--port", "8000")),
         "envoy": Image((str(find_envoy(None)),), ("--config-path", "/etc/envoy/envoy.yaml"), NOBODY),
         "vllm-openai": Image(("vllm",)),
@@ -41,7 +58,8 @@ def find(image: str) -> Image:
         "python": Image((sys.executable,)),
     }
     if name not in known:
-        raise Unknown(f"no program stands for the image {image}; known are {', '.join(sorted(known))}")
+        there_are = ", ".join(sorted([*known, *BUILT_HERE]))
+        raise Unknown(f"no program stands for the image {image}; known are {there_are}")
     return known[name]
 
 

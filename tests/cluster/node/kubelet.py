@@ -1,6 +1,6 @@
 """A kubelet whose pods are processes.
 
-    python -m tests.cluster.node.kubelet URL AUTHORITY TOKEN FOLDER
+    python -m tests.cluster.node.kubelet URL AUTHORITY TOKEN FOLDER [IMAGE=IMAGE ...]
 
 It is the only node, and its own scheduler: each pod without a node is bound to it. It writes ``ready`` to its standard
 output once pods can start.
@@ -19,6 +19,7 @@ import aiohttp
 
 from tests.cluster.node.answers import Answers
 from tests.cluster.node.api import Api, Copy, Object, Refused
+from tests.cluster.node.images import MIRRORS
 from tests.cluster.node.network import GATEWAY
 from tests.cluster.node.pods import PodRun
 from tests.cluster.node.services import Forwarder, Names
@@ -128,8 +129,9 @@ class Kubelet:
         task.add_done_callback(self._tasks.discard)
 
 
-async def main(url: str, authority: str, token: str, folder: str) -> None:
-    """Run the node until SIGTERM; SIGHUP replaces the tokens."""
+async def main(url: str, authority: str, token: str, folder: str, *mirrors: str) -> None:
+    """Run the node until SIGTERM; SIGHUP replaces the tokens. Of ``mirrors``, each has an image stand for another."""
+    MIRRORS.update(mirror.split("=") for mirror in mirrors)
     task = asyncio.current_task()
     assert task is not None
     kubelet = Kubelet(Api(url, authority, token), Path(folder))

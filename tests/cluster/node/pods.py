@@ -153,7 +153,7 @@ class PodRun:
 
     async def _start(self, spec: Object, attempt: int) -> sandbox.Container:
         image = images.find(spec["image"])
-        values = environment(self.pod, spec, self._address, self._maps, self._secrets)
+        values = dict(image.environment) | environment(self.pod, spec, self._address, self._maps, self._secrets)
         words = [expand(word, values) for word in images.command(image, spec.get("command", []), spec.get("args", []))]
         context = self.pod["spec"].get("securityContext", {}) | spec.get("securityContext", {})
         user = context.get("runAsUser", image.user)
