@@ -78,7 +78,7 @@ class PodDiscovery:
         return Counts(before.lists + one.lists, before.events + one.events, before.failures + one.failures)
 
     def select(self, pods: PodOptions | None) -> None:
-        """Follow other pods from now on; the endpoints change once they are listed. None: there are no endpoints."""
+        """Follow other pods from now on; the endpoints change once they are listed. None: nothing is picked."""
         if pods != self._selected:
             self._loaded = self.loaded and pods is not None
             self._selected = pods
@@ -106,7 +106,7 @@ class PodDiscovery:
             self._changed.clear()
             self._retire()
             if self._selected is None:
-                await sliced(self.keeper.listed([]))
+                await sliced(self.keeper.let_go())
                 await self._changed.wait()
                 continue
             self.keeper.ports = self._selected.ports

@@ -11,8 +11,9 @@ from epp.flags.arguments import Given
 from epp.kube.groups import GROUP, OLD_GROUP
 from epp.kube.selector import checked
 
-KEEP_S = 30.0
-"""How long an endpoint is kept that is not ready. A guess: three failures of a readiness probe every 10 s."""
+KEEP_S = 120.0
+"""How long an endpoint is kept that is not ready, or whose pool is gone. A guess: an operator who has deleted a pool by
+mistake applies it again within a minute or two."""
 MAX_PORTS = 8
 """The most ports of a pod. Source: InferencePool's ``targetPorts``."""
 POD_NAME = "POD_NAME"

@@ -1,7 +1,8 @@
 """Endpoints from an InferencePool: the pool is followed as an object, and its pods as it selects them.
 
-What is wrong with the pool never ends the picker: without the pool there are no endpoints, and the picker is not ready;
-a change of the pool that cannot be used leaves the selection before in force.
+What is wrong with the pool never ends the picker: without the pool no endpoint is picked, and the picker is not ready;
+a change of the pool that cannot be used leaves the selection before in force. A pool that is made again soon has its
+endpoints with all that was known of them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from epp.runtime.background import Chore
 log = logging.getLogger(__name__)
 
 _KINDS: dict[str, type[PoolObject] | type[OldPoolObject]] = {GROUP: PoolObject, OLD_GROUP: OldPoolObject}
-_SETTLED = (403, 404)
+_FORBIDDEN, _NOT_FOUND = 403, 404
+_NOT_SERVED = (_FORBIDDEN, _NOT_FOUND)
+"""The refusals of a group that the picker may not read, or that the API server does not know."""
 _OBJECT = re.compile(r"(?=.{1,253}$)[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 
 
@@ -40,21 +43,20 @@ class _Group:
     ) -> None:  # fmt: skip
         self.version = f"{group}/{VERSIONS[group]}"
         self.pool: PoolObject | OldPoolObject | None = None
-        self._read = False
+        self._asked = False
         self.needed = asyncio.Event()
         self.needed.set()
         self._decide = decide
         path = f"/apis/{self.version}/namespaces/{namespace}/inferencepools"
         self.follower: Follower[PoolObject | OldPoolObject] = Follower(
             client, Kind(path, _KINDS[group], name=options.name, quiet=True), self,
-            random=random.random, clock=clock, needed=self.needed, on_failure=decide,
+            random=random.random, clock=clock, needed=self.needed, on_failure=self._failed,
         )  # fmt: skip
 
     @property
     def state(self) -> GroupState:
         one = self.follower
-        asked = self._read or one.refused in _SETTLED
-        return GroupState(self.version, asked, self.pool, one.refused, one.trouble)
+        return GroupState(self.version, self._asked, self.pool, one.refused, one.trouble)
 
     def listed(self, objects: list[PoolObject | OldPoolObject]) -> Iterator[None]:
         """Take the only object, or that there is none."""
@@ -70,7 +72,19 @@ class _Group:
         self._take(None)
 
     def _take(self, item: PoolObject | OldPoolObject | None) -> None:
-        self.pool, self._read = item, True
+        self.pool, self._asked = item, True
+        self._decide()
+
+    def _failed(self) -> None:
+        """Note what a refusal means: the kind, and every pool with it, is gone, or the picker may not read it.
+
+        A pool that was read before its right was taken away stays in use.
+        """
+        refused = self.follower.refused
+        if refused in _NOT_SERVED:
+            self._asked = True
+        if refused == _NOT_FOUND:
+            self.pool = None
         self._decide()
 
 
@@ -152,8 +166,10 @@ class PoolDiscovery:
         states = self._states()
         state = chosen(states)
         self._used = None if state is None else self._groups[states.index(state)]
-        for group in self._groups:  # one that was refused is asked again only where no other has the pool
-            (group.needed.set if self._used in (None, group) else group.needed.clear)()
+        matters = True  # a group that was refused is asked again, except for those after the one that has the pool
+        for group in self._groups:
+            (group.needed.set if matters else group.needed.clear)()
+            matters = matters and group is not self._used
         if state is None or state.pool is None:
             if self.current is not None or all(each.asked for each in states):
                 self._lose(why_none(states, self._name))

@@ -4,7 +4,7 @@ Changes are gathered for a moment and applied one by one in constant time, in sh
 of 1,000 pods nor the first list of 10,000 stalls a pick.
 
 An endpoint whose pod is only not ready, and that is the same one, takes no picks but stays in the pool with all that is
-known of it, for a while: its caches are where they were.
+known of it, for a while: its caches are where they were. So do all endpoints while there is no InferencePool.
 """
 
 from __future__ import annotations
@@ -74,11 +74,25 @@ class PoolKeeper:
         for item in objects:
             self._mark(self._claims.put(_key(item), endpoints_of(item, self.ports)))
             yield
-        while self._dirty:
-            self._settle(self._dirty.popitem(last=False)[0])
-            yield
+        self._mark([address for address in self._parked if self._claims.holder(address) is None])
+        yield from self._settle_all()
         self._fill()
         log.info("%s, %s", counted(len(objects), "pod"), counted(len(self._pool), "endpoint"))
+
+    def let_go(self) -> Iterator[None]:
+        """Let no endpoint be picked until the next list, in small steps, since no pods are selected any more.
+
+        Like those of pods that are not ready, the endpoints are kept for a while: a list that has them again, with the
+        same identity, finds their state as it was.
+        """
+        yield from self._settle_all()
+        self._left_out.clear()
+        for pod in self._claims.pods():
+            for address in self._claims.put(pod, ()):
+                self._note_dispute(address)
+                if address in self._pool and address not in self._parked:
+                    self._park(address)
+            yield
 
     def changed(self, item: Pod) -> None:
         """Gather the change of one pod."""
@@ -104,7 +118,7 @@ class PoolKeeper:
         self._fill()
 
     def expire(self) -> None:
-        """Remove the endpoints that were not ready for too long."""
+        """Remove the endpoints that were not ready, or not selected, for too long."""
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
             self._expiry_timer = None
@@ -122,7 +136,7 @@ class PoolKeeper:
         for name, text, value in (
             ("tierwise_discovery_disputed_addresses", "Addresses that several pods have.", len(self._disputed)),
             ("tierwise_discovery_left_out", "Endpoints beyond the most that a pool holds.", len(self._left_out)),
-            ("tierwise_discovery_kept_unready", "Endpoints that are not ready, and are kept.", len(self._parked)),
+            ("tierwise_discovery_kept_unready", "Endpoints that take no requests, and are kept.", len(self._parked)),
         ):
             yield Reading(name, text, (), [((), value)])
 
@@ -134,6 +148,12 @@ class PoolKeeper:
     def _mark(self, addresses: Iterable[str]) -> None:
         for address in addresses:
             self._dirty[address] = None
+
+    def _settle_all(self) -> Iterator[None]:
+        """Bring every address that was marked up to date, in small steps."""
+        while self._dirty:
+            self._settle(self._dirty.popitem(last=False)[0])
+            yield
 
     def _settle(self, address: str) -> None:
         """Bring one address of the pool up to date. O(pods at the address)."""

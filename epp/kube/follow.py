@@ -86,7 +86,7 @@ class Kind(Generic[T]):
     name: str = ""
     """The name of the only object that is followed; empty for all of them."""
     quiet: bool = False
-    """Whether the kind may be unknown or not allowed, of which its owner informs: no warning is logged then."""
+    """Whether the kind may be unknown or not allowed, of which its owner informs: that is no warning and no failure."""
 
 
 _STATUS = Decoder(Status)
@@ -240,8 +240,10 @@ class Follower(Generic[T]):
 
     def _failed(self, error: KubeError | ConfigError) -> float:
         """Count a failure. Returns the seconds to wait before the next request."""
-        self.failures += 1
-        if isinstance(error, NoConnection) or (isinstance(error, Refused) and error.status in _NOT_THE_VERSION):
+        self.refused = error.status if isinstance(error, Refused) else 0
+        expected = self._kind.quiet and self.refused in _NOT_SERVED
+        self.failures += not expected
+        if isinstance(error, NoConnection) or self.refused in _NOT_THE_VERSION:
             self._in_vain = 0
         elif self._in_vain >= IN_VAIN:
             self._version = None
@@ -250,13 +252,12 @@ class Follower(Generic[T]):
             if error.expired and not self._backoff.failures:  # the usual end of a version, not an outage
                 self._backoff.wait_s(error)
                 return 0.0
-        self.refused = error.status if isinstance(error, Refused) else 0
         if self.refused == 404:
             self._version = None  # an object may have gone with its kind
         if not self._warned and not self._is_known(error):
             self._warned = True
             kept = "what was read last stays in use" if self.synced else "nothing was read yet"
-            level = logging.INFO if self._kind.quiet and self.refused in _NOT_SERVED else logging.WARNING
+            level = logging.INFO if expected else logging.WARNING
             log.log(level, "%s; %s, and the API server is asked again", error, kept)
         self.trouble = str(error)
         if self._on_failure is not None:

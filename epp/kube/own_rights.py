@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
@@ -24,6 +25,9 @@ from epp.runtime.background import Chore
 AGAIN_S = 30.0
 """How long after a check the next one comes, while something is missing or a request was refused. A guess: below the
 minute within which a right that is given or taken away has to be noticed."""
+IN_VAIN = 2
+"""After so many checks that a refusal led to and that found every right, refusals of the same resource lead to none,
+until some right is missing: the picker may have the right to another group instead. A guess."""
 RARELY_S = 600.0
 """How long after a check the next one comes otherwise. A guess: the questions are a dozen."""
 
@@ -40,10 +44,12 @@ class OwnRights:
         self._client, self._needs = client, tuple(needs)
         self._again_s, self._rarely_s = again_s, rarely_s
         self._without = {need.feature: need.without for need in needs}
-        self._resources = {
+        self._needed = {
             (right.group, right.resource) for need in needs for one in (need, *need.instead) for right in one.rights
         }
-        self._refused = asyncio.Event()  # since the last check began
+        self._refused: set[tuple[str, str]] = set()  # resources, since the last check began
+        self._any_refused = asyncio.Event()
+        self._in_vain: Counter[tuple[str, str]] = Counter()  # checks by the resource whose refusal led to them
         self._missing: dict[str, tuple[Right, ...]] = {}
         self._asked = False
         self._warned = False  # that the question itself failed: once
@@ -74,17 +80,24 @@ class OwnRights:
 
     async def _run(self) -> None:
         while True:
-            self._refused.clear()
+            refused, self._refused = self._refused, set()
+            self._any_refused.clear()
             complete = await self._check()
+            if complete:
+                self._in_vain.update(refused)
+            else:
+                self._in_vain.clear()
             await asyncio.sleep(self._again_s)
             if complete:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._rarely_s - self._again_s):
-                        await self._refused.wait()
+                        await self._any_refused.wait()
 
     def _note_refusal(self, path: str) -> None:
-        if resource_at(path) in self._resources:
-            self._refused.set()
+        resource = resource_at(path)
+        if resource in self._needed and self._in_vain[resource] < IN_VAIN:
+            self._refused.add(resource)
+            self._any_refused.set()
 
     async def _check(self) -> bool:
         """Ask once. Returns whether every right is there."""

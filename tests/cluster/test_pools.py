@@ -114,10 +114,14 @@ def test_a_pool_through_every_change(plane: ControlPlane, tmp_path: Path) -> Non
             await here.shows("10.0.0.2:8001")
             here.put("c", ip="10.0.0.3", labels={"app": "other"})
             await here.shows("10.0.0.2:8001", "10.0.0.3:8001")
+            slots = {one.address: one.slot for one in here.pool.candidates()}
             here.delete()
             await here.until(lambda: not here.discovery.loaded)
             assert "does not exist in" in (here.discovery.trouble or "")
             await here.until(lambda: here.addresses() == [])
+            here.apply(v1("other", 8001))  # as it was: its endpoints have their state
+            await here.shows("10.0.0.2:8001", "10.0.0.3:8001")
+            assert {one.address: one.slot for one in here.pool.candidates()} == slots
             here.apply(v1("vllm", 8002))
             await here.shows("10.0.0.1:8002")
 

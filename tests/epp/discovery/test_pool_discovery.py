@@ -17,9 +17,11 @@ from epp.discovery.options import PoolOptions
 from epp.discovery.pool_discovery import PoolDiscovery
 from epp.discovery.pool_keeper import PoolKeeper
 from epp.errors import ConfigError
+from epp.kube import backoff
 from epp.kube.client import Client
 from epp.kube.groups import GROUP, OLD_GROUP
 from epp.pool.pool import Pool
+from scorers.base import Candidate, Slot
 from tests.epp.discovery.following import Following
 from tests.epp.discovery.pods import written
 from tests.epp.kube.access import TokenAccess
@@ -33,6 +35,20 @@ PATHS = {
 }
 
 
+class Removals:
+    """Lists the endpoints that a pool removes."""
+
+    def __init__(self, addresses: list[str]) -> None:
+        self._addresses = addresses
+
+    def endpoint_added(self, candidate: Candidate) -> None: ...
+
+    def endpoint_removed(self, slot: Slot, address: str) -> None:
+        self._addresses.append(address)
+
+    def engine_reported(self, candidate: Candidate) -> None: ...
+
+
 class Site(Following):
     """An API server with pods and pools, and a picker that follows the pool ``mine``."""
 
@@ -40,6 +56,9 @@ class Site(Following):
 
     def __init__(self, server: ApiServer, groups: tuple[str, ...], picker: str | None) -> None:
         self.server, self.pool = server, Pool()
+        self.removed: list[str] = []
+        """The endpoints whose state was dropped."""
+        self.pool.listeners.append(Removals(self.removed))
         self.kinds = {name: server.at(path) for name, path in PATHS.items()}
         self.kinds["pods"].by_labels = True
         self.client = Client(TokenAccess(server.url))
@@ -53,6 +72,11 @@ class Site(Following):
 
     async def put(self, spec: dict[str, Any], group: str = GROUP, **metadata: Any) -> None:
         await self.kinds[group].put({"metadata": {"name": "mine", **metadata}, "spec": spec})
+
+    def used(self) -> str | None:
+        """The group and version whose pool is used."""
+        used = self.discovery._used
+        return None if used is None else used.version
 
     def gauges(self) -> dict[str, float]:
         return {reading.name: sum(n for _, n in reading.samples) for reading in self.discovery.readings()}
@@ -122,9 +146,35 @@ def test_a_pool_that_goes_takes_its_endpoints_along_and_may_come_back_different(
                 await here.put(v1(), deletionTimestamp="2026-11-22T10:00:00Z")
             await here.told("does not exist in" if ending == "deleted" else "is being deleted")
             assert not here.discovery.loaded
-            await here.until(lambda: not here.pool.everyone())
+            await here.until(lambda: not here.pool.candidates())
             await here.put(v1("other", 8001))
             await here.shows("10.0.0.2:8001")
+            assert [one.address for one in here.pool.everyone()] == ["10.0.0.2:8001"]
+
+    run(work())
+
+
+@pytest.mark.parametrize("gone", ["pool", "definition"])
+def test_a_pool_that_is_made_again_has_the_endpoints_that_it_had_with_their_state(gone: str) -> None:
+    async def work() -> None:
+        async with site(written("a"), written("b", ip="10.0.0.2")) as here:
+            await here.put(v1())
+            await here.shows("10.0.0.1:8000", "10.0.0.2:8000")
+            slots = {one.address: one.slot for one in here.pool.candidates()}
+            if gone == "definition":
+                refusing(here.server, PATHS[GROUP], status(404, "NotFound", "no such kind"))
+                await here.server.cut()
+            await here.kinds[GROUP].delete("mine")
+            await here.until(lambda: not here.pool.candidates())
+            assert here.gauges()["tierwise_discovery_kept_unready"] == 2
+            await here.pods.put(written("b", ip="10.0.0.2", started="2026-11-22T11:00:00Z"))
+            await here.pods.put(written("c", ip="10.0.0.3"))
+            refusing(here.server, PATHS[GROUP], None)
+            await here.put(v1(), uid="another")
+            await here.shows("10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000")
+            by_address = {one.address: one.slot for one in here.pool.candidates()}
+            assert by_address["10.0.0.1:8000"] == slots["10.0.0.1:8000"]
+            assert here.removed == ["10.0.0.2:8000"]  # its container is another one
 
     run(work())
 
@@ -262,6 +312,55 @@ def test_a_name_that_no_pool_has_is_refused(name: str) -> None:
     run(work())
 
 
+def test_a_pool_of_the_newer_group_is_used_when_its_definition_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backoff, "LONGEST_WAIT_S", 0.02)
+
+    async def work() -> None:
+        async with site(written("a")) as here:
+            refusing(here.server, PATHS[GROUP], status(404, "NotFound", "no such kind"))
+            await here.put(old(port=8003), OLD_GROUP)
+            await here.shows("10.0.0.1:8003")
+            refusing(here.server, PATHS[GROUP], None)
+            await here.put(v1("vllm", 8001))
+            await here.shows("10.0.0.1:8001")
+
+    run(work())
+
+
+def test_an_outage_after_the_newer_group_was_not_found_leaves_the_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backoff, "LONGEST_WAIT_S", 0.02)
+
+    async def work() -> None:
+        async with site(written("a")) as here:
+            refusing(here.server, PATHS[GROUP], status(404, "NotFound", "no such kind"))
+            await here.put(old(port=8003), OLD_GROUP)
+            await here.shows("10.0.0.1:8003")
+            errors = here.gauges()["tierwise_discovery_errors"]
+            newer, _ = here.discovery._groups
+            here.server.refuse = lambda _: status(500, "InternalError", "etcd is gone")
+            await here.until(lambda: "etcd" in (newer.follower.trouble or ""))
+            assert here.addresses() == ["10.0.0.1:8003"]
+            assert here.discovery.loaded
+            assert here.gauges()["tierwise_discovery_errors"] > errors
+
+    run(work())
+
+
+def test_a_definition_that_is_not_there_is_no_error_in_the_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backoff, "LONGEST_WAIT_S", 0.02)
+
+    async def work() -> None:
+        async with site(written("a")) as here:
+            refusing(here.server, PATHS[GROUP], status(404, "NotFound", "no such kind"))
+            await here.put(old(port=8003), OLD_GROUP)
+            await here.shows("10.0.0.1:8003")
+            asked = len(here.server.requests)
+            await here.until(lambda: len(here.server.requests) > asked + 3)
+            assert here.gauges()["tierwise_discovery_errors"] == 0
+
+    run(work())
+
+
 LABELS = st.sampled_from(["vllm", "other"])
 STEPS = st.lists(
     st.one_of(
@@ -319,3 +418,89 @@ def test_whatever_happens_the_endpoints_are_those_of_a_new_computation(steps: li
                 await here.until(lambda a=addresses, b=loaded: here.addresses() == a and here.discovery.loaded == b)  # type: ignore[misc]
 
     run(work())
+
+
+BOTH = st.sampled_from([GROUP, OLD_GROUP])
+WINDOWS = st.lists(
+    st.tuples(
+        st.one_of(
+            st.tuples(st.just("put"), BOTH, st.sampled_from([("vllm", 8000), ("vllm", 8001), ("other", 8001)])),
+            st.tuples(st.sampled_from(["delete", "define", "undefine"]), BOTH, st.none()),
+            st.tuples(st.sampled_from(["forbid", "allow", "cut"]), st.just(GROUP), st.none()),
+        ),
+        st.booleans(),  # whether the next step waits until the picker has seen this one
+    ),
+    max_size=14,
+)
+
+
+class Windows:
+    """A naive picture of a picker: what it knows of each group, from what the API server has and refuses."""
+
+    def __init__(self, here: Site) -> None:
+        self.here = here
+        self.refused: dict[str, int] = {}
+        self.known: dict[str, tuple[str, int] | None] = {GROUP: None, OLD_GROUP: None}
+        self.there: dict[str, tuple[str, int] | None] = {GROUP: None, OLD_GROUP: None}
+
+    async def step(self, what: str, group: str, spec: tuple[str, int] | None) -> None:
+        defined = self.refused.get(group) != 404
+        if what == "put" and spec is not None and defined:
+            self.there[group] = spec
+            await self.here.put(v1(*spec) if group == GROUP else old(*spec), group)
+        elif (what == "delete" or (what == "undefine" and defined)) and self.there[group] is not None:
+            self.there[group] = None
+            await self.here.kinds[group].delete("mine")
+        changes = {
+            "undefine": {**self.refused, group: 404},
+            "define": {name: code for name, code in self.refused.items() if (name, code) != (group, 404)},
+            "forbid": self.refused if group in self.refused else {**self.refused, group: 403},
+            "allow": {name: code for name, code in self.refused.items() if code != 403},
+        }
+        if what in changes:
+            self.refused = changes[what]
+            self.here.server.refuse = self._answer
+        if what in (*changes, "cut"):
+            await self.here.server.cut()
+
+    def _answer(self, request: web.Request) -> web.Response | None:
+        code = next((code for group, code in self.refused.items() if request.path.startswith(PATHS[group])), None)
+        return None if code is None else status(code, "Refused", "no")
+
+    async def seen(self) -> None:
+        """Wait until the picker has what it should have."""
+        for group, code in [(group, self.refused.get(group)) for group in self.known]:
+            if code != 403:  # what was read before stays known
+                self.known[group] = self.there[group] if code is None else None
+        group, spec = next(((group, spec) for group, spec in self.known.items() if spec is not None), (None, None))
+        addresses = [f"10.0.0.{'vo'.index(spec[0][0]) + 1}:{spec[1]}"] if spec is not None else []
+        await self.here.until(
+            lambda: (
+                self.here.addresses() == addresses
+                and self.here.discovery.loaded == (spec is not None)
+                and (group is None or f"{group}/" in str(self.here.used()))
+            )
+        )
+
+
+@settings(max_examples=30, deadline=None)
+@given(WINDOWS)
+def test_definitions_and_rights_that_come_and_go_between_requests_leave_the_pool_of_a_naive_picture(
+    steps: list[tuple[tuple[str, str, tuple[str, int] | None], bool]],
+) -> None:
+    async def work() -> None:
+        async with site(written("a"), written("b", ip="10.0.0.2", labels={"app": "other"})) as here:
+            windows = Windows(here)
+            for (what, group, spec), settled in steps:
+                if what == "forbid":  # what is known from now on must not depend on how quick the picker was
+                    await windows.seen()
+                await windows.step(what, group, spec)
+                if settled:
+                    await windows.seen()
+                else:
+                    await asyncio.sleep(0)
+            await windows.seen()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backoff, "LONGEST_WAIT_S", 0.02)
+        run(work())

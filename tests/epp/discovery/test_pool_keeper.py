@@ -47,6 +47,10 @@ class Kept:
         for _ in self.keeper.listed([*pods]):
             pass
 
+    def let_go(self) -> None:
+        for _ in self.keeper.let_go():
+            pass
+
     def shown(self) -> list[str]:
         return sorted(candidate.address for candidate in self.pool.candidates())
 
@@ -99,6 +103,44 @@ def test_after_a_while_what_is_known_is_dropped() -> None:
         assert here.known() == []
         here.change(pod("a"))
         assert here.shown() == [A]
+
+    run(test)
+
+
+def test_without_a_selection_every_endpoint_is_kept_for_a_while_and_a_list_takes_back_those_that_are_the_same() -> None:
+    def test() -> None:
+        here = Kept(most=2)
+        here.change(pod("a"), pod("b", ip="10.0.0.2"), pod("c", ip="10.0.0.3"))
+        slots = {one.address: one.slot for one in here.pool.candidates()}
+        here.keeper.removed(pod("b", ip="10.0.0.2"))  # not applied yet
+        here.let_go()
+        assert here.shown() == []
+        assert here.known() == [A]
+        assert [here.reading(f"tierwise_discovery_{name}") for name in ("kept_unready", "left_out")] == [1, 0]
+        here.clock.now = 29.0
+        here.keeper.expire()
+        here.list(pod("a"), pod("c", ip="10.0.0.3"))
+        assert here.shown() == [A, "10.0.0.3:8000"]
+        assert here.pool.candidates()[0].slot == slots[A]
+        assert here.reading("tierwise_discovery_kept_unready") == 0
+        here.let_go()
+        here.list(pod("a", started="2026-11-22T11:00:00Z"))
+        assert here.known() == [A]
+        assert here.reading("tierwise_discovery_kept_unready") == 0
+        here.let_go()
+        here.clock.now = 59.0
+        here.keeper.expire()
+        assert here.known() == []
+
+    run(test)
+
+
+def test_without_a_selection_nothing_is_kept_where_nothing_is_to_be_kept() -> None:
+    def test() -> None:
+        here = Kept(keep_s=0.0)
+        here.change(pod("a"))
+        here.let_go()
+        assert here.known() == []
 
     run(test)
 

@@ -160,6 +160,42 @@ def test_refusals_in_a_row_are_one_check_and_those_of_rights_that_are_not_needed
     run(work())
 
 
+def test_a_refusal_for_which_every_right_is_there_twice_is_not_checked_for_again_until_a_right_is_missing() -> None:
+    """The right to one of two groups is enough, and the other group goes on refusing."""
+    path = "/apis/new.group/v1/namespaces/llm/inferencepools"
+    need = inference_pool({"new.group": "v1", "old.group": "v1"}, "llm")
+
+    async def work() -> None:
+        api = Reviewing()
+        api.served = {"new.group/v1", "old.group/v1"}
+        api.rights = {("old.group", "inferencepools", verb) for verb in VERBS}
+        api.forbidden.add(path)
+        async with asking(api, [need]) as own:
+
+            async def refused(times: int) -> None:
+                for _ in range(times):
+                    with pytest.raises(Refused):
+                        await own._client.get(path, Decoder(Pod))
+                    await asyncio.sleep(0.02)
+
+            await until(lambda: missing(own) == {("pool",): 0.0})
+            once = len(api.asked)
+            await refused(20)
+            assert len(api.asked) == 3 * once
+            api.rights.clear()
+            api.forbidden.add(path.replace("new", "old"))
+            with pytest.raises(Refused):
+                await own._client.get(path.replace("new", "old"), Decoder(Pod))
+            await until(lambda: own.trouble is not None)
+            api.rights = {("old.group", "inferencepools", verb) for verb in VERBS}
+            await until(lambda: own.trouble is None)
+            asked = len(api.asked)
+            await refused(1)
+            await until(lambda: len(api.asked) > asked)
+
+    run(work())
+
+
 def test_a_forbidden_question_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
         api = Reviewing()
