@@ -24,6 +24,8 @@ from benchmarks.kube.follower import resident_bytes
 from benchmarks.rig.machine import machine
 from benchmarks.rig.trend import trend
 from epp.discovery.cluster import PodDiscovery
+from epp.discovery.options import PodOptions
+from epp.discovery.pool_keeper import PoolKeeper
 from epp.kube.client import Client
 from epp.pool.pool import Pool
 from tests.epp.discovery.pods import written
@@ -83,13 +85,14 @@ async def measure(port: int, count: int, pods: int) -> dict[str, float]:
     """Follow until ``count`` events were applied. Returns the figures."""
     async with Client(TokenAccess(f"http://127.0.0.1:{port}")) as client:
         pool = Pool()
-        discovery = PodDiscovery(pool, client, namespace="default", selector="app=vllm", ports=(8000,))
+        selected = PodOptions(selector="app=vllm", ports=(8000,))
+        discovery = PodDiscovery(client, PoolKeeper(pool), namespace="default", selected=selected)
         began, cpu = time.perf_counter(), time.process_time()
         await discovery.start()
         done, memory = list[float](), list[float]()
         try:
             for sample in range(1, SAMPLES + 1):
-                while (applied := events_of(discovery)) < count * sample // SAMPLES:  # noqa: ASYNC110
+                while (applied := discovery.counts.events) < count * sample // SAMPLES:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
                 gc.collect()
                 done.append(applied)
@@ -108,11 +111,6 @@ async def measure(port: int, count: int, pods: int) -> dict[str, float]:
         "mib_per_million": half.slope * 1e6,
         "grows": float(half.grows(1e6, FLAT_MIB_PER_MILLION)),
     }
-
-
-def events_of(discovery: PodDiscovery) -> float:
-    """Return how many events were applied."""
-    return next(one.samples[0][1] for one in discovery.readings() if one.name.endswith("_events"))
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ from epp.discovery.pool_keeper import PoolKeeper
 from epp.kube.access import HOST, PORT, InCluster
 from epp.kube.client import Client
 from epp.pool.pool import Endpoint, Pool
-from epp.runtime.memory import give_back, keep_freed_memory
+from epp.runtime.memory import collect_rarely, give_back, keep_freed_memory
 
 
 class Watched(Pool):
@@ -66,7 +66,6 @@ class Turns:
 
 async def work(source: str, folder: Path, port: int, selector: str, turns: Turns | None) -> None:
     """Follow the source, and answer commands until the input ends."""
-    keep_freed_memory()  # as the picker does
     loop, pool = asyncio.get_running_loop(), Watched()
     began, cpu = loop.time(), time.process_time()
     discovery: Discovery
@@ -111,6 +110,8 @@ def main() -> None:
     parser.add_argument("--selector", default="app=vllm")
     parser.add_argument("--turns", action="store_true", help="measure callbacks, on asyncio's own event loop")
     given = parser.parse_args()
+    keep_freed_memory()  # both as the picker does, before it has read anything
+    collect_rarely()
     run = asyncio.run if given.turns else uvloop.run
     run(work(given.source, given.folder, given.port, given.selector, Turns() if given.turns else None))
 

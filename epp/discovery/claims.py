@@ -46,12 +46,14 @@ class Claims:
         claims = self._by_address.get(address)
         if claims is None:
             return None
+        if len(claims) == 1:
+            return next(iter(claims.values()))
         return max(claims.values(), key=lambda one: (one.ready, one.created, one.pod))
 
     def disputed(self, address: str) -> tuple[str, ...]:
         """Return the ready pods that claim ``address``, if they are more than one."""
-        claims = self._by_address.get(address, {})
-        if len(claims) < 2:
+        claims = self._by_address.get(address)
+        if claims is None or len(claims) < 2:
             return ()
         ready = sorted(pod for pod, one in claims.items() if one.ready)
         return tuple(ready) if len(ready) > 1 else ()

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from epp.kube.objects import ContainerStatus, Pod
+from epp.kube.objects import Condition, Pod
 from epp.pool.pool import Endpoint
 
 ACTIVE_PORTS = ("llm-d.ai/active-ports", "inference.networking.k8s.io/active-ports")
@@ -42,27 +42,26 @@ def endpoints_of(pod: Pod, ports: Sequence[int]) -> tuple[PodEndpoint, ...]:
     host = _host(status.pod_ip)
     if host is None or meta.deletion_timestamp or status.phase in _ENDED:
         return ()
-    ready = any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions or ())
+    ready = _is_ready(status.conditions or ())
     active = active_ports(pod, ports)
-    labels = meta.labels or {}
-    return tuple(
-        PodEndpoint(
-            meta.uid,
-            meta.creation_timestamp,
-            ready,
-            Endpoint(
-                f"{host}:{port}",
-                f"{meta.namespace}/{meta.name}-rank-{rank}",
-                labels,
-                identity=f"{meta.uid} {container_start(pod, port) or '?'} {rank}",
-            ),
-        )
-        for rank, port in enumerate(ports)
-        if port in active
-    )
+    labels, name, uid = meta.labels or {}, f"{meta.namespace}/{meta.name}-rank-", meta.uid
+    found = list[PodEndpoint]()
+    for rank, port in enumerate(ports):
+        if port in active:
+            identity = f"{uid} {container_start(pod, port) or '?'} {rank}"
+            endpoint = Endpoint(f"{host}:{port}", f"{name}{rank}", labels, identity=identity)
+            found.append(PodEndpoint(uid, meta.creation_timestamp, ready, endpoint))
+    return tuple(found)
 
 
-def active_ports(pod: Pod, ports: Sequence[int]) -> frozenset[int]:
+def _is_ready(conditions: Iterable[Condition]) -> bool:
+    for condition in conditions:  # noqa: SIM110 - a generator costs more than the loop
+        if condition.type == "Ready" and condition.status == "True":
+            return True
+    return False
+
+
+def active_ports(pod: Pod, ports: Sequence[int]) -> Collection[int]:
     """Return which of ``ports`` the pod serves: all of them without an annotation, none with an empty one.
 
     An item of the annotation that is no number, or not among ``ports``, is ignored, as in the Go picker.
@@ -73,7 +72,7 @@ def active_ports(pod: Pod, ports: Sequence[int]) -> frozenset[int]:
             items = [item.strip() for item in text.split(",")]
             wanted = {int(item) for item in items if item.isascii() and item.isdigit() and len(item) <= 5}
             return frozenset(wanted.intersection(ports))
-    return frozenset(ports)
+    return ports
 
 
 def container_start(pod: Pod, port: int) -> str | None:
@@ -81,23 +80,20 @@ def container_start(pod: Pod, port: int) -> str | None:
 
     None if that cannot be said; an engine that started again is then found by its metrics page.
     """
-    sidecars, containers = pod.spec.init_containers or (), pod.spec.containers
-    declaring = [
-        container.name
-        for container in (*containers, *sidecars)
-        if any(declared.container_port == port for declared in container.ports or ())
-    ]
+    containers, declaring = pod.spec.containers, list[str]()
+    for container in (*containers, *(pod.spec.init_containers or ())):  # sidecars are among the latter
+        for declared in container.ports or ():
+            if declared.container_port == port:
+                declaring.append(container.name)
+                break
     if not declaring and len(containers) == 1:
         declaring = [containers[0].name]
     if len(declaring) != 1:
         return None
-    statuses: tuple[ContainerStatus, ...] = (
-        *(pod.status.container_statuses or ()),
-        *(pod.status.init_container_statuses or ()),
-    )
-    for container in statuses:
-        if container.name == declaring[0] and container.state is not None and container.state.running is not None:
-            return container.state.running.started_at
+    status = pod.status
+    for reported in (*(status.container_statuses or ()), *(status.init_container_statuses or ())):
+        if reported.name == declaring[0] and reported.state is not None and reported.state.running is not None:
+            return reported.state.running.started_at
     return None
 
 

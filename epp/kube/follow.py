@@ -22,7 +22,7 @@ from epp.kube.backoff import Backoff
 from epp.kube.client import Client, refusal
 from epp.kube.errors import KubeError, NoConnection, Refused
 from epp.kube.objects import Decoder, Metadata, Status
-from epp.kube.pages import PageSize, read_list
+from epp.kube.pages import PageDecoder, PageSize, read_list
 from epp.runtime.slices import sliced
 
 
@@ -131,7 +131,8 @@ class Follower(Generic[T]):
         self._version: str | None = None
         self._in_vain = 0  # watches in a row without an event, of those that did not end in time
         self._warned = False  # one warning for each outage
-        self._object: Decoder[T] = Decoder(kind.type)
+        self._pages = PageDecoder(kind.type)
+        self._object = self._pages.one
 
     async def run(self) -> None:
         """Follow until the task is cancelled. Raises: Refused with one of the statuses that end it."""
@@ -158,7 +159,7 @@ class Follower(Generic[T]):
 
         A page that is no longer kept raises like every failure, and the list begins anew after the wait.
         """
-        objects, version = await read_list(self._client, self._kind.path, self._object, self._query(), self._page)
+        objects, version = await read_list(self._client, self._kind.path, self._pages, self._query(), self._page)
         await self._use(objects, version)
 
     async def _use(self, objects: list[T], version: str) -> None:

@@ -9,7 +9,7 @@ Source: the OpenAPI schema of Kubernetes 1.35, and the CRDs of the Gateway API I
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ __all__ = [
     "ContainerState",
     "ContainerStatus",
     "Decoder",
+    "Decodes",
     "ListMeta",
     "ListOf",
     "Metadata",
@@ -34,10 +35,14 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
-class _Object(msgspec.Struct, frozen=True, rename="camel"):
-    """A part of an object. ``Decoder`` gives a field that is left out or null its default."""
+class _Object(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """A part of an object. ``Decoder`` gives a field that is left out or null its default.
+
+    None refers to itself, so that the garbage collector need not walk the 40 parts of each pod of a list.
+    """
 
 
 class Metadata(_Object, frozen=True):
@@ -156,6 +161,13 @@ class WatchEvent(msgspec.Struct, frozen=True):
 
     type: str
     object: msgspec.Raw
+
+
+class Decodes(Protocol[T_co]):
+    """What turns the body of an answer into an object."""
+
+    def decode(self, raw: bytes, /) -> T_co:
+        """Return the object in ``raw``. Raises: msgspec.DecodeError."""
 
 
 class Plain:
