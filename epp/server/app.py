@@ -40,7 +40,7 @@ from epp.server.cluster import Cluster, open_cluster
 from epp.server.core import Core
 from epp.server.endpoints import open_endpoints, unspoken
 from epp.server.health import Health
-from epp.server.quiet import wait_until_quiet
+from epp.server.quiet import wait_until_left, wait_until_quiet
 from epp.server.readiness import Readiness, readiness
 from epp.server.reload import ConfigReload, PlanSource
 from epp.server.saved_index import open_saved_index
@@ -128,6 +128,12 @@ class App:
         self.drain()
         counts_connections = self._settings.transport is not Transport.GRPCIO
         await wait_until_quiet(self._server.statistics, timeout_s, counts_connections=counts_connections)
+
+    async def serve_out(self, timeout_s: float) -> None:
+        """Report not ready at once, and serve until no proxy is connected, or for ``timeout_s`` at most."""
+        self.drain()
+        counts_connections = self._settings.transport is not Transport.GRPCIO
+        await wait_until_left(self._server.statistics, timeout_s, counts_connections=counts_connections)
 
     async def stop(self, drain_timeout_s: float) -> None:
         """Report not ready, refuse the requests that wait, let streams in progress end, and close everything.

@@ -24,6 +24,7 @@ from epp.runtime.signals import Stop, until_signalled
 from epp.server.app import App
 from epp.server.check import check_serve, refuse_nowhere
 from epp.server.options import ServeOptions
+from epp.server.proxy_admin import ProxyAdmin
 from epp.server.reload import PlanSource
 from epp.server.settings import Settings
 
@@ -85,7 +86,15 @@ async def serve(options: ServeOptions, *sources: ReadingSource) -> None:
             "stopping: not ready from now on; %g s for proxies to leave and streams to end", options.drain_timeout_s
         )
         began = loop.time()
-        await app.retire(options.drain_timeout_s / 3)  # most of the time belongs to the streams under way
+        if options.proxy_admin_port:  # whose clients have no other picker, and must be told to leave by the proxy
+            if not await ProxyAdmin(options.proxy_admin_port).let_clients_leave():
+                log.warning(
+                    "the proxy's admin port %d does not answer, so its clients are not told to leave; "
+                    "--proxy-admin-port must be that of an Envoy in this pod", options.proxy_admin_port,
+                )  # fmt: skip
+            await app.serve_out(options.drain_timeout_s)
+        else:
+            await app.retire(options.drain_timeout_s / 3)  # most of the time belongs to the streams under way
         await app.stop(max(0.0, options.drain_timeout_s - (loop.time() - began)))
 
     await until_signalled(work)

@@ -75,6 +75,9 @@ SERVE: tuple[Flag, ...] = (
         shared.MAX_REQUEST,
         shared.MAX_HELD,
         shared.DRAIN,
+        Flag("proxy-admin-port", values.port, "proxy_admin_port",
+             "admin port of an Envoy in this pod: after SIGTERM its clients are told to leave, and it is served for "
+             "all of --drain-timeout", "PORT"),
         replace(shared.ERRORS, help=f"{shared.ERRORS.help} (default text)"),
         Flag("health-checking", _YES, "", "gRPC health on the ext-proc port too; here it always is"),
     ),

@@ -39,6 +39,8 @@ class ServeOptions:
     drain_timeout_s: float = 30.0
     check: bool = False
     """Whether the flags and the configuration are checked only, and nothing is served."""
+    proxy_admin_port: int = 0
+    """On loopback, of an Envoy in the same pod, which has no other picker; 0 without one."""
 
     log: LogOptions = LogOptions()
     notices: tuple[str, ...] = ()

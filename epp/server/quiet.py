@@ -30,3 +30,16 @@ async def wait_until_quiet(statistics: Callable[[], Statistics], timeout_s: floa
             seen, quiet_since = total, now
         await asyncio.sleep(min(LOOK_EVERY_S, until - now))
         now = clock()
+
+
+async def wait_until_left(statistics: Callable[[], Statistics], timeout_s: float, *, counts_connections: bool) -> None:
+    """Return once no proxy is connected, after ``timeout_s`` at the latest.
+
+    A transport that does not count connections is taken as connected.
+    """
+    clock = asyncio.get_running_loop().time
+    until = clock() + timeout_s
+    while (now := clock()) < until:
+        if counts_connections and not statistics().connections:
+            return
+        await asyncio.sleep(min(LOOK_EVERY_S, until - now))

@@ -13,7 +13,7 @@ from envoy_data_plane.envoy.config.bootstrap.v3 import Bootstrap
 
 from epp.runtime.background import Chore
 from epp.runtime.logs import counted
-from epp.standalone.admin import ProxyAdmin
+from epp.server.proxy_admin import ProxyAdmin
 from epp.standalone.binary import StartError, version
 from epp.standalone.bootstrap import bootstrap, written
 from epp.standalone.process import TetheredProcess

@@ -79,6 +79,7 @@ REASONS = (
     Reason("Deployment", ".*", rf"{_PICKER}\.lifecycle", "gateways learn of a pod's end before it stops"),
     Reason("Deployment", ".*", rf"{_ENVOY}\.lifecycle", "Envoy serves on while the picker beside it drains"),
     Reason("Deployment", ".*", rf"{_PICKER}\.args\[--drain-timeout\]", "as long as the Envoy beside it serves on"),
+    Reason("Deployment", ".*", rf"{_PICKER}\.args\[--proxy-admin-port\]", "Envoy ends clients' connections in time"),
     Reason(
         "Deployment",
         ".*",

@@ -7,10 +7,12 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +155,37 @@ def test_without_time_to_drain_it_ends_at_once_and_streams_are_told(transport: T
         with pytest.raises(grpc.RpcError):
             stream.answer()
         assert picker.exit_code() == 0
+
+
+def test_the_proxy_of_its_pod_is_told_and_served_until_it_has_left() -> None:
+    asked: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    class Admin(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.put(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+    with HTTPServer((LOOPBACK, 0), Admin) as admin:
+        thread = threading.Thread(target=admin.serve_forever)
+        thread.start()
+        try:
+            with serving("--drain-timeout=10m", f"--proxy-admin-port={admin.server_port}") as (picker, channel):
+                stream = begun(channel)
+                picker.told_to_stop()
+                assert asked.get(timeout=PATIENCE_S) == "/healthcheck/fail"
+                begun(channel).end()
+                stream.end()
+                channel.close()
+                assert picker.exit_code() == 0
+        finally:
+            admin.shutdown()
+            thread.join()
+
+
+def test_a_proxy_of_its_pod_that_does_not_hear_it_is_named() -> None:
+    with serving("--drain-timeout=1s", "--proxy-admin-port=1") as (picker, channel):
+        begun(channel).end()
+        picker.told_to_stop()
+        assert picker.exit_code() == 0
+        assert "the proxy's admin port 1 does not answer" in picker.running.said

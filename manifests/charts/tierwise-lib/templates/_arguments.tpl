@@ -22,6 +22,9 @@
 {{- if and .drainTimeout (not .literal) (not (hasKey .epp.flags "drain-timeout")) -}}
   {{- $args = append $args (printf "--drain-timeout=%ds" (int .drainSeconds)) -}}
 {{- end -}}
+{{- if and .envoy (eq .proxy.mode "sidecar") (not .literal) (not (hasKey .epp.flags "proxy-admin-port")) -}}
+  {{- $args = append $args "--proxy-admin-port=19000" -}}
+{{- end -}}
 {{- $args = concat $args (include "tierwise.arguments.engine" . | fromJsonArray) -}}
 {{- range $name, $value := .epp.flags -}}
   {{- if ne $name "ha-enable-leader-election" -}}

@@ -36,9 +36,12 @@ class ProxyAdmin:
         _, colon, value = (text or "").partition(": ")
         return int(value) if colon else None
 
-    async def let_clients_leave(self) -> None:
-        """End keep-alive connections after their current answers; new ones are still accepted."""
-        await self._ask("POST", "/healthcheck/fail")
+    async def let_clients_leave(self) -> bool:
+        """Have keep-alive connections ended after their current answers, and return whether the proxy has heard it.
+
+        New connections are still accepted.
+        """
+        return await self._ask("POST", "/healthcheck/fail") is not None
 
     async def drain(self) -> None:
         """Accept no new connections, and end keep-alive connections after their current answers."""
