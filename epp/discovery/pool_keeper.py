@@ -95,9 +95,10 @@ class PoolKeeper:
             yield
 
     def changed(self, item: Pod) -> None:
-        """Gather the change of one pod."""
-        if not self._is_late(item):
-            self._gather(self._claims.put(_key(item), endpoints_of(item, self.ports)))
+        """Gather the change of one pod; nothing where its endpoints stay as they are, as with most of its changes."""
+        key, endpoints = _key(item), endpoints_of(item, self.ports)
+        if endpoints != self._claims.of(key) and not self._is_late(item):
+            self._gather(self._claims.put(key, endpoints))
 
     def removed(self, item: Pod) -> None:
         """Gather the end of one pod, or that its labels are not selected any more."""

@@ -21,7 +21,7 @@ import msgspec
 from epp.kube.access import Access, shown
 from epp.kube.connections import Connections
 from epp.kube.errors import KubeError, NoConnection, Refused, TooLarge, Unreachable
-from epp.kube.objects import Decoder, Decodes, Status, WatchEvent
+from epp.kube.objects import Decoder, Decodes, Status
 from epp.runtime.logs import USERINFO
 
 T = TypeVar("T")
@@ -39,7 +39,6 @@ MERGE_PATCH = "application/merge-patch+json"
 _SHOWN = 200
 """How many characters of an answer that is not the API's own an error shows."""
 _STATUS = Decoder(Status)
-_EVENT = Decoder(WatchEvent)
 
 
 class _Request(NamedTuple):
@@ -120,18 +119,18 @@ class Client:
                 ) from error
 
     @asynccontextmanager
-    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncGenerator[WatchEvent]]:
-        """Open a watch, and return its events until the API server ends it.
+    async def watch(self, path: str, query: Mapping[str, str], decoder: Decodes[T]) -> AsyncIterator[AsyncGenerator[T]]:
+        """Open a watch, and return its events, each a line that ``decoder`` decodes, until the API server ends it.
 
         Raises: KubeError when it is refused, cut off, silent for too long, or sends what is not an event.
         """
         async with (
             self._opened(_Request("GET", path, {**query, "watch": "1"}), self._watch) as response,
-            aclosing(self._events(path, response)) as events,
+            aclosing(self._events(path, response, decoder)) as events,
         ):
             yield events
 
-    async def _events(self, path: str, response: aiohttp.ClientResponse) -> AsyncGenerator[WatchEvent]:
+    async def _events(self, path: str, response: aiohttp.ClientResponse, decoder: Decodes[T]) -> AsyncGenerator[T]:
         rest, size = list[bytes](), 0  # the pieces of a line that has not ended: joined once, or it would be quadratic
         async for chunk in response.content.iter_any():
             first, *further = chunk.split(b"\n")
@@ -144,16 +143,15 @@ class Client:
             lines = (b"".join(rest), *further[:-1])
             rest, size = [further[-1]], len(further[-1])
             for line in lines:
-                if line.strip():
-                    yield self._event(path, line)
+                if not line.strip():
+                    continue
+                try:
+                    event = decoder.decode(line)
+                except msgspec.DecodeError as error:
+                    raise Unreachable(f"watch {path}: this is no event: {error}: {_shown(line)}") from error
+                yield event
         if size:
             raise Unreachable(f"watch {path}: cut off in the middle of an event: {_shown(b''.join(rest))}")
-
-    def _event(self, path: str, line: bytes) -> WatchEvent:
-        try:
-            return _EVENT.decode(line)
-        except msgspec.DecodeError as error:
-            raise Unreachable(f"watch {path}: this is no event: {error}: {_shown(line)}") from error
 
     @asynccontextmanager
     async def _opened(self, request: _Request, limits: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:

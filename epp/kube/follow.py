@@ -21,7 +21,8 @@ from epp.errors import ConfigError
 from epp.kube.backoff import Backoff
 from epp.kube.client import Client, refusal
 from epp.kube.errors import KubeError, NoConnection, Refused
-from epp.kube.objects import Decoder, Metadata, Status
+from epp.kube.events import Change, EventDecoder
+from epp.kube.objects import Decoder, Metadata, Status, WatchEvent
 from epp.kube.pages import PageDecoder, PageSize, read_list
 from epp.runtime.slices import sliced
 
@@ -132,7 +133,7 @@ class Follower(Generic[T]):
         self._in_vain = 0  # watches in a row without an event, of those that did not end in time
         self._warned = False  # one warning for each outage
         self._pages = PageDecoder(kind.type)
-        self._object = self._pages.one
+        self._events = EventDecoder(kind.type)
 
     async def run(self) -> None:
         """Follow until the task is cancelled. Raises: Refused with one of the statuses that end it."""
@@ -179,13 +180,13 @@ class Follower(Generic[T]):
             "timeoutSeconds": str(int(shortest + self._random() * (longest - shortest))),
         }
         self._in_vain += 1
-        async with self._client.watch(self._kind.path, query) as events:
+        async with self._client.watch(self._kind.path, query, self._events) as events:
             opened = self._clock()
             self._answered()
             settled = asyncio.get_running_loop().call_later(SETTLED_S, self._settled)
             try:
                 async for event in events:
-                    self._apply(event.type, event.object)
+                    self._apply(event)
             finally:
                 settled.cancel()
         if self._clock() - opened < SETTLED_S:  # a server that ends watches at once is not asked in a loop
@@ -193,12 +194,10 @@ class Follower(Generic[T]):
         self._in_vain = 0
         self._answered()
 
-    def _apply(self, change: str, raw: msgspec.Raw) -> None:
+    def _apply(self, event: Change[T] | WatchEvent) -> None:
+        change = event.type
         try:
-            if change == "ERROR":
-                status = _STATUS.decode(raw)
-                raise refusal(f"watch {self._kind.path}", status, status.code)
-            item = self._object.decode(raw)  # a bookmark is an object that has metadata only
+            item = event.object if isinstance(event, Change) else self._decoded(event)
             self._refuse_older(item.metadata.resource_version)
             if change == "ADDED" or change == "MODIFIED":
                 self._listener.changed(item)
@@ -214,6 +213,16 @@ class Follower(Generic[T]):
         self.events += 1
         self._in_vain = 0
         self._answered()
+
+    def _decoded(self, event: WatchEvent) -> T:
+        """Return the object of an event; a bookmark is an object that has metadata only. Raises: Refused if an error.
+
+        Raises: msgspec.DecodeError for an object that cannot be read.
+        """
+        if event.type == "ERROR":
+            status = _STATUS.decode(event.object)
+            raise refusal(f"watch {self._kind.path}", status, status.code)
+        return self._events.one.decode(event.object)
 
     def _refuse_older(self, version: str) -> None:
         """Raises: KubeError for an event from before the last one, after which a new list is read.

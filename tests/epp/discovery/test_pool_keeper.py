@@ -205,6 +205,20 @@ def test_an_endpoint_that_takes_no_picks_makes_room_in_a_full_pool() -> None:
     run(test)
 
 
+def test_an_event_that_changes_no_endpoint_costs_no_work_in_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    def test() -> None:
+        here = Kept()
+        here.change(pod("a"), pod("b", ip="10.0.0.2", ready="False"))
+        settled = list[str]()
+        monkeypatch.setattr(here.keeper, "_settle", settled.append)
+        here.change(pod("a", annotations={"seen": "again"}), pod("b", ip="10.0.0.2", ready="False", phase="Pending"))
+        assert settled == []
+        here.change(pod("a", labels={"app": "vllm", "model": "m"}))
+        assert settled == [A]
+
+    run(test)
+
+
 def test_an_unready_pod_at_the_address_of_a_ready_one_changes_nothing() -> None:
     def test() -> None:
         here = Kept()

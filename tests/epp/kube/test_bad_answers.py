@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from epp.kube import client as client_module
 from epp.kube.client import Client
 from epp.kube.errors import KubeError, Unreachable
+from epp.kube.events import EventDecoder
 from epp.kube.objects import Decoder, ListOf, Pod
 from epp.ports.http_port import HttpPort
 from epp.ports.tls import self_signed
@@ -69,7 +70,7 @@ async def refusal(client: Client) -> str:
 
 
 async def first_event(client: Client) -> None:
-    async with client.watch(PODS, {}) as events:
+    async with client.watch(PODS, {}, EventDecoder(Pod)) as events:
         await anext(events)
 
 

@@ -1,0 +1,42 @@
+"""Decode a watch's events: the event and its object in one pass, which is half of the cost of an event."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+from epp.kube.objects import Decoder, Plain, WatchEvent
+
+T = TypeVar("T")
+
+_EVENT = Decoder(WatchEvent)
+
+
+class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """An event that was decoded with its object: ``type`` is any but ERROR."""
+
+    type: str
+    object: T
+
+
+class EventDecoder(Generic[T]):
+    """Decodes the lines of a watch of one kind."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self.one: Decoder[T] = Decoder(kind)
+        self._both = None if issubclass(kind, Plain) else msgspec.json.Decoder(Change[kind])  # type: ignore[valid-type]
+
+    def decode(self, raw: bytes) -> Change[T] | WatchEvent:
+        """Return the event with its object, or with the JSON of the object: of an error, or where it has a null.
+
+        Raises: msgspec.DecodeError for what is no event, whatever its object is.
+        """
+        if self._both is not None:
+            try:
+                change = self._both.decode(raw)
+            except (msgspec.ValidationError, RecursionError, UnicodeDecodeError):  # it may be the object's fault
+                return _EVENT.decode(raw)
+            if change.type != "ERROR":
+                return change
+        return _EVENT.decode(raw)
