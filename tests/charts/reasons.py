@@ -41,6 +41,13 @@ REASONS = (
         "ClusterRole|ClusterRoleBinding", ".*-epp", "", "authentication is on by default, so its rights are rendered"
     ),
     Reason("ClusterRole", ".*-epp", r"rules\[/metrics\]", "only the reader of the metrics needs it"),
+    Reason(
+        "ClusterRole|ClusterRoleBinding|ServiceAccount",
+        ".*-epp-metrics-reader",
+        "",
+        "the monitor's token is of an account that may only read the metrics",
+    ),
+    Reason("Secret", ".*", r".*service-account\.name", "that account"),
     Reason("Secret", "inference-gateway-sa.*", "", "one fixed name: a second release in the namespace would fail"),
     Reason("Secret", ".*-epp-metrics-reader", "", "the same secret by the name of the release"),
     Reason(
@@ -97,6 +104,13 @@ REASONS = (
         r"spec\.template\.spec\.initContainers",
         "a bad configuration fails the rollout and not the traffic",
     ),
+    Reason(
+        "Deployment",
+        ".*",
+        r"spec\.template\.spec\.topologySpreadConstraints",
+        "several pods are on several nodes where there is room",
+    ),
+    Reason("Deployment", ".*", rf"{_ENVOY}\.resources", "Envoy's heap and connections are bounded by it"),
     Reason("Deployment", ".*", rf"{_ENVOY}\.image", "the release of Envoy that the configuration is tested with"),
     Reason("Deployment", ".*", rf"{_ENVOY}\.readinessProbe.*", "the default of Kubernetes"),
     Reason(

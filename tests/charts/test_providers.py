@@ -52,10 +52,24 @@ def test_a_service_monitor_shows_the_token_of_an_account_that_may_read() -> None
     made = of_provider("none", monitoring={"prometheus": {"enabled": True, "extraLabels": {"release": "p"}}})
     monitor = made.one("ServiceMonitor")
     assert monitor["metadata"]["labels"]["release"] == "p"
-    assert {"nonResourceURLs": ["/metrics"], "verbs": ["get"]} in made.one("ClusterRole")["rules"]
     account = made.one("Secret")["metadata"]["annotations"]["kubernetes.io/service-account.name"]
-    assert account == "llm-d-infpool-epp"
-    assert account in made.names("ServiceAccount")
+    assert account == "llm-d-infpool-epp-metrics-reader"
+    assert made.names("ServiceAccount") == ["llm-d-infpool-epp", account]
+    role = f"llm-d-infpool-{NAMESPACE}-epp-metrics-reader"
+    assert made.one("ClusterRole", role)["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    bound = [each["roleRef"]["name"] for each in made.objects if has_subject(each, account)]
+    assert bound == [role], "whoever has the token may read the metrics, and nothing else"
+
+
+def has_subject(each: Object, account: str) -> bool:
+    return any(subject["name"] == account for subject in each.get("subjects", ()))
+
+
+def test_without_authentication_no_reader_is_made() -> None:
+    made = of_provider("none", monitoring={"prometheus": {"enabled": True, "auth": {"enabled": False}}})
+    assert made.names("ServiceAccount") == ["llm-d-infpool-epp"]
+    assert not made.of("Secret")
+    assert not made.of("ClusterRole")
 
 
 def test_istio_trusts_the_pickers_certificate_and_limits_nothing_by_default() -> None:

@@ -28,7 +28,7 @@ UNCHECKED = {
 EVERYTHING = {
     "podDisruptionBudget": {"enabled": True},
     "networkPolicy": {"enabled": True},
-    "indexSnapshot": {"enabled": True},
+    "indexSnapshot": {"enabled": True, "volume": {"persistentVolumeClaim": {"claimName": "index"}}},
     "highAvailability": "active",
     "topologySpreadConstraints": [
         {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
@@ -36,7 +36,9 @@ EVERYTHING = {
     "nodeSelector": {"disk": "fast"},
     "priorityClassName": "system-cluster-critical",
     "imagePullSecrets": [{"name": "pull"}],
-    "rights": {"writeStatus": True},
+    "rights": {"writeStatus": True, "readNodes": True},
+    "serviceAccount": {"annotations": {"iam.gke.io/gcp-service-account": "picker@project"}},
+    "envoy": {"maxMemory": "2Gi", "maxConnections": 1000},
     "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "more"}, "data": {"a": "b"}}],
 }
 SCALED = {"enabled": True, "minReplicas": 2, "maxReplicas": 4, "targetCPUUtilizationPercentage": 70}
@@ -53,7 +55,15 @@ OTHERS: dict[str, tuple[str, Values]] = {
             "tierwise": EVERYTHING,
         },
     ),
-    "elected": ("inferencepool", pool_values("inferenceExtension", replicas=3, tracing={"enabled": True})),
+    "elected": (
+        "inferencepool",
+        pool_values(
+            "inferenceExtension",
+            replicas=3,
+            tracing={"enabled": True},
+            monitoring={"prometheus": {"enabled": True}},
+        ),
+    ),
     "objectives": (
         "inferencepool",
         pool_values("router", inferenceObjectives=[{"name": "high", "priority": 2147483647}]),

@@ -31,11 +31,12 @@ OWN: Mapping[str, Node] = {
             "preStopSeconds": COUNT,
             "drainSeconds": COUNT,
             "checkConfiguration": Section({"beforeStart": BOOLEAN, "helmTest": BOOLEAN}),
-            "indexSnapshot": Section({"enabled": BOOLEAN, "interval": DURATION, "volume": ANYTHING}),
+            "indexSnapshot": Section({"enabled": BOOLEAN, "interval": DURATION, "volume": ANYTHING, "fsGroup": COUNT}),
             "openPaths": Listing(TEXT),
             "envoy": Section({"maxConnections": Leaf(("integer",), minimum=1), "maxMemory": QUANTITY}),
             "crds": Section({"install": BOOLEAN}),
-            "rights": Section({"writeStatus": BOOLEAN}),
+            "rights": Section({"writeStatus": BOOLEAN, "readNodes": BOOLEAN}),
+            "serviceAccount": Section({"create": BOOLEAN, "name": TEXT, "annotations": LABELS}),
             "networkPolicy": Section(
                 {"enabled": BOOLEAN, "gateways": OBJECTS, "monitoring": OBJECTS, "clients": OBJECTS}
             ),

@@ -24,12 +24,20 @@
 {{- end -}}
 {{- $start := dict "dataLayer" $parsed.dataLayer -}}
 {{- $plugins := list -}}
+{{- $nodes := false -}}
 {{- range $parsed.plugins -}}
+  {{- if kindIs "map" . -}}
+    {{- if or (eq (toString .type) "topology-extractor") (and (eq (toString .type) "k8s-notification-source") (eq (toString (.parameters | default dict).kind) "Node")) -}}
+      {{- $nodes = true -}}
+    {{- end -}}
+  {{- end -}}
   {{- if and (kindIs "map" .) (has .type (list "file-discovery" "metrics-data-source" "core-metrics-extractor" "precise-prefix-cache-producer" "k8s-notification-source" "topology-extractor")) -}}
     {{- $plugins = append $plugins . -}}
   {{- end -}}
 {{- end -}}
 {{- $_ := set $start "plugins" $plugins -}}
+{{- $asked := (.own.rights | default dict).readNodes -}}
+{{- $_ := set . "readNodes" (ternary $nodes $asked (kindIs "invalid" $asked)) -}}
 {{- if eq (include "tierwise.text" (get .epp.flags "watch-config")) "false" -}}
   {{- $_ := set $start "whole" (get $files $used) -}}
 {{- end -}}

@@ -152,7 +152,7 @@ metadata:
 spec:
   restartPolicy: Never
   automountServiceAccountToken: false
-  {{- include "tierwise.pod.placement" . | nindent 2 }}
+  {{- include "tierwise.pod.placement" (set (deepCopy .) "several" false) | nindent 2 }}
   containers:
     {{- list (include "tierwise.pod.check" . | fromYaml) | toYaml | nindent 4 }}
   volumes:

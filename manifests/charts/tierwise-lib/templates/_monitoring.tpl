@@ -1,4 +1,4 @@
-{{/* The monitor of Prometheus's operator, and the token that Prometheus shows. */}}
+{{/* The monitor of Prometheus's operator, and the token that Prometheus shows: one that may read metrics alone. */}}
 {{- define "tierwise.monitor" -}}
 {{- $prometheus := .monitoring.prometheus -}}
 apiVersion: monitoring.coreos.com/v1
@@ -23,7 +23,19 @@ spec:
       {{- end }}
 {{- if .monitoring.auth }}
 ---
-{{ include "tierwise.tokenSecret" (dict "v" . "name" $prometheus.auth.secretName "account" .name) }}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ .readerName }}
+  namespace: {{ .namespace }}
+  labels: {{- toYaml .labels | nindent 4 }}
+automountServiceAccountToken: false
+---
+{{ include "tierwise.tokenSecret" (dict "v" . "name" $prometheus.auth.secretName "account" .readerName) }}
+---
+{{ include "tierwise.clusterRole" (dict "v" . "name" (printf "%s-metrics-reader" .clusterName) "account" .readerName "rules" (list
+  (dict "nonResourceURLs" (list "/metrics") "verbs" (list "get"))
+)) }}
 {{- end }}
 {{- end -}}
 

@@ -30,9 +30,9 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
 spec:
-  serviceAccountName: {{ .name }}
+  serviceAccountName: {{ .accountName }}
   terminationGracePeriodSeconds: {{ int .epp.terminationGracePeriodSeconds }}
-  {{- with .epp.podSecurityContext }}
+  {{- with include "tierwise.pod.security" . | fromYaml }}
   securityContext: {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- include "tierwise.pod.placement" . | nindent 2 }}
@@ -86,7 +86,7 @@ spec:
   "imagePullSecrets" (.own.imagePullSecrets | default .imagePullSecrets)
   "priorityClassName" .own.priorityClassName
   "nodeSelector" .own.nodeSelector
-  "topologySpreadConstraints" .own.topologySpreadConstraints
+  "topologySpreadConstraints" (include "tierwise.pod.spread" . | fromYamlArray)
   "affinity" .epp.affinity
   "tolerations" .epp.tolerations
 -}}
@@ -96,6 +96,38 @@ spec:
   {{- if not $constraint.labelSelector -}}{{- $_ := set $constraint "labelSelector" (dict "matchLabels" $.selector) -}}{{- end -}}
 {{- end -}}
 {{- if $placement -}}{{- toYaml $placement -}}{{- end -}}
+{{- end -}}
+
+{{/*
+What keeps pods apart, as a list: the values', or if they have none and there are several pods, nodes and then zones,
+where there is room. An empty list in the values is none.
+*/}}
+{{- define "tierwise.pod.spread" -}}
+{{- $given := .own.topologySpreadConstraints -}}
+{{- if and (kindIs "invalid" $given) .several -}}
+- {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway}
+- {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: ScheduleAnyway}
+{{- else -}}
+{{- toYaml ($given | default list) -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+The security context of the pod. The image's user may write to a volume of its own for the snapshot only by the group
+that the kubelet gives the volume; an emptyDir is everybody's. OpenShift chooses the group of each namespace itself, and
+refuses another one.
+*/}}
+{{- define "tierwise.pod.security" -}}
+{{- $security := dict -}}
+{{- $snapshot := .own.indexSnapshot | default dict -}}
+{{- $group := ternary 65532 $snapshot.fsGroup (kindIs "invalid" $snapshot.fsGroup) | int64 -}}
+{{- $volume := $snapshot.volume | default dict -}}
+{{- if and $snapshot.enabled $volume (not (hasKey $volume "emptyDir")) (gt $group 0) (not .openShift) -}}
+  {{- $_ := set $security "fsGroup" $group -}}
+  {{- $_ := set $security "fsGroupChangePolicy" "OnRootMismatch" -}}
+{{- end -}}
+{{- include "tierwise.overlay" (dict "base" $security "over" .epp.podSecurityContext) -}}
+{{- toYaml $security -}}
 {{- end -}}
 
 {{- define "tierwise.pod.picker" -}}

@@ -60,7 +60,7 @@ spec:
     spec:
       automountServiceAccountToken: false
       terminationGracePeriodSeconds: {{ .proxyGraceSeconds }}
-      {{- include "tierwise.pod.placement" (set (deepCopy .) "selector" .proxySelector) | nindent 6 }}
+      {{- include "tierwise.pod.placement" (set (set (deepCopy .) "selector" .proxySelector) "several" (or .proxy.autoscaling.enabled (gt (int .proxy.replicas) 1))) | nindent 6 }}
       containers:
         {{- list .proxyContainer | toYaml | nindent 8 }}
       volumes: {{- toYaml .proxyVolumes | nindent 8 }}

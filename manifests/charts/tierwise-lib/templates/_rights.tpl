@@ -3,13 +3,18 @@ The rights of the picker, each rule only where the chosen mode reads it. Names a
 a release can be upgraded in place.
 */}}
 {{- define "tierwise.rights" -}}
+{{- if .accountCreated }}
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ .name }}
+  name: {{ .accountName }}
   namespace: {{ .namespace }}
   labels: {{- toYaml .labels | nindent 4 }}
+  {{- with (.own.serviceAccount | default dict).annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
 ---
+{{- end }}
 {{ include "tierwise.role" (dict "v" . "name" (printf "%s-sa" .name) "rules" (list (dict "apiGroups" (list "") "resources" (list "pods") "verbs" (list "get" "list" "watch")))) }}
 {{- if .inferencePool.create }}
 ---
@@ -31,28 +36,36 @@ metadata:
 {{- end }}
 {{- if .monitoring.auth }}
 ---
-{{- $own := and .monitoring.prometheus.enabled (eq .monitoring.collector "prometheusoperator") }}
+{{ include "tierwise.clusterRole" (dict "v" . "name" .clusterName "account" .accountName "rules" (list
+  (dict "apiGroups" (list "authentication.k8s.io") "resources" (list "tokenreviews") "verbs" (list "create"))
+  (dict "apiGroups" (list "authorization.k8s.io") "resources" (list "subjectaccessreviews") "verbs" (list "create"))
+)) }}
+{{- end }}
+{{- if .readNodes }}
+---
+{{ include "tierwise.clusterRole" (dict "v" . "name" .nodesName "account" .accountName "rules" (list
+  (dict "apiGroups" (list "") "resources" (list "nodes") "verbs" (list "get" "list" "watch"))
+)) }}
+{{- end }}
+{{- end -}}
+
+{{/* A ClusterRole with .rules, and its binding to the service account .account of the release's namespace. */}}
+{{- define "tierwise.clusterRole" -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
-  name: {{ .clusterName }}
-  labels: {{- toYaml .labels | nindent 4 }}
-rules:
-  - {apiGroups: [authentication.k8s.io], resources: [tokenreviews], verbs: [create]}
-  - {apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews], verbs: [create]}
-  {{- if $own }}
-  - {nonResourceURLs: [/metrics], verbs: [get]}
-  {{- end }}
+  name: {{ .name }}
+  labels: {{- toYaml .v.labels | nindent 4 }}
+rules: {{- toYaml .rules | nindent 2 }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
-  name: {{ .clusterName }}
-  labels: {{- toYaml .labels | nindent 4 }}
+  name: {{ .name }}
+  labels: {{- toYaml .v.labels | nindent 4 }}
 subjects:
-  - {kind: ServiceAccount, name: {{ .name }}, namespace: {{ .namespace }}}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ .clusterName }}}
-{{- end }}
+  - {kind: ServiceAccount, name: {{ .account }}, namespace: {{ .v.namespace }}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ .name }}}
 {{- end -}}
 
 {{/* A Role with .rules and its binding to the picker's service account. */}}
@@ -72,6 +85,6 @@ metadata:
   namespace: {{ .v.namespace }}
   labels: {{- toYaml .v.labels | nindent 4 }}
 subjects:
-  - {kind: ServiceAccount, name: {{ .v.name }}, namespace: {{ .v.namespace }}}
+  - {kind: ServiceAccount, name: {{ .v.accountName }}, namespace: {{ .v.namespace }}}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ .name }}}
 {{- end -}}
