@@ -47,7 +47,6 @@ REASONS = (
         "",
         "the monitor's token is of an account that may only read the metrics",
     ),
-    Reason("Secret", ".*", r".*service-account\.name", "that account"),
     Reason("Secret", "inference-gateway-sa.*", "", "one fixed name: a second release in the namespace would fail"),
     Reason("Secret", ".*-epp-metrics-reader", "", "the same secret by the name of the release"),
     Reason(
@@ -110,7 +109,6 @@ REASONS = (
         r"spec\.template\.spec\.topologySpreadConstraints",
         "several pods are on several nodes where there is room",
     ),
-    Reason("Deployment", ".*", rf"{_ENVOY}\.resources", "Envoy's heap and connections are bounded by it"),
     Reason("Deployment", ".*", rf"{_ENVOY}\.image", "the release of Envoy that the configuration is tested with"),
     Reason("Deployment", ".*", rf"{_ENVOY}\.readinessProbe.*", "the default of Kubernetes"),
     Reason(
