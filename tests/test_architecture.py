@@ -60,6 +60,7 @@ HOME = {
     ),
     "rich": (
         "epp/lab/demo/",
+        "epp/doctor/report.py",
         "epp/explain/",
         "epp/printing/",
         "epp/lab/fleet/",
@@ -214,6 +215,7 @@ FLOORS = (
     "epp/resources/",
     "epp/server/",
     "epp/standalone/",
+    "epp/doctor/",
     "epp/lab/",
     "epp/lab/engine/",
     "epp/lab/fleet/",

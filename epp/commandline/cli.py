@@ -13,7 +13,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -29,6 +28,7 @@ from epp.commandline.programs import PROGRAMS, Program
 from epp.errors import ConfigError
 from epp.flags import arguments
 from epp.flags.flag import Flag
+from epp.printing.shell import example
 
 UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """Errors of an output whose reader has left, or whose disk is full or broken."""
@@ -207,22 +207,6 @@ class _Group(click.Group):
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(self.commands)}"
             raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
-
-
-def example(line: str, width: int) -> str:
-    """Return a line for the shell, indented, and continued on further lines where it is longer than ``width``.
-
-    It breaks at blanks outside of quotes; a word that is longer than a line stays whole.
-    """
-    lines, indent = [""], "  "
-    for word in re.findall(r"(?:'[^']*'|[^\s'])+", line):
-        if lines[-1] and len(f"{indent}{lines[-1]} {word} \\") > width:
-            lines[-1] = f"{indent}{lines[-1]} \\"
-            lines.append("")
-            indent = "      "
-        lines[-1] += f" {word}" if lines[-1] else word
-    lines[-1] = indent + lines[-1]
-    return "\n".join(lines)
 
 
 def _no_such_flag(error: click.NoSuchOption, known: Sequence[str], ctx: click.Context) -> click.UsageError:

@@ -102,6 +102,12 @@ def _tune() -> Arguments:
     return Arguments(TUNE, tune_options)
 
 
+def _doctor() -> Arguments:
+    from epp.doctor.flags import DOCTOR, doctor_options
+
+    return Arguments(DOCTOR, doctor_options)
+
+
 def _values() -> Arguments:
     from epp.lab.values.flags import VALUES, values_options
 
@@ -262,6 +268,22 @@ PROGRAMS = (
         _values,
         "epp.lab.values.command", "run_values", "epp",
         argument="FILE",
+    ),
+    Program(
+        "doctor",
+        "What is wrong with an installation in Kubernetes, and what mends it.",
+        "Reads the pools of a namespace, their pods, Services, routes, gateways, rights and pages, and reports what is "
+        "wrong: the object, the cause, and the command that mends it. Nothing is written. Exit code 0 if nothing is "
+        "wrong, 1 for findings, 2 where it could not look. An administrator's kubeconfig sees everything; what another "
+        "account may not read is reported with the right that is missing.",
+        (
+            ("the namespace of the kubeconfig's context", "tierwise doctor"),
+            ("one pool of a namespace", "tierwise doctor -n llm qwen"),
+            ("for a program", "tierwise doctor -n llm --json"),
+        ),
+        _doctor,
+        "epp.doctor.command", "run_doctor", "epp",
+        argument="POOL",
     ),
     Program(
         "demo",

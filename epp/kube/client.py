@@ -10,7 +10,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from importlib.metadata import version
 from types import TracebackType
 from typing import Literal, NamedTuple, Self, TypeVar
@@ -50,6 +50,15 @@ class _Request(NamedTuple):
     body: bytes | None = None
     secret: str = ""
     """The part of the body that no error may show; empty if there is none."""
+
+
+class Page(NamedTuple):
+    """An answer that is no object of the API."""
+
+    status: int
+    body: bytes
+    date: str
+    """When it was made, by the clock of what made it, as HTTP writes it; empty if that is not known."""
 
 
 class Client:
@@ -107,6 +116,20 @@ class Client:
         """
         return await self._exchange(_Request(method, path, {}, msgspec.json.encode(body), secret), decoder)
 
+    async def page(self, path: str, query: Mapping[str, str] | None = None) -> Page:
+        """Return what is at ``path``, which may be a pod's own page behind ``/proxy/``; a pod's refusal is a page too.
+
+        Raises: KubeError, for a refusal of the API server itself; ConfigError as ``get`` does.
+        """
+        request = _Request("GET", path, query or {})
+        async with self._opened(request, self._answer, refusals=False) as response:
+            body = await self._body(request, response)
+            if response.status >= 400 and response.content_type == "application/json":
+                with suppress(msgspec.DecodeError):
+                    if (status := _STATUS.decode(body)).message:
+                        raise refusal(self._name(request), status, response.status)
+            return Page(response.status, body, response.headers.get("Date", ""))
+
     async def _exchange(self, request: _Request, decoder: Decodes[T]) -> T:
         async with self._opened(request, self._answer) as response:
             body = await self._body(request, response)
@@ -154,8 +177,12 @@ class Client:
             raise Unreachable(f"watch {path}: cut off in the middle of an event: {_shown(b''.join(rest))}")
 
     @asynccontextmanager
-    async def _opened(self, request: _Request, limits: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _opened(
+        self, request: _Request, limits: aiohttp.ClientTimeout, *, refusals: bool = True
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Open a response that is no refusal, after a second try with a fresh token where the first was a 401.
+
+        Without ``refusals`` a response with any status is opened.
 
         Raises: KubeError, for everything that happens until the caller has read the response.
         """
@@ -166,7 +193,7 @@ class Client:
                 response.release()
                 response = await self._request(request, limits, renew=True)
             try:
-                if not 200 <= response.status < 300:
+                if refusals and not 200 <= response.status < 300:
                     raise await self._refusal(request, response)
                 yield response
             finally:

@@ -85,17 +85,16 @@ async def may_read(client: Client, user: User, verb: str, path: str) -> bool:
     return await _allowed(client, "SubjectAccessReview", spec)
 
 
+async def may_account(client: Client, namespace: str, account: str, right: Right) -> bool:
+    """Return whether a service account has ``right``. Raises: KubeError, ConfigError when there is no answer."""
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+    user = {"user": f"system:serviceaccount:{namespace}:{account}", "groups": groups}
+    return await _allowed(client, "SubjectAccessReview", {**user, "resourceAttributes": _attributes(right)})
+
+
 async def may_i(client: Client, right: Right) -> bool:
     """Return whether the picker itself has ``right``. Raises: KubeError, ConfigError when there is no answer."""
-    resource, _, part = right.resource.partition("/")
-    attributes = {
-        "group": right.group,
-        "resource": resource,
-        "subresource": part,
-        "verb": right.verb,
-        "namespace": right.namespace or "",
-    }
-    return await _allowed(client, "SelfSubjectAccessReview", {"resourceAttributes": attributes})
+    return await _allowed(client, "SelfSubjectAccessReview", {"resourceAttributes": _attributes(right)})
 
 
 async def my_name(client: Client) -> str:
@@ -128,6 +127,17 @@ async def _allowed(client: Client, kind: str, spec: Mapping[str, object]) -> boo
     if status is None:
         raise KubeError(f"POST {path}: the answer is no review; is a proxy in between?")
     return status.allowed
+
+
+def _attributes(right: Right) -> dict[str, str]:
+    resource, _, part = right.resource.partition("/")
+    return {
+        "group": right.group,
+        "resource": resource,
+        "subresource": part,
+        "verb": right.verb,
+        "namespace": right.namespace or "",
+    }
 
 
 def _review(group: str, kind: str, spec: Mapping[str, object]) -> dict[str, object]:

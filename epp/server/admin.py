@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -39,17 +39,20 @@ class Admin:
         exposition: Exposition,
         readiness: Callable[[], Readiness],
         *,
+        facts: Callable[[], Mapping[str, str]] = dict,
         guard: Guard | None = None,
         report: Report = unreported,
     ) -> None:
-        """``guard`` decides which clients may read ``/metrics``; None opens it to all. Probes are always open.
+        """``facts`` are what ``/readyz?verbose`` adds, a line each.
+
+        ``guard`` decides which clients may read ``/metrics``; None opens it to all. Probes are always open.
 
         ``report`` is called for each connection that fails before its first request.
         """
         self._exposition = exposition
         of_process = CollectorRegistry()
         self._of_process = [make(registry=of_process) for make in (ProcessCollector, PlatformCollector, GCCollector)]
-        self._readiness, self._guard = readiness, guard
+        self._readiness, self._facts, self._guard = readiness, facts, guard
         self._port = HttpPort(report)
         self._tls: ssl.SSLContext | None = None
 
@@ -98,6 +101,8 @@ class Admin:
     async def _healthz(self, _: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
-    async def _readyz(self, _: web.Request) -> web.Response:
+    async def _readyz(self, request: web.Request) -> web.Response:
         ready, sentence = self._readiness()
-        return web.Response(status=200 if ready else 503, text=f"{sentence}\n")
+        facts = self._facts() if "verbose" in request.query else {}
+        lines = (sentence, *(f"{name}={value}" for name, value in facts.items()))
+        return web.Response(status=200 if ready else 503, text="".join(f"{line}\n" for line in lines))

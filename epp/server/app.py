@@ -39,6 +39,7 @@ from epp.server.admin import Admin
 from epp.server.cluster import Cluster, open_cluster
 from epp.server.core import Core
 from epp.server.endpoints import open_endpoints, unspoken
+from epp.server.facts import facts
 from epp.server.health import Health
 from epp.server.quiet import wait_until_left, wait_until_quiet
 from epp.server.readiness import Readiness, readiness
@@ -82,6 +83,7 @@ class App:
         )
         self._source, self._options = source, options
         self._cluster: Cluster | None = None
+        self._reload: ConfigReload | None = None
         self._discovery: Discovery | None = None
         self._scraper: Scraper | None = None
         self._certificates: list[Certificate] = []
@@ -216,6 +218,7 @@ class App:
         admin = Admin(
             exposition,
             self._readiness,
+            facts=lambda: facts(self.telemetry, self.pool, self._reload),
             guard=self._cluster.readers.verdict if self._cluster is not None and self._cluster.readers else None,
             report=self._failed.at(Port.METRICS, encrypted=settings.metrics_tls is not None),
         )
@@ -274,7 +277,7 @@ class App:
     async def _follow_config(self, stack: AsyncExitStack) -> None:
         if (source := self._source) is None or source.file is None:
             return
-        reload = ConfigReload(
+        self._reload = reload = ConfigReload(
             source.file, lambda: source.read(before=self.core.plan), self._use, logged=self.core.plan.lines
         )
         reload.start()

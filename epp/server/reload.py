@@ -7,7 +7,9 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from epp.config.digest import digest
 from epp.config.plan import Plan
 from epp.errors import ConfigError
 from epp.metrics.gauges import Reading
@@ -50,6 +52,8 @@ class ConfigReload:
         self.current = True
         """Whether the plan in use is that of the file."""
         self._path = file.paths[0]
+        self.digest = _digest(self._path)
+        """Of the text of the file from which the plan in use was read."""
         self._plan = plan
         self._use = use
         self._logged = logged
@@ -83,13 +87,14 @@ class ConfigReload:
         async for _ in self._file.changes():
             self._file.seen()
             try:
+                read = _digest(self._path)
                 plan = await asyncio.to_thread(self._plan)
                 rubble = self._use(plan)
             except Exception as error:  # no file must end the picker
                 self._refused(error)
             else:
                 self.reloads += 1
-                self.current, self._since = True, self._now()
+                self.current, self._since, self.digest = True, self._now(), read
                 self._log_changes(plan.lines)
                 log.info("%s has changed, and is in use from now on", self._path)
                 await sliced(rubble)
@@ -112,3 +117,11 @@ class ConfigReload:
             "%s has changed and is refused, the one before stays in use: %s",
             self._path, error, exc_info=None if expected else error,
         )  # fmt: skip
+
+
+def _digest(path: Path) -> str:
+    """Return the digest of a file; empty if it cannot be read."""
+    try:
+        return digest(path.read_bytes())
+    except OSError:
+        return ""

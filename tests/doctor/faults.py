@@ -1,7 +1,7 @@
 """What `tierwise doctor` is measured by: 24 faults and 4 healthy installations, listed before any rule was written.
 
-Each fault is put into a healthy installation on a real API server (``tests/cluster/test_doctor.py``). It counts as named
-if the finding with its cause is there, and an installation as accused if it is healthy and there is any finding.
+Each fault is put into a healthy installation on a real API server (``tests/cluster/test_doctor.py``). It counts as
+named if the finding with its cause is there, and an installation as accused if it is healthy and there is any finding.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ FAULTS = (
           "llm-d/llm-d-router/issues/2370"),
     Fault("picker-bypassed", "requests arrive at engines, and none at the picker", "istio/istio/issues/59577"),
     Fault("circuit-breaker-low", "the DestinationRule allows 1,024 requests at once", "llm-d/llm-d/issues/1582"),
-    Fault("active-ports-unknown", "a pod's active ports are not among the pool's", "gateway-api-inference-extension#2562"),
+    Fault("active-ports-unknown", "a pod's active ports are not among the pool's",
+          "gateway-api-inference-extension#2562"),
     Fault("picker-reads-other-group", "the picker looks for its pool in the older group",
           "opendatahub-io/kserve/issues/1097"),
     Fault("picker-lacks-rights", "the picker may not list rewrites", "kserve/kserve/issues/5350"),

@@ -1,0 +1,1 @@
+"""What is wrong with an installation: objects and pages are read, and pure rules judge them."""
