@@ -11,7 +11,7 @@ from epp.errors import ConfigError
 from epp.kube.client import Client, Page
 from epp.kube.errors import KubeError, Refused
 from epp.kube.objects import Decoder
-from epp.kube.pages import PageSize, read_list
+from epp.kube.pages import PageDecoder, PageSize, read_list
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class Asking:
         The list is empty where it cannot be read, which is in ``unread`` then.
         """
         try:
-            return (await read_list(self.client, path, Decoder(kind), {}, PageSize(MOST_OF_A_PAGE)))[0]
+            return (await read_list(self.client, path, PageDecoder(kind), {}, PageSize(MOST_OF_A_PAGE)))[0]
         except Refused as error:
             if error.status == 404:
                 return None
