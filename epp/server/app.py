@@ -39,10 +39,9 @@ from epp.server.admin import Admin
 from epp.server.cluster import Cluster, open_cluster
 from epp.server.core import Core
 from epp.server.endpoints import open_endpoints, unspoken
-from epp.server.facts import facts
 from epp.server.health import Health
 from epp.server.quiet import wait_until_left, wait_until_quiet
-from epp.server.readiness import Readiness, readiness
+from epp.server.readiness import Readiness, facts, readiness
 from epp.server.reload import ConfigReload, PlanSource
 from epp.server.saved_index import open_saved_index
 from epp.server.settings import Settings, Transport

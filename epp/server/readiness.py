@@ -7,13 +7,20 @@ fault of its own network. The sentence and the metrics show such endpoints.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import NamedTuple
 
 from epp.discovery.base import Discovery
+from epp.metrics.telemetry import Telemetry
 from epp.pool.pool import Pool
 from epp.server.health import Health
+from epp.server.reload import ConfigReload
 from scorers.base import Silence
+
+STARTED = time.time()
+"""When this process began, in Unix time."""
 
 
 class Readiness(NamedTuple):
@@ -68,3 +75,21 @@ def _remark(discovery: Discovery | None, pool: Pool, *, scraped: bool) -> str:
     if silent:
         return f"{len(silent)} of {len(pool)} endpoints have no recent metrics"
     return ""
+
+
+def facts(telemetry: Telemetry, pool: Pool, reload: ConfigReload | None) -> Mapping[str, str]:
+    """Return what ``/readyz?verbose`` adds, for an operator without a right to the metrics: no names, no prompts.
+
+    ``reload`` is None where no configuration is followed.
+    """
+    found = {
+        "version": version("tierwise"),
+        "started": f"{STARTED:.3f}",
+        "clock": f"{time.time():.3f}",
+        "endpoints": str(len(pool)),
+        "requests": str(sum(series.requests for series in telemetry.requests.all())),
+    }
+    if reload is not None:
+        found["configuration-digest"] = reload.digest
+        found["configuration-current"] = str(reload.current).lower()
+    return found

@@ -14,8 +14,7 @@ from epp.pool.ledger import Ledger
 from epp.pool.pool import Endpoint, Pool
 from epp.runtime.followed_files import FollowedFiles
 from epp.server.admin import Admin
-from epp.server.facts import facts
-from epp.server.readiness import Readiness
+from epp.server.readiness import Readiness, facts
 from epp.server.reload import ConfigReload
 
 
