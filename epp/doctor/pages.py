@@ -86,7 +86,7 @@ def engine_page(body: bytes) -> EnginePage:
 
 
 def samples(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Yield the name, labels and value of each sample of a page; lines that are none are skipped."""
+    """Yield the name, labels and value of each sample of a page; other lines are skipped."""
     for line in text.split("\n"):
         if line.startswith("#") or (match := _SAMPLE.match(line)) is None:
             continue
