@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from epp.doctor.asking import Asking
 from epp.doctor.pages import EnginePage, PickerPage, engine_page, picker_page
 from epp.doctor.rules_engines import MANY
+from epp.doctor.rules_pools import declared
 from epp.doctor.snapshot import Snapshot, is_ready
 
 PAGE_S = 2.0
@@ -44,6 +45,7 @@ async def read_pages(asking: Asking, seen: Snapshot, ahead_s: float | None) -> P
         for pod in seen.pods_of(pool)
         if is_ready(pod) and pod.status.pod_ip
         for port in pool.ports
+        if not declared(pod) or port in declared(pod)  # another port is a finding of its own, not a page
     ]
     # Evenly over the list, so that the engines of every Deployment are among them.
     step = max(1, -(-len(of_engines) // MOST_ENGINES))
