@@ -54,6 +54,10 @@ class Cluster:
     def resume(self) -> None:
         """Start the API server, and the controllers anew, which would wait up to a minute before they ask it again."""
         self.plane.start_api_server()
+        self.restart_controllers()
+
+    def restart_controllers(self) -> None:
+        """Start the controllers anew."""
         self.plane.kill("kube-controller-manager")
         self.start_controllers()
 
