@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,12 @@ from epp.discovery.cluster import PodDiscovery
 from epp.discovery.options import PodOptions
 from epp.discovery.pool_keeper import PoolKeeper
 from epp.kube.access import HOST, PORT, InCluster
-from epp.kube.client import Client
+from epp.kube.client import ANSWER_S, SILENT_S, Client
 from epp.kube.follow import PAGE
 from epp.pool.pool import Pool
 from epp.ports.tls import self_signed
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.relay import relayed
 from tests.epp.discovery.following import Following
 from tests.epp.discovery.pods import ACTIVE, written
 
@@ -28,13 +29,15 @@ NAMES = itertools.count()
 class Site(Following):
     """A namespace, a service account that may read its pods, and a pool that follows them."""
 
-    def __init__(self, plane: ControlPlane, folder: Path, *, page: int = PAGE) -> None:
+    def __init__(
+        self, plane: ControlPlane, folder: Path, *, page: int = PAGE, port: int = 0, silent_s: float = SILENT_S
+    ) -> None:
         self.plane, self.namespace, self.pool = plane, f"n{next(NAMES)}", Pool()
         plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
         (folder / "token").write_text(plane.token_for(self.namespace, "picker"))
         (folder / "ca.crt").write_bytes(plane.authority.read_bytes())
-        access = InCluster({HOST: "127.0.0.1", PORT: str(plane.port)}, folder)
-        self.client = Client(access)
+        access = InCluster({HOST: "127.0.0.1", PORT: str(port or plane.port)}, folder)
+        self.client = Client(access, silent_s=silent_s, answer_s=min(ANSWER_S, silent_s))
         selected = PodOptions(selector="app in (vllm),!canary", ports=(8000, 8001))
         self.discovery = PodDiscovery(
             self.client, PoolKeeper(self.pool), namespace=self.namespace, selected=selected, page=page
@@ -76,6 +79,37 @@ def test_pods_come_change_and_go(plane: ControlPlane, tmp_path: Path) -> None:
             await here.shows()
 
     run(work())
+
+
+def test_a_watch_that_hangs_is_given_up_and_what_it_missed_is_found(plane: ControlPlane, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with relayed(plane.port) as (relay, port):
+            here = Site(plane, tmp_path, port=port, silent_s=2.0)
+            plane.allow(here.namespace, "picker", READ_PODS)
+            here.put("a", annotations={ACTIVE: "8000"})
+            async with here.started():
+                await here.shows("10.0.0.1:8000")
+                before = sockets()
+                relay.hang()
+                here.put("b", ip="10.0.0.2", annotations={ACTIVE: "8000"})
+                here.plane.delete_pod(here.namespace, "a")
+                opened = relay.connections
+                await here.until(lambda: relay.connections > opened)  # it has given up, and hangs once more
+                await here.shows("10.0.0.1:8000")
+                relay.forward_new()
+                await here.shows("10.0.0.2:8000")
+                await here.until(lambda: sockets() <= before)
+
+    run(work())
+
+
+def sockets() -> int:
+    """Return how many sockets this process has."""
+    found = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # closed since
+            found += str(descriptor.readlink()).startswith("socket:")
+    return found
 
 
 def test_a_list_of_many_pods_comes_in_pages(plane: ControlPlane, tmp_path: Path) -> None:
