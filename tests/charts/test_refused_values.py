@@ -40,6 +40,10 @@ REFUSED = [
     ("inferenceExtension.matchLabels.a=b", "'/inferenceExtension/matchLabels'", "under inferencePool.modelServers"),
     ("router.replicas=2", "'/router/replicas'", "under router.epp"),
     ("matchLabels.a=b", "'/matchLabels'", "under inferencePool.modelServers or router.modelServers"),
+    ("replicas=2", "'/replicas'", "under inferenceExtension or router.epp"),
+    ("image.tag=v1", "'/image'", "under inferenceExtension or router.epp"),
+    ("resources.limits.memory=1Gi", "'/resources'", "under inferenceExtension or router.epp"),
+    ("router.image.tag=v1", "'/router/image'", "under router.epp"),
     ("router.epp.proxyType=envoy", "'/router/epp/proxyType'", "under router.proxy"),
     # wrong type
     ("inferenceExtension.image.tag=5", "'/inferenceExtension/image/tag'", "got number, want null or string"),

@@ -10,6 +10,7 @@ from epp.lab.values.check import Fault, Finding, findings
 from epp.lab.values.convert import Tree, converted, tree_in
 from epp.lab.values.documents import read_values, written
 from epp.lab.values.ignored import ignored
+from epp.lab.values.needed import refused_later
 from epp.lab.values.options import ValuesOptions
 from epp.lab.values.overrides import merged, with_set
 from epp.printing.prose import Prose, console_for, show
@@ -20,7 +21,7 @@ def run_values(options: ValuesOptions) -> int:
     """Run the command and return its exit status. Raises: ConfigError for values that the chart refuses."""
     values, repeated = read(options)
     chart = next(chart for chart in CHARTS if chart.name == options.chart)
-    found = list(findings(chart, values))
+    found = list(findings(chart, values)) or (list(refused_later(chart, values)) if options.check else [])
     notes = repeated + [f"{path}: {sentence}" for path, sentence in ignored(values)]
     if found:
         _tell([*notes, *(_told(each) for each in found[:-1])])

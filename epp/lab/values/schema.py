@@ -18,6 +18,8 @@ from epp.lab.values.nodes import Chart, Either, Free, Leaf, Listing, Node, Secti
 DRAFT = "http://json-schema.org/draft-07/schema#"
 MOST_PLACES = 2
 """A key with more places, such as ``name`` or ``enabled``, is not taken for misplaced."""
+PICKER_SECTIONS = (("inferenceExtension",), ("router", "epp"))
+"""Where a key of many places, such as ``image``, is meant to be if it is at the top: what it is of is the picker."""
 DEEPEST = 3
 """Sections below this depth have hints on misspellings only: helm keeps the schema in each release, below 1 MB."""
 
@@ -103,6 +105,8 @@ def _misplaced(
         return by_place
     for key, everywhere in places.items():
         found = [place for place in everywhere if not path or tree_of(place) in (tree_of(path), None)]
+        if len(found) > MOST_PLACES and len(path) <= 1:
+            found = [place for place in found if place[:-1] in PICKER_SECTIONS]
         if key not in section.keys and 0 < len(found) <= MOST_PLACES:
             by_place[" or ".join(".".join(each[:-1]) or "the top level" for each in found)].append(key)
     return by_place

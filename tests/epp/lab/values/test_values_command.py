@@ -172,6 +172,50 @@ def test_the_values_of_model_servers_are_checked_and_have_no_other_tree(capsys: 
     assert "cache.cpus: there is no such key; did you mean cache.cpu?" in err
 
 
+LABELS = "modelServers.matchLabels: it is missing"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("router.epp.replicas=1",), f"router.{LABELS}"),
+        (("provider.name=gke",), f"router.{LABELS}"),
+        (("inferenceExtension.replicas=1",), f"inferencePool.{LABELS}"),
+        ((f"{SERVER}.createInferencePool=false",), f"inferencePool.{LABELS}"),
+        (("router.modelServers.selector=a=b",), f"router.{LABELS}"),
+        (("cache.cpu=200", "modelserver"), "cache.cpu: 200 is below 1Gi; write it with its unit, such as 200Gi"),
+        (("cache.cpu=0.5Gi", "modelserver"), "cache.cpu: 0.5Gi is below 1Gi"),
+    ],
+)
+def test_what_the_templates_alone_would_refuse_is_found(
+    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setting, *chart = words
+    given = ("--set", setting, *(word for name in chart for word in ("--chart", name)))
+    status, _, err = run(capsys, "--check", *given)
+    assert status == 2
+    assert message in err
+    assert "upstream's chart would have ignored it" not in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("router.modelServers.matchLabels.app=a",),
+        ("inferencePool.modelServers.matchLabels.app=a",),
+        (f"{SERVER}.createInferencePool=false,{SERVER}.endpointSelector=app",),
+        ("router.inferencePool.create=false,router.modelServers.selector=app",),
+        ("cache.cpu=200Gi", "modelserver"),
+        ("cache.cpu=2000000000", "modelserver"),
+        ("cache.cpu=1,cache.connector=none", "modelserver"),
+    ],
+)
+def test_what_the_templates_accept_is_good(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    setting, *chart = words
+    given = ("--set", setting, *(word for name in chart for word in ("--chart", name)))
+    assert run(capsys, "--check", *given)[0] == 0
+
+
 def test_every_wrong_key_is_listed_and_not_only_the_first(capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = run(capsys, "--set", "router.a=1,router.epp.b=2,httpRoute.enabled=true")
     assert status == 2
