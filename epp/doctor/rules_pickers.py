@@ -82,7 +82,7 @@ def pods(seen: Snapshot) -> Iterator[Finding]:
                 "picker-scaled-to-zero", str(picker), "has 0 replicas, so that no picker answers.",
                 f"kubectl -n {seen.namespace} scale deployment {picker.name} --replicas=1",
             )  # fmt: skip
-        elif not any(map(is_ready, there)):
+        elif seen.saw("pods") and not any(map(is_ready, there)):
             said = [seen.picker_pages[pod.metadata.name] for pod in there if pod.metadata.name in seen.picker_pages]
             reasons = [page.sentence for page in said if not page.ready] or [
                 reason.lstrip(": ") for pod in there if (reason := why_not_ready(pod))

@@ -27,6 +27,8 @@ def definitions(seen: Snapshot) -> Iterator[Finding]:
             "are not installed, so that no pool can be made and no picker becomes ready.", DEFINITIONS,
         )  # fmt: skip
         return
+    if not seen.saw("inferencepools", "deployments"):
+        return
     if seen.name and not seen.asked_pools():
         yield Finding(
             "no-such-pool", f"InferencePool {seen.namespace}/{seen.name}", "does not exist in this namespace; there "
@@ -86,7 +88,7 @@ def selectors(seen: Snapshot) -> Iterator[Finding]:
             yield Finding("selector-empty", str(pool), text, edit)
             continue
         pods = seen.pods_of(pool)
-        if not pods:
+        if not pods and seen.saw("pods"):
             yield Finding(
                 "selector-without-pods", str(pool), f"selects {selector}, which no pod has{_nearest(seen, pool)}; "
                 "every request is refused.", edit,

@@ -60,7 +60,7 @@ def routes(seen: Snapshot) -> Iterator[Finding]:
                     "route-names-other-group", what, f"names the InferencePool {ref.name} in the group {ref.group}, "
                     f"and the pool is in {groups[ref.name]}, so that its requests are refused.", edit,
                 )  # fmt: skip
-            elif ref.namespace in ("", seen.namespace) and not there:
+            elif ref.namespace in ("", seen.namespace) and not there and seen.saw("inferencepools"):
                 yield Finding(
                     "route-to-missing-pool", what, f"names the InferencePool {ref.name}, which does not exist in "
                     f"{seen.namespace}, so that its requests are refused.", edit,
@@ -91,6 +91,8 @@ def services(seen: Snapshot) -> Iterator[Finding]:
                     "no-picker-reference", str(pool), "names no Service of a picker, so that gateways spread requests "
                     "without one.", f"kubectl -n {pool.namespace} edit {pool.resource}, and add endpointPickerRef",
                 )  # fmt: skip
+            continue
+        if not seen.saw("services", "pods", "deployments"):
             continue
         service = seen.service(pool.service)
         what = f"Service {pool.namespace}/{pool.service}"

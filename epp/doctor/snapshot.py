@@ -125,6 +125,10 @@ class Snapshot:
     counts: Mapping[str, str] = field(default_factory=dict)
     """How much was looked at, for the last line of the report."""
 
+    def saw(self, *resources: str) -> bool:
+        """Return whether all of these could be read, so that what is not here does not exist."""
+        return not any(unread.what.split(".")[0] in resources for unread in self.unread)
+
     def pods_of(self, pool: Pool) -> list[Pod]:
         """Return the pods that a pool selects and that are not being deleted."""
         return [pod for pod in self.alive() if pool.selects(pod.metadata.labels)]
