@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -141,6 +142,25 @@ def test_kvengine_is_copied_to_where_python_looks_for_it(folder: Path) -> None:
     transfer = server.transfer()
     assert transfer["kv_connector_module_path"] == "kvengine.connector"
     assert transfer["kv_load_failure_policy"] == "recompute"
+
+
+def images(folder: Path) -> set[str]:
+    """The images of the pods of a folder."""
+    pod = model_server(build(folder)).pod["spec"]
+    return {each["image"] for each in (*pod["containers"], *pod.get("initContainers", ()))}
+
+
+def test_every_image_is_changed_in_one_place(tmp_path: Path) -> None:
+    copied = tmp_path / "manifests"
+    shutil.copytree(MANIFESTS, copied)
+    place = copied / "modelserver" / "components" / "images" / "kustomization.yaml"
+    place.write_text(
+        re.sub(r"newName: (.*)\n    newTag: .*", r"newName: mine.example/\1\n    newTag: own", place.read_text())
+    )
+    before = set.union(*map(images, FOLDERS))
+    after = set.union(*(images(copied / folder.relative_to(MANIFESTS)) for folder in FOLDERS))
+    assert after == {f"mine.example/{image.partition(':')[0]}:own" for image in before}
+    assert "tierwise/tierwise:0.1.0" in before
 
 
 @pytest.mark.parametrize("variant", WITH_FILES)
