@@ -341,7 +341,15 @@ def test_every_metric_is_on_its_page_with_its_type_and_labels(tmp_path: Path) ->
     plugins = Notifications(client, (), namespace="n")
     core = Core(build(), Settings())
     resources = CustomResources(client, core, namespace="n", pool=PoolName("p", ()))
-    parts = (pods, elector, OwnRights(client, ()), Readers(client, time.monotonic), plugins, resources)
+    parts = (
+        client.unreadable,
+        pods,
+        elector,
+        OwnRights(client, ()),
+        Readers(client, time.monotonic),
+        plugins,
+        resources,
+    )
     followed = {
         f"{reading.name}_total" if reading.counter else reading.name: "counter" if reading.counter else "gauge"
         for part in parts

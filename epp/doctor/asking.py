@@ -10,10 +10,10 @@ from epp.doctor.finding import Unread
 from epp.errors import ConfigError
 from epp.kube.client import Client, Page
 from epp.kube.errors import KubeError, Refused
-from epp.kube.objects import Decoder
+from epp.kube.objects import Decoder, Object
 from epp.kube.pages import PageDecoder, PageSize, read_list
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Object)
 
 MOST_OF_A_PAGE = 500
 """The most objects that a page of a list is asked for. Source: kubectl's ``--chunk-size``."""

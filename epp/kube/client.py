@@ -22,6 +22,7 @@ from epp.kube.access import Access, shown
 from epp.kube.connections import Connections
 from epp.kube.errors import KubeError, NoConnection, Refused, TooLarge, Unreachable
 from epp.kube.objects import Decoder, Decodes, Status
+from epp.kube.unreadable import Unreadable
 from epp.runtime.logs import USERINFO
 
 T = TypeVar("T")
@@ -70,6 +71,7 @@ class Client:
         """Which of its users warned that there is no connection, so that the others need not; None for no outage."""
         self.on_forbidden: Callable[[str], None] | None = None
         """Called with the path of each request that is refused with 403."""
+        self.unreadable = Unreadable()
         self._answer = aiohttp.ClientTimeout(total=answer_s)
         self._watch = aiohttp.ClientTimeout(total=None, sock_connect=answer_s, sock_read=silent_s)
         self._connections = Connections()

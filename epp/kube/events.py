@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import msgspec
 
-from epp.kube.objects import Decoder, Plain, WatchEvent
+from epp.kube.objects import Decoder, Object, Plain, WatchEvent
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Object)
 
 _EVENT = Decoder(WatchEvent)
 
@@ -25,10 +25,13 @@ class EventDecoder(Generic[T]):
 
     def __init__(self, kind: type[T]) -> None:
         self.one: Decoder[T] = Decoder(kind)
-        self._both = None if issubclass(kind, Plain) else msgspec.json.Decoder(Change[kind])  # type: ignore[valid-type]
+        whole = issubclass(cast("type[object]", kind), Plain)
+        self._both: msgspec.json.Decoder[Change[T]] | None
+        self._both = None if whole else msgspec.json.Decoder(Change[kind])  # type: ignore[valid-type]
 
     def decode(self, raw: bytes) -> Change[T] | WatchEvent:
-        """Return the event with its object, or with the JSON of the object: of an error, or where it has a null.
+        """Return the event with its object, or with the JSON of the object: of an error, or where it has a null
+        or no name.
 
         Raises: msgspec.DecodeError for what is no event, whatever its object is.
         """
@@ -37,6 +40,6 @@ class EventDecoder(Generic[T]):
                 change = self._both.decode(raw)
             except (msgspec.ValidationError, RecursionError, UnicodeDecodeError):  # it may be the object's fault
                 return _EVENT.decode(raw)
-            if change.type != "ERROR":
+            if change.type == "BOOKMARK" or (change.type != "ERROR" and change.object.metadata.name):
                 return change
         return _EVENT.decode(raw)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -22,18 +22,9 @@ from epp.kube.backoff import Backoff
 from epp.kube.client import Client, refusal
 from epp.kube.errors import KubeError, NoConnection, Refused
 from epp.kube.events import Change, EventDecoder
-from epp.kube.objects import Decoder, Metadata, Status, WatchEvent
-from epp.kube.pages import PageDecoder, PageSize, read_list
+from epp.kube.objects import Decoder, Listener, Object, Status, WatchEvent
+from epp.kube.pages import NAMELESS, PageDecoder, PageSize, read_list
 from epp.runtime.slices import sliced
-
-
-class Object(Protocol):
-    """What every object of the API has."""
-
-    @property
-    def metadata(self) -> Metadata:
-        """Its name, and the version of its last change."""
-
 
 T = TypeVar("T", bound=Object)
 
@@ -53,26 +44,11 @@ from a backup) larger than every version there is. Source: client-go's reflector
 _NOT_THE_VERSION = (401, 403, 429, 502, 503)
 """The refusals of a watch for which its version cannot be the reason: no identity or right, or a server that is too
 busy or away, for which a list would be one more burden."""
+_CHANGES = ("ADDED", "MODIFIED", "DELETED")
 _NOT_SERVED = (403, 404)
 """The refusals of a kind that the picker may not read, or that the API server does not know."""
 
 log = logging.getLogger(__name__)
-
-
-class Listener(Protocol[T]):
-    """The interface of the owner of the objects. Its methods run on the follower's event loop, never after ``run``."""
-
-    def listed(self, objects: list[T]) -> Iterator[None]:
-        """Replace all objects by ``objects``: every other one is gone.
-
-        Yields after each small step, so that a long list stalls nothing else. No method is called until it has ended.
-        """
-
-    def changed(self, item: T) -> None:
-        """Add ``item``, or replace the object of its name."""
-
-    def removed(self, item: T) -> None:
-        """Remove ``item``: it is deleted, or the label selector does not match it any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +136,10 @@ class Follower(Generic[T]):
 
         A page that is no longer kept raises like every failure, and the list begins anew after the wait.
         """
-        objects, version = await read_list(self._client, self._kind.path, self._pages, self._query(), self._page)
+        kind, strict = self._kind, bool(self._kind.name)  # the only object cannot be left out
+        objects, version = await read_list(
+            self._client, kind.path, self._pages, self._query(), self._page, strict=strict
+        )
         await self._use(objects, version)
 
     async def _use(self, objects: list[T], version: str) -> None:
@@ -195,34 +174,56 @@ class Follower(Generic[T]):
         self._answered()
 
     def _apply(self, event: Change[T] | WatchEvent) -> None:
-        change = event.type
         try:
-            item = event.object if isinstance(event, Change) else self._decoded(event)
-            self._refuse_older(item.metadata.resource_version)
-            if change == "ADDED" or change == "MODIFIED":
-                self._listener.changed(item)
-            elif change == "DELETED":
-                self._listener.removed(item)
-            elif change != "BOOKMARK":
-                self._version = None
-                raise KubeError(f"watch {self._kind.path}: an event of the unknown type {change[:40]!r}")
+            version = self._change(event)
         except msgspec.DecodeError as error:
-            self._version = None  # a list has the object's state now, or shows the same error
-            raise KubeError(f"watch {self._kind.path}: {change} of what cannot be read: {error}") from error
-        self._version = item.metadata.resource_version or self._version
+            if event.type not in _CHANGES or self._kind.name or not isinstance(event, WatchEvent):
+                self._version = None  # a list has the object's state now, or shows the same error
+                what = f"watch {self._kind.path}: {event.type} of what cannot be read"
+                raise KubeError(f"{what}: {error}") from error
+            version = self._leave_out(event.object, str(error))
+        self._version = version or self._version
         self.events += 1
         self._in_vain = 0
         self._answered()
 
-    def _decoded(self, event: WatchEvent) -> T:
-        """Return the object of an event; a bookmark is an object that has metadata only. Raises: Refused if an error.
+    def _change(self, event: Change[T] | WatchEvent) -> str:
+        """Apply one event, and return its version.
 
-        Raises: msgspec.DecodeError for an object that cannot be read.
+        Raises: KubeError for one that is an error, or too old; msgspec.DecodeError for an object that cannot be read.
+        """
+        change, item = event.type, event.object if isinstance(event, Change) else self._decoded(event)
+        self._refuse_older(item.metadata.resource_version)
+        if change == "ADDED" or change == "MODIFIED":
+            self._listener.changed(item)
+        elif change == "DELETED":
+            self._listener.removed(item)
+        elif change != "BOOKMARK":
+            self._version = None
+            raise KubeError(f"watch {self._kind.path}: an event of the unknown type {change[:40]!r}")
+        return item.metadata.resource_version
+
+    def _decoded(self, event: WatchEvent) -> T:
+        """Return the object of an event; a bookmark is an object that has metadata only.
+
+        Raises: Refused for an error; msgspec.DecodeError for an object that cannot be read.
         """
         if event.type == "ERROR":
             status = _STATUS.decode(event.object)
             raise refusal(f"watch {self._kind.path}", status, status.code)
-        return self._events.one.decode(event.object)
+        item = self._events.one.decode(event.object)
+        if event.type in _CHANGES and not item.metadata.name:
+            raise msgspec.ValidationError(NAMELESS)
+        return item
+
+    def _leave_out(self, raw: msgspec.Raw, problem: str) -> str:
+        """Count an object that cannot be read, which is gone until it can be. Returns its version, if it has one."""
+        metadata = self._client.unreadable.note(self._kind.path, raw, problem)
+        version = metadata.get("resourceVersion", "")
+        self._refuse_older(version)
+        if "name" in metadata:
+            self._listener.removed(self._events.one.decode(msgspec.json.encode({"metadata": metadata})))
+        return version
 
     def _refuse_older(self, version: str) -> None:
         """Raises: KubeError for an event from before the last one, after which a new list is read.

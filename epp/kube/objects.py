@@ -8,12 +8,13 @@ Source: the OpenAPI schema of Kubernetes 1.35, and the CRDs of the Gateway API I
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 __all__ = [
+    "AnyObject",
     "Condition",
     "Container",
     "ContainerPort",
@@ -23,7 +24,9 @@ __all__ = [
     "Decodes",
     "ListMeta",
     "ListOf",
+    "Listener",
     "Metadata",
+    "Object",
     "Plain",
     "Pod",
     "PodSpec",
@@ -57,6 +60,30 @@ class Metadata(_Object, frozen=True):
     """When the object began to end; empty while it lives."""
     labels: Mapping[str, str] | None = None
     annotations: Mapping[str, str] | None = None
+
+
+class Object(Protocol):
+    """What every object of the API has."""
+
+    @property
+    def metadata(self) -> Metadata:
+        """Its name, and the version of its last change."""
+
+
+class Listener(Protocol[T]):
+    """The interface of the owner of the objects. Its methods run on the follower's event loop, never after ``run``."""
+
+    def listed(self, objects: list[T]) -> Iterator[None]:
+        """Replace all objects by ``objects``: every other one is gone.
+
+        Yields after each small step, so that a long list stalls nothing else. No method is called until it has ended.
+        """
+
+    def changed(self, item: T) -> None:
+        """Add ``item``, or replace the object of its name."""
+
+    def removed(self, item: T) -> None:
+        """Remove ``item``: it is deleted, or the label selector does not match it any more."""
 
 
 class Condition(_Object, frozen=True):
@@ -175,6 +202,15 @@ class Plain:
 
     def __init__(self, fields: dict[str, Any]) -> None:
         """Make one of ``fields``. Raises: msgspec.ValidationError."""
+
+
+class AnyObject(Plain):
+    """One object of any kind; ``fields`` is the whole of it, as the API server writes it."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        """Raises: msgspec.ValidationError for metadata that is not as the API writes it."""
+        self.fields = fields
+        self.metadata = msgspec.convert(without_nulls(fields.get("metadata") or {}), Metadata)
 
 
 class Decoder(Generic[T]):

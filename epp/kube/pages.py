@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from epp.kube.client import Client
 from epp.kube.errors import TooLarge, Unreachable
-from epp.kube.objects import Decoder, ListMeta, ListOf, Plain
+from epp.kube.objects import Decoder, ListMeta, ListOf, Object, Plain
+from epp.kube.unreadable import Unreadable
 from epp.runtime.slices import sliced
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Object)
 
 FIRST = 125
 """The most objects of the first page, before their size is known: 125 pods of 9 KB are 1.1 MB."""
@@ -22,6 +23,7 @@ PAGE_BYTES = 1 << 20
 AT_ONCE_BYTES = PAGE_BYTES * 3 // 2
 """The largest page whose objects are decoded in one step. In a larger one, finding the objects is one step, which
 takes about 0.5 ms for each MB, and each object is another."""
+NAMELESS = "its metadata has no name"
 MAX_OBJECTS = 200_000
 """The most objects of a list. Source: Kubernetes supports 150,000 pods in a cluster."""
 
@@ -52,15 +54,19 @@ class PageDecoder(Generic[T]):
     def __init__(self, kind: type[T]) -> None:
         self.one: Decoder[T] = Decoder(kind)
         # An object that is kept whole costs several times as much as one of which a few fields are read.
-        self._all = None if issubclass(kind, Plain) else msgspec.json.Decoder(ListOf[kind])  # type: ignore[valid-type]
+        whole = issubclass(cast("type[object]", kind), Plain)
+        self._all: msgspec.json.Decoder[ListOf[T]] | None
+        self._all = None if whole else msgspec.json.Decoder(ListOf[kind])  # type: ignore[valid-type]
 
     def decode(self, raw: bytes | msgspec.Raw) -> Page[T]:
         """Return the page in ``raw``. Raises: msgspec.DecodeError, for objects that are decoded now too."""
         size = memoryview(raw).nbytes
         if self._all is not None and size <= AT_ONCE_BYTES:
-            with suppress(msgspec.ValidationError, RecursionError, UnicodeDecodeError):  # a null, or a real error
+            with suppress(msgspec.ValidationError, RecursionError, UnicodeDecodeError):  # a null, or an error
                 page = self._all.decode(raw)
-                return Page(page.metadata, page.items or [], [], size)
+                objects = page.items or []
+                if all(one.metadata.name for one in objects):
+                    return Page(page.metadata, objects, [], size)
         found = _FOUND.decode(raw)
         return Page(_META.decode(found.metadata), [], found.items or [], size)
 
@@ -84,10 +90,17 @@ class PageSize:
 
 
 async def read_list(
-    client: Client, path: str, decoder: PageDecoder[T], query: Mapping[str, str], size: PageSize
+    client: Client,
+    path: str,
+    decoder: PageDecoder[T],
+    query: Mapping[str, str],
+    size: PageSize,
+    *,
+    strict: bool = False,
 ) -> tuple[list[T], str]:
     """Return all objects and the version of the list at ``path``; ``size`` learns from each page.
 
+    An object that cannot be read is left out; with ``strict`` it fails the list.
     Raises: KubeError, ``Refused`` with status 410 for a page that is no longer kept; ConfigError as ``Client`` does.
     """
     objects: list[T] = []
@@ -101,14 +114,14 @@ async def read_list(
                 raise
             continue
         asked += size.objects
-        objects += page.objects
-        try:
-            await sliced(_decoded(page.left, decoder.one, objects))
-        except msgspec.DecodeError as error:
-            raise Unreachable(f"GET {path}: the answer is not the API's: {error}; is a proxy in between?") from error
         meta = page.meta
         if not meta.resource_version:  # any JSON object would pass as a list without objects
             raise Unreachable(f"GET {path}: the answer is not a list; is a proxy in between?")
+        objects += page.objects
+        try:
+            await sliced(_decoded(path, page.left, decoder.one, objects, None if strict else client.unreadable))
+        except msgspec.DecodeError as error:
+            raise Unreachable(f"GET {path}: the answer is not the API's: {error}; is a proxy in between?") from error
         size.learn(len(page.objects) or len(page.left), page.size)
         if not meta.continue_ and len(objects) <= MAX_OBJECTS:
             return objects, meta.resource_version
@@ -116,9 +129,22 @@ async def read_list(
     raise Unreachable(f"GET {path}: a list of more than {MAX_OBJECTS:,} objects, or without end")
 
 
-def _decoded(items: list[msgspec.Raw], decoder: Decoder[T], objects: list[T]) -> Iterator[None]:
-    """Add the ``items`` that are not null to ``objects``; each step is one."""
+def _decoded(
+    path: str, items: list[msgspec.Raw], decoder: Decoder[T], objects: list[T], left_out: Unreadable | None
+) -> Iterator[None]:
+    """Add the ``items`` that are not null to ``objects``; each step is one.
+
+    Raises: msgspec.DecodeError for one that cannot be read, where there is no account of those that are ``left_out``.
+    """
     for item in items:
         if bytes(memoryview(item)[:5]) != b"null":
-            objects.append(decoder.decode(item))
+            try:
+                found = decoder.decode(item)
+                if not found.metadata.name:
+                    raise msgspec.ValidationError(NAMELESS)
+                objects.append(found)
+            except msgspec.DecodeError as error:
+                if left_out is None:
+                    raise
+                left_out.note(path, item, str(error))
         yield

@@ -17,8 +17,8 @@ import msgspec
 from epp.errors import ConfigError
 from epp.kube.client import Client
 from epp.kube.errors import KubeError, Refused
-from epp.kube.follow import PAGE, Follower, Kind, Listener, Object
-from epp.kube.objects import Decoder
+from epp.kube.follow import PAGE, Follower, Kind
+from epp.kube.objects import Decoder, Listener, Object
 
 T = TypeVar("T", bound=Object)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from epp.config.plan import Notification
 from epp.kube.client import Client
-from epp.kube.objects_any import AnyObject
+from epp.kube.objects import AnyObject
 from epp.kube.served import KindName, ServedKind
 from epp.metrics.gauges import Reading
 from epp.runtime.background import Chore

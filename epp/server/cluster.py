@@ -121,9 +121,10 @@ class Cluster:
         return self.elector.role if self.elector is not None else ""
 
     def readings(self) -> Iterator[Reading]:
-        """Yield the readings of every part."""
+        """Yield the readings of every part, and of the client."""
         for part in self._parts:
             yield from part.readings()
+        yield from self.client.unreadable.readings()
 
 
 async def open_cluster(

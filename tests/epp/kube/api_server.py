@@ -128,7 +128,7 @@ class Collection:
 
     def _passes(self, item: Object, request: web.Request) -> bool:
         pairs = [pair.split("=") for pair in request.query.get("labelSelector", "").split(",") if self.by_labels]
-        labels = item.get("metadata", {}).get("labels") or {}
+        labels = _metadata(item).get("labels") or {}
         return _selected(item, request) and all(labels.get(name) == value for name, value in pairs)
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
@@ -214,10 +214,16 @@ class ApiServer(Collection):
         return await self.answer(request)
 
 
+def _metadata(item: Any) -> Object:
+    """Return the metadata of an object that a test may have written with any mistake."""
+    metadata = item.get("metadata") if isinstance(item, dict) else None
+    return metadata if isinstance(metadata, dict) else {}
+
+
 def _selected(item: Object, request: web.Request) -> bool:
     """Whether a field selector of the request, which only names are supported of, lets an object pass."""
     wanted = request.query.get("fieldSelector", "")
-    named = item.get("metadata", {}).get("name")
+    named = _metadata(item).get("name")
     return not wanted or named is None or wanted == f"metadata.name={named}"
 
 

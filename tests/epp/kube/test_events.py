@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from epp.kube.events import Change, EventDecoder
-from epp.kube.objects import Pod, WatchEvent
-from epp.kube.objects_any import AnyObject
+from epp.kube.objects import AnyObject, Pod, WatchEvent
 
 POD = {"metadata": {"name": "a", "resourceVersion": "7", "labels": {"app": "vllm"}}, "spec": {"nodeName": "n"}}
 

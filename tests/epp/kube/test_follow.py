@@ -20,6 +20,7 @@ from epp.kube.errors import Refused, Unreachable
 from epp.kube.follow import IN_VAIN, Follower, Kind
 from epp.kube.objects import Pod
 from epp.kube.pages import PAGE_BYTES, PageSize
+from epp.kube.unreadable import MOST_NAMED, Unreadable
 from tests.epp.kube.access import TokenAccess
 from tests.epp.kube.api_server import ApiServer, api_server, status
 
@@ -230,7 +231,7 @@ REFUSALS: list[tuple[Callable[[], web.Response], type[Exception], str]] = [
     (lambda: status(500, "InternalError", "etcd is gone"), Refused, "500 InternalError: etcd is gone"),
     (lambda: web.Response(status=502, text="<html>Bad Gateway</html>"), Refused, "<html>.*is a proxy in between"),
     (lambda: web.Response(text="<html>Welcome</html>"), Unreachable, "the answer is not the API's.*Welcome"),
-    (lambda: web.Response(text='{"items": [{"metadata": 7}]}'), Unreachable, "the answer is not the API's"),
+    (lambda: web.Response(text='{"items": [{"metadata": 7}]}'), Unreachable, "the answer is not a list"),
     (lambda: web.Response(status=302, headers={"Location": "/"}), Refused, "302"),
 ]
 
@@ -419,6 +420,92 @@ def test_a_list_with_nulls_is_read() -> None:
             assert here.kept.nodes == {"a": "n", "b": "n"}
 
     run(work())
+
+
+STRANGE: list[Any] = [
+    {"spec": {"nodeName": "n"}},
+    {"metadata": None},
+    {"metadata": 7},
+    {"metadata": {"name": 7}},
+    {"metadata": {"name": "", "namespace": "default"}},
+    {"metadata": {"name": "odd", "namespace": "default", "labels": ["x"]}},
+    {"metadata": {"name": "odd", "namespace": "default"}, "spec": {"nodeName": {}}},
+    [],
+]
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_an_object_that_cannot_be_read_costs_the_list_and_the_watch_nothing_else(
+    strange: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        async with api_server() as server:
+            await server.put(pod("a"))
+            await server.put(pod("b"))
+            here = Site(server, page=10, silent_s=20.0)
+            items = [server.objects["a"], strange, server.objects["b"]]
+            page = {"metadata": {"resourceVersion": str(server.version)}, "items": items}
+            server.refuse = lambda r: None if "watch" in r.query else web.json_response(page)
+            async with here.client:
+                task = asyncio.create_task(here.follower.run())
+                await here.equal()
+                assert here.client.unreadable.counts == {("", "pods"): 1}
+                await server.put(pod("c"))
+                await server.send("ADDED", strange)
+                await server.send("DELETED", strange)
+                await server.put(pod("d"))
+                await here.equal()
+                assert (here.kept.lists, here.follower.failures) == (1, 0)
+                assert here.client.unreadable.counts == {("", "pods"): 3}
+                task.cancel()
+                await asyncio.wait({task})
+
+    run(work())
+    (warning,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    named = "default/odd" if "odd" in str(strange) else "without a name"
+    assert named in warning
+    assert "is left out" in warning
+
+
+def test_an_object_that_becomes_unreadable_is_gone_until_it_can_be_read() -> None:
+    async def work() -> None:
+        async with site("a", "b") as here:
+            await here.equal()
+            await here.server.put(pod("c"))
+            await here.server.send("MODIFIED", {"metadata": {"name": "a", "namespace": "default"}, "spec": 7})
+            await here.until(lambda: here.kept.nodes == {"b": "n", "c": "n"})
+            await here.server.put(pod("a", "m"))
+            await here.equal()
+            assert (here.kept.lists, here.follower.failures) == (1, 0)
+
+    run(work())
+
+
+def test_of_the_only_object_that_is_followed_what_cannot_be_read_is_a_trouble_and_changes_nothing() -> None:
+    async def work() -> None:
+        async with site("a", name="a") as here:
+            await here.equal()
+            await here.server.put({"metadata": {"name": "a"}, "spec": 7})
+            await here.until(lambda: "cannot be read" in (here.follower.trouble or ""))
+            await here.until(lambda: "the answer is not the API's" in (here.follower.trouble or ""))
+            assert here.kept.nodes == {"a": "n"}
+            await here.server.put(pod("a", "m"))
+            await here.until(lambda: here.kept.nodes == {"a": "m"})
+
+    run(work())
+
+
+def test_of_many_objects_that_cannot_be_read_a_few_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    unreadable = Unreadable()
+    for n in range(3 * MOST_NAMED):
+        for _ in range(2):
+            assert unreadable.note(PODS, json.dumps({"metadata": {"name": f"p{n}"}}).encode(), "no") == {
+                "name": f"p{n}"
+            }
+    assert unreadable.counts == {("", "pods"): 6 * MOST_NAMED}
+    assert len(caplog.records) == MOST_NAMED
+    (reading,) = unreadable.readings()
+    assert list(reading.samples) == [(("", "pods"), 6 * MOST_NAMED)]
 
 
 def test_a_version_that_is_refused_again_and_again_waits_longer_and_warns_once(

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from epp.kube.client import Client
-from epp.kube.objects import Decoder, Decodes, Pod
-from epp.kube.objects_any import AnyObject
+from epp.kube.objects import AnyObject, Decoder, Decodes, Pod
 from epp.kube.pages import AT_ONCE_BYTES, FIRST, PAGE_BYTES, PageDecoder, PageSize, read_list
+from epp.kube.unreadable import Unreadable
 
 
 def body(count: int, size: int, *more: object) -> bytes:
@@ -57,6 +57,7 @@ class Pages:
 
     def __init__(self, *pages: bytes) -> None:
         self._pages = list(pages)
+        self.unreadable = Unreadable()
         self.limits = list[str]()
 
     async def get(self, path: str, decoder: Decodes[Any], query: Mapping[str, str]) -> Any:

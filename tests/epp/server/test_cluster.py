@@ -53,7 +53,11 @@ def test_parts_start_in_order_and_stop_the_other_way_round() -> None:
         here.add(Recorded("a", log))
         here.add(Recorded("b", log, "b may not read"))
         assert here.troubles == ("b may not read",)
-        assert [reading.name for reading in here.readings()] == ["tierwise_a", "tierwise_b"]
+        assert [reading.name for reading in here.readings()] == [
+            "tierwise_a",
+            "tierwise_b",
+            "tierwise_kubernetes_objects_unreadable",
+        ]
         await here.start()
         await here.stop()
 
