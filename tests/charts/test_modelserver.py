@@ -243,6 +243,12 @@ def test_a_wrong_value_fails_before_anything_is_installed(values: dict[str, Any]
     assert all(word in text for word in words), text
 
 
+def test_the_engine_serves_on_while_proxies_learn_of_its_end() -> None:
+    [pod] = [one["spec"]["template"]["spec"] for one in rendered({}) if one["kind"] == "Deployment"]
+    [engine] = pod["containers"]
+    assert 0 < engine["lifecycle"]["preStop"]["sleep"]["seconds"] < pod["terminationGracePeriodSeconds"]
+
+
 def test_a_quote_in_an_argument_stays_one_argument() -> None:
     odd = """--hf-overrides={"a": "it's"}"""
     assert server({"args": [odd]}).container["args"][-1] == odd

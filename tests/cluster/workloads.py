@@ -21,7 +21,7 @@ def engines(replicas: int, name: str = "engines", **arguments: str) -> Object:
         "name": "engine", "image": "example.test/tierwise-sim:1", "ports": [{"name": "http", "containerPort": 8000}],
         "args": ["--endpoints=1", "--host=0.0.0.0", "--port=8000", *flags],
         "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1},
-        "lifecycle": {"preStop": {"sleep": {"seconds": 1}}},  # requests that were sent here already still arrive
+        "lifecycle": {"preStop": {"sleep": {"seconds": 3}}},  # requests that were sent here already still arrive
     }  # fmt: skip
     return deployment(name, replicas, {**ENGINES, "set": name}, {"containers": [container]})
 
