@@ -23,12 +23,10 @@ from benchmarks.kube.following import CHANGES_PER_S, quantile
 from benchmarks.picker.decision import Picker
 from benchmarks.rig.interval import shift_interval
 from benchmarks.rig.machine import machine
-from epp.discovery.cluster import PodDiscovery
-from epp.kube.client import Client
+from epp.discovery.pool_keeper import PoolKeeper
 from epp.runtime.memory import collect_rarely
 from scorers.base import Prompt
 from tests.epp.discovery.pods import pod
-from tests.epp.kube.access import TokenAccess
 
 DECISIONS_PER_S = 200
 TOKENS = 10_000
@@ -40,8 +38,8 @@ class Beside:
 
     def __init__(self, pods: int) -> None:
         self.picker = Picker(pods)
-        client = Client(TokenAccess("http://127.0.0.1:1"))  # never opened: the changes are given directly
-        self.discovery = PodDiscovery(self.picker.pool, client, namespace="default", selector="app=vllm", ports=(8000,))
+        self.keeper = PoolKeeper(self.picker.pool)  # the changes are given directly
+        self.keeper.ports = (8000,)
         states = [
             [
                 pod(f"p{n}", ip=f"10.{n >> 8}.{n & 255}.1", labels={"app": "vllm", "turn": str(turn)})
@@ -59,7 +57,7 @@ class Beside:
         for number in range(decisions):
             await asyncio.sleep(max(0.0, began + number / DECISIONS_PER_S - loop.time()))
             if changing and number % (DECISIONS_PER_S // CHANGES_PER_S) == 0:
-                self.discovery.changed(next(self._changes))
+                self.keeper.changed(next(self._changes))
             took.append(self.picker.decide(next(self._prompts)))
         return quantile(took, 0.99)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import uvloop
 
+from benchmarks.kube.bare import Bare
 from benchmarks.kube.objects import CHANGE
 from epp.discovery.base import Discovery
 from epp.discovery.cluster import PodDiscovery
@@ -68,10 +69,12 @@ async def work(source: str, folder: Path, port: int, selector: str, turns: Turns
     """Follow the source, and answer commands until the input ends."""
     loop, pool = asyncio.get_running_loop(), Watched()
     began, cpu = loop.time(), time.process_time()
-    discovery: Discovery
+    discovery: Discovery | Bare
     stack = AsyncExitStack()
     if source == "file":
         discovery = FileDiscovery(pool, folder / "endpoints.json", watch=True)
+    elif source == "bare":
+        discovery = Bare(InCluster({HOST: "127.0.0.1", PORT: str(port)}, folder), selector)
     else:
         client = await stack.enter_async_context(Client(InCluster({HOST: "127.0.0.1", PORT: str(port)}, folder)))
         selected = PodOptions(selector=selector, ports=(8000,))
@@ -104,7 +107,7 @@ async def work(source: str, folder: Path, port: int, selector: str, turns: Turns
 def main() -> None:
     """Run until the standard input ends."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("source", choices=("file", "pods"))
+    parser.add_argument("source", choices=("file", "pods", "bare"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("port", type=int)
     parser.add_argument("--selector", default="app=vllm")
