@@ -38,5 +38,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def examine(seen: Snapshot) -> list[Finding]:
-    """Return what all rules find, each finding once."""
+    """Return what all rules find, each finding once; without definitions that alone, since all else follows from it."""
+    if missing := [one for one in rules_pools.definitions(seen) if one.cause == rules_pools.NO_DEFINITIONS]:
+        return missing
     return list(dict.fromkeys(finding for rule in RULES for finding in rule(seen)))

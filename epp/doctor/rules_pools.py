@@ -12,6 +12,7 @@ from epp.doctor.objects import Pod
 from epp.doctor.snapshot import Pool, Snapshot, is_ready, of_pod
 from epp.kube.groups import GROUP, OLD_GROUP
 
+NO_DEFINITIONS = "no-definitions"
 DEFINITIONS = (
     "helm upgrade --install RELEASE manifests/charts/inferencepool --reuse-values --set tierwise.crds.install=true"
 )
@@ -23,7 +24,7 @@ def definitions(seen: Snapshot) -> Iterator[Finding]:
     by_name = [picker for picker in pickers if picker.pool_name]
     if not seen.pool_groups and (by_name or not pickers):
         yield Finding(
-            "no-definitions", "the cluster", f"knows no InferencePools in {GROUP} or {OLD_GROUP}: their definitions "
+            NO_DEFINITIONS, "the cluster", f"knows no InferencePools in {GROUP} or {OLD_GROUP}: their definitions "
             "are not installed, so that no pool can be made and no picker becomes ready.", DEFINITIONS,
         )  # fmt: skip
         return

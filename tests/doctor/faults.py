@@ -29,7 +29,7 @@ FAULTS = (
     Fault("tls-differs", "the DestinationRule speaks plaintext to a picker that serves TLS"),
     Fault("gateway-not-programmed", "the Gateway's condition Programmed is False"),
     Fault("pool-not-resolved", "the pool's condition ResolvedRefs is False"),
-    Fault("engines-differ", "two engines of the pool have different block sizes"),
+    Fault("engines-differ", "two engines of the pool have caches of different sizes"),
     Fault("cache-above-memory", "an engine's CPU cache is larger than its container's memory limit"),
     Fault("standby-restarted", "the liveness probe asks for the name of ext_proc under election",
           "llm-d/llm-d-router/issues/2900"),

@@ -164,5 +164,9 @@ def test_a_cluster_without_definitions_is_one_finding() -> None:
     assert [one.cause for one in examine(Snapshot(namespace="empty"))] == ["no-definitions"]
 
 
+def test_what_follows_from_missing_definitions_is_not_found_as_well() -> None:
+    assert causes(pool_groups=(), pools=()) == ["no-definitions"]
+
+
 def test_requests_from_before_the_picker_started_accuse_no_gateway() -> None:
     assert causes(picker_pages={"qwen-epp-0": page(requests=0, started=1000.0)}) == []
