@@ -20,12 +20,8 @@ POD_NAME = "POD_NAME"
 """The variable in which a manifest gives a pod its own name."""
 _NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _SAFE = "[bcdfghjklmnpqrstvwxz2456789]"
-_OWNERS = (
-    re.compile(
-        rf"(?P<owner>.+)-{_SAFE}{{1,10}}-{_SAFE}{{5}}"
-    ),  # Deployment: the template's hash, then the pod's suffix
-    re.compile(r"(?P<owner>.+)-[0-9]+"),  # StatefulSet: the ordinal
-)
+_OF_DEPLOYMENT = re.compile(rf"(?P<owner>.+)-{_SAFE}{{1,10}}-{_SAFE}{{5}}")  # the template's hash, the pod's suffix
+_OF_STATEFUL_SET = re.compile(r"(?P<owner>.+)-[0-9]+")  # the ordinal
 """How pods are named by what makes them. Source: SafeEncodeString in k8s.io/apimachinery 0.35 (the alphabet)."""
 
 
@@ -111,7 +107,7 @@ def owner_of(pod: str) -> str | None:
 
     A Deployment's, a StatefulSet's, or else the pod's own. Source: the Go picker, which knows Deployments only.
     """
-    for pattern in _OWNERS:
+    for pattern in (_OF_DEPLOYMENT, _OF_STATEFUL_SET):
         if match := pattern.fullmatch(pod):
             return match["owner"]
     return pod or None

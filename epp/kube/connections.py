@@ -37,5 +37,5 @@ class Connections:
                 one.shutdown(socket.SHUT_RDWR)  # its transport reads the end of the stream, and closes
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
-                while any(one.fileno() >= 0 for one in tuple(self._sockets)):  # noqa: ASYNC110 - nothing tells
+                while any(one.fileno() >= 0 for one in tuple(self._sockets)):  # noqa: ASYNC110 - a transport announces nothing
                     await asyncio.sleep(0)

@@ -126,7 +126,7 @@ class Container(_Object, frozen=True):
 
 
 class PodSpec(_Object, frozen=True):
-    """What a pod is meant to be."""
+    """The desired state of a pod."""
 
     node_name: str = ""
     containers: tuple[Container, ...] = ()

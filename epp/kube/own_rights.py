@@ -139,7 +139,7 @@ class OwnRights:
             log.warning("to give the picker what it lacks, apply this:\n%s", manifest(every, account or "NAME"))
 
     def _failed(self, error: KubeError | ConfigError) -> None:
-        """Warn once where the API server refuses the question; that it is away, the followers tell."""
+        """Warn once where the API server refuses the question; followers warn when it is away."""
         if isinstance(error, Refused) and not self._warned:
             self._warned = True
             log.warning("what the picker may do is not known, and is found out by trying: %s", error)

@@ -39,7 +39,7 @@ class PickerRef(_Object, frozen=True):
 
 
 class PoolSpec(_Object, frozen=True):
-    """What a pool of the group ``inference.networking.k8s.io/v1`` is meant to be."""
+    """The desired state of a pool of the group ``inference.networking.k8s.io/v1``."""
 
     selector: PoolSelector = PoolSelector()
     target_ports: tuple[PortNumber, ...] = ()
@@ -64,7 +64,7 @@ class OldPickerRef(_Object, frozen=True):
 
 
 class OldPoolSpec(_Object, frozen=True):
-    """What a pool of the group ``inference.networking.x-k8s.io/v1alpha2`` is meant to be."""
+    """The desired state of a pool of the group ``inference.networking.x-k8s.io/v1alpha2``."""
 
     selector: Mapping[str, str] = {}
     target_port_number: int = 0

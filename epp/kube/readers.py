@@ -67,7 +67,7 @@ class Readers:
         self._client, self._answer_s = client, answer_s
         self._secret = secrets.token_bytes(32)
         self._users = Remembered[bytes, User](USER_S, MOST, clock)
-        self._nobody = Remembered[bytes, bool](USER_S, MOST, clock)
+        self._refused_tokens = Remembered[bytes, bool](USER_S, MOST, clock)
         self._allowed = Remembered[bytes, bool](ALLOWED_S, MOST, clock)
         self._denied = Remembered[bytes, bool](DENIED_S, MOST, clock)
         self._readers = Remembered[bytes, bool](KNOWN_S, MOST, clock)  # the tokens that were allowed at last
@@ -128,7 +128,7 @@ class Readers:
         self._waiting[reader] -= 1
 
     def _known(self, key: bytes, verb: str, path: str) -> Verdict | None:
-        if self._nobody.get(key):
+        if self._refused_tokens.get(key):
             return _BAD_TOKEN
         user = self._users.get(key)
         return None if user is None else self._decided(user, verb, path)
@@ -154,7 +154,7 @@ class Readers:
         key = self._key(token)
         user = self._users.get(key) or await user_of(self._client, token)
         if user is None:
-            self._nobody.put(key, True)
+            self._refused_tokens.put(key, True)
             if self._readers.get(key):
                 self._readers.put(key, False)
             self._succeeded()

@@ -17,7 +17,7 @@ TOKEN_REVIEWS = f"/apis/{AUTHENTICATION}/v1/tokenreviews"
 
 
 class User(msgspec.Struct, frozen=True):
-    """A user as the API server knows it; what it says of one is handed back to it as it is."""
+    """A user as a TokenReview returns it; a SubjectAccessReview is given the same fields unchanged."""
 
     username: str = ""
     uid: str = ""

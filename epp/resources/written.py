@@ -1,7 +1,7 @@
 """The specs of objectives and rewrites, read one by one: what is wrong with one concerns no other.
 
 Unknown fields are ignored where they add something. In a rule they refuse the object: a condition of a newer release
-that is not applied would let the rule match more than is meant.
+that is not applied would let the rule match more requests than its author wanted.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from epp.discovery.pool_discovery import PoolDiscovery
 from epp.discovery.pool_keeper import PoolKeeper
 from epp.errors import ConfigError
 from epp.kube import rights
-from epp.kube.access import Access, InCluster
+from epp.kube.access import HOST, Access
 from epp.kube.client import Client
 from epp.kube.election.elector import Elector
 from epp.kube.election.lease import lease_name
@@ -66,9 +66,11 @@ class Part(Protocol):
 class Cluster:
     """The client and the parts, which are started in the order in which they were added. Owner: the event loop."""
 
-    def __init__(self, access: Access, options: ClusterOptions) -> None:
+    def __init__(self, access: Access, options: ClusterOptions, *, in_pod: bool = False) -> None:
         self.client = Client(access)
         self.options = options
+        self.in_pod = in_pod
+        """Whether the picker runs in a pod, so that every pod can reach its ports, whichever API server it uses."""
         self.namespace = options.namespace or access.namespace or "default"
         """Of the pool, its pods, and all other objects that the picker reads."""
         self.own_namespace = access.namespace or self.namespace
@@ -137,7 +139,8 @@ async def open_cluster(
     """
     if not _is_needed(settings, core):
         return None
-    cluster = Cluster(await _access(settings, core, environ), settings.cluster)
+    access = await _access(settings, core, environ)
+    cluster = Cluster(access, settings.cluster, in_pod=bool(environ.get(HOST)))
     _add_parts(cluster, settings, core, able)
     cluster.add(OwnRights(cluster.client, tuple(_needs(cluster))))
     await cluster.start()
@@ -169,7 +172,7 @@ def _is_needed(settings: Settings, core: Core) -> bool:
 def _reviews_readers(cluster: Cluster, settings: Settings, core: Core) -> bool:
     """Whether the API server decides who may read the metrics."""
     if settings.cluster.metrics_auth is None:
-        return _lists_endpoints(settings, core) and isinstance(cluster.client.access, InCluster)
+        return _lists_endpoints(settings, core) and cluster.in_pod
     return settings.cluster.metrics_auth
 
 

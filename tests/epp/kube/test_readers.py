@@ -252,7 +252,7 @@ def test_tokens_that_are_refused_displace_no_reader_that_is_known(monkeypatch: p
             before = len(here.api.asked)
             assert (await here.get()).status == 200
             assert len(here.api.asked) == before
-            assert len(here.readers._nobody) == 8
+            assert len(here.readers._refused_tokens) == 8
 
     run(work())
 

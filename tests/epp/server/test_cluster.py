@@ -12,10 +12,9 @@ import pytest
 from epp.config.wiring.build import plan_from
 from epp.discovery.options import PodOptions
 from epp.errors import ConfigError
-from epp.kube.access import Access, InCluster
 from epp.metrics.gauges import Reading
 from epp.pool.pool import Endpoint, Pool
-from epp.server.cluster import Cluster, _add_parts, _needs, open_cluster
+from epp.server.cluster import Cluster, _needs, open_cluster
 from epp.server.core import Core
 from epp.server.health import Health
 from epp.server.readiness import readiness
@@ -126,21 +125,25 @@ def test_authentication_that_is_asked_for_without_an_api_server_is_refused() -> 
 @pytest.mark.parametrize(("asked", "in_a_pod", "guarded"), [
     (None, True, True), (None, False, False), (False, True, False), (True, False, True),
 ])  # fmt: skip
-def test_a_picker_in_a_pod_asks_who_may_read_its_metrics(
+def test_a_picker_in_a_pod_asks_who_may_read_its_metrics_with_a_kubeconfig_too(
     tmp_path: Path, asked: bool | None, in_a_pod: bool, guarded: bool
 ) -> None:
+    (tmp_path / "config").write_text(
+        "{current-context: c, contexts: [{name: c, context: {cluster: c, user: c}}], "
+        "users: [{name: c, user: {token: t}}], clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]}"
+    )
+    environ = {"KUBECONFIG": str(tmp_path / "config")}
     pods = PodOptions(selector="app=vllm", ports=(8000,))
     settings = Settings(cluster=ClusterOptions(metrics_auth=asked, pods=pods, namespace="llm"))
-    access: Access = TokenAccess("http://127.0.0.1:9")
     if in_a_pod:
-        (tmp_path / "token").write_text("t")
-        access = InCluster({"KUBERNETES_SERVICE_HOST": "127.0.0.1"}, tmp_path)
+        environ["KUBERNETES_SERVICE_HOST"] = "127.0.0.1"
 
     async def work() -> None:
-        here = Cluster(access, settings.cluster)
-        _add_parts(here, settings, Core(plan_from(None, None), settings), lambda: False)
-        assert (here.readers is not None) is guarded
-        assert [need.feature for need in _needs(here)] == ["pods", *(["metrics-auth"] if guarded else [])]
+        async with AsyncExitStack() as stack:
+            here = await open_cluster(settings, Core(plan_from(None, None), settings), environ, stack, lambda: False)
+            assert here is not None
+            assert (here.readers is not None) is guarded
+            assert [need.feature for need in _needs(here)] == ["pods", *(["metrics-auth"] if guarded else [])]
 
     asyncio.run(work())
 
