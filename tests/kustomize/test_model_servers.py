@@ -125,6 +125,14 @@ def test_every_container_is_confined_and_has_its_resources(folder: Path) -> None
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=named)
+def test_the_engine_serves_on_while_proxies_learn_of_its_end(folder: Path) -> None:
+    server = model_server(build(folder))
+    program, seconds = server.container["lifecycle"]["preStop"]["exec"]["command"]
+    assert program == "sleep"
+    assert 0 < int(seconds) < server.pod["spec"]["terminationGracePeriodSeconds"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=named)
 def test_a_missing_token_of_hugging_face_stops_no_pod(folder: Path) -> None:
     (token,) = (each for each in model_server(build(folder)).container["env"] if each["name"] == "HF_TOKEN")
     assert token["valueFrom"]["secretKeyRef"] == {"name": "llm-d-hf-token", "key": "HF_TOKEN", "optional": True}
