@@ -74,6 +74,10 @@ class Asking:
             self._keep("pods/proxy", "get", error)
         return None
 
+    def too_long(self, path: str, pod: str, size: int) -> None:
+        """Keep that a page of a pod is too long to be read."""
+        self.unread[Unread(f"the page {path} of Pod {self.namespace}/{pod}", f"it has {size:,} bytes")] = None
+
     def _keep(self, resource: str, verb: str, error: KubeError | ConfigError) -> None:
         forbidden = isinstance(error, Refused) and error.status in (401, 403)
         right = f"{verb} {resource} in the namespace {self.namespace}" if forbidden else ""

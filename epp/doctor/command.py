@@ -11,6 +11,7 @@ from epp.doctor.options import DoctorOptions
 from epp.doctor.reading import read
 from epp.doctor.report import as_json, as_text
 from epp.doctor.rules import examine
+from epp.doctor.shown import fit
 from epp.doctor.snapshot import Snapshot
 from epp.errors import ConfigError
 from epp.kube.client import Client
@@ -29,7 +30,7 @@ WHOLE_S = 30.0
 def run_doctor(options: DoctorOptions) -> int:
     """Run the command and return its exit status. Raises: ConfigError, with one sentence, if nothing can be read."""
     seen = asyncio.run(_look(options))
-    findings = [*examine(seen), *(unread_finding(one, seen.namespace) for one in seen.unread)]
+    findings = [*examine(seen), *fit(unread_finding(one, seen.namespace) for one in seen.unread)]
     where = f"{seen.namespace}/{seen.name}" if seen.name else seen.namespace
     if options.json:
         print(as_json(where, findings, seen.counts))

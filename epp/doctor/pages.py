@@ -6,8 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from epp.doctor.shown import number
+
 _SAMPLE = re.compile(r"(?P<name>[A-Za-z_:][\w:]*)(?:\{(?P<labels>.*)\})?\s+(?P<value>\S+)")
-_LABEL = re.compile(r'(?P<name>\w+)="(?P<value>(?:[^"\\]|\\.)*)"')
+# A name begins at a word's start and gives nothing back, or a long word without a value would take quadratic time.
+_LABEL = re.compile(r'\b(?P<name>\w++)="(?P<value>(?:[^"\\]|\\.)*)"')
 _CLOCK, _REQUESTS, _STARTED = "clock", "requests", "started"
 
 
@@ -25,8 +28,7 @@ class PickerPage:
     @property
     def requests(self) -> int | None:
         """Return how many requests it decided about since its start; None if it does not say."""
-        text = self.facts.get(_REQUESTS, "")
-        return int(text) if text.isdigit() else None
+        return number(self.facts.get(_REQUESTS, ""))
 
     @property
     def started(self) -> float | None:

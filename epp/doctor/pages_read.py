@@ -17,6 +17,8 @@ PAGE_S = 2.0
 """The longest that a page of a pod may take. A guess: an engine under load answers within half a second."""
 MOST_ENGINES, MOST_PICKERS, AT_ONCE = 32, 16, 16
 """How many pages are read, so that a pool of 10,000 pods takes no longer than one of 32; the report has the number."""
+MOST_OF_A_PAGE = 4 << 20
+"""The most bytes of a page that are read. A guess: an engine of vLLM has 0.2 MB, and 4 MiB take 0.3 s."""
 MOMENT_S = 1.0
 """How long after the first pages the engines' are read again, where they look as if the picker was passed by."""
 
@@ -87,6 +89,9 @@ async def _engines(asking: Asking, slots: asyncio.Semaphore, wanted: list[tuple[
     async def one(pod: str, port: int) -> tuple[str, EnginePage] | None:
         async with slots:
             page = await asking.page(pod, port, "/metrics", {}, PAGE_S)
+        if page is not None and len(page.body) > MOST_OF_A_PAGE:
+            asking.too_long("/metrics", pod, len(page.body))
+            return None
         return None if page is None or page.status != 200 else (f"{pod}:{port}", engine_page(page.body))
 
     return dict([page for page in await asyncio.gather(*(one(*each) for each in wanted)) if page is not None])

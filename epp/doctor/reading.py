@@ -18,6 +18,7 @@ from epp.doctor.objects_routing import DestinationRule, Gateway, Groups, OldPool
 from epp.doctor.objects_routing import Pool as NewPool
 from epp.doctor.pages_read import read_pages
 from epp.doctor.rules_pickers import config_map_of
+from epp.doctor.shown import is_name
 from epp.doctor.snapshot import Lack, Picker, Pool, Snapshot
 from epp.errors import ConfigError
 from epp.kube import rights
@@ -148,7 +149,7 @@ async def _gateways(asking: Asking, seen: Snapshot) -> dict[tuple[str, str], Gat
             continue
         for ref in route.spec.parent_refs:
             key = (ref.namespace or route.metadata.namespace, ref.name)
-            if ref.kind not in ("", "Gateway") or key in found:
+            if ref.kind not in ("", "Gateway") or key in found or not (is_name(key[0]) and is_name(key[1])):
                 continue
             path = f"/apis/{GATEWAY_API}/namespaces/{key[0]}/gateways/{key[1]}"
             try:

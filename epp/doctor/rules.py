@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from epp.doctor import rules_engines, rules_pickers, rules_pools, rules_rights, rules_routing
 from epp.doctor.finding import Finding
+from epp.doctor.shown import fit
 from epp.doctor.snapshot import Snapshot
 
 Rule = Callable[[Snapshot], Iterable[Finding]]
@@ -41,4 +42,4 @@ def examine(seen: Snapshot) -> list[Finding]:
     """Return what all rules find, each finding once; without definitions that alone, since all else follows from it."""
     if missing := [one for one in rules_pools.definitions(seen) if one.cause == rules_pools.NO_DEFINITIONS]:
         return missing
-    return list(dict.fromkeys(finding for rule in RULES for finding in rule(seen)))
+    return list(fit(dict.fromkeys(finding for rule in RULES for finding in rule(seen))))

@@ -14,6 +14,7 @@ from epp.doctor.flags_written import Written, written
 from epp.doctor.objects import Container, Pod
 from epp.doctor.pages import EnginePage
 from epp.doctor.rules_pickers import config_map_of
+from epp.doctor.shown import word
 from epp.doctor.snapshot import Picker, Pool, Snapshot, of_pod
 from epp.units import parse_bytes, written_bytes
 
@@ -133,9 +134,8 @@ def cpu_cache_bytes(flags: Written) -> int | None:
     if isinstance(size := extra.get("cpu_bytes_to_use"), int | float | str):
         return _bytes(str(size))
     if isinstance(size := extra.get("max_local_cpu_size"), int | float):
-        return int(size * 2**30)
-    gib = flags.value("kv-offloading-size") or flags.value("swap-space") or ""
-    return int(float(gib) * 2**30) if gib.replace(".", "", 1).isdigit() else None
+        return _bytes(f"{size}Gi")
+    return _bytes(f"{flags.value('kv-offloading-size') or flags.value('swap-space')}Gi")
 
 
 def _differ(pool: Pool, what: str, values: dict[str, list[str]]) -> Iterator[Finding]:
@@ -191,8 +191,8 @@ def _workload(pod: Pod) -> str:
     if owner is None:
         return f"pod/{pod.metadata.name}"
     if owner.kind == "ReplicaSet":
-        return f"deployment/{owner.name.rpartition('-')[0]}"
-    return f"{owner.kind.lower()}/{owner.name}"
+        return word(f"deployment/{owner.name.rpartition('-')[0]}")
+    return word(f"{owner.kind.lower()}/{owner.name}")
 
 
 def _connector(flags: Written) -> str:
@@ -203,7 +203,7 @@ def _connector(flags: Written) -> str:
 def _json(flags: Written, name: str) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(flags.value(name) or "{}")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -216,7 +216,7 @@ def _limit(container: Container) -> int | None:
 def _bytes(text: str) -> int | None:
     try:
         return parse_bytes(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from epp.config.digest import digest
 from epp.doctor.finding import Finding
 from epp.doctor.rules_pools import why_not_ready
+from epp.doctor.shown import is_name, word
 from epp.doctor.snapshot import Picker, Snapshot, is_ready, of_pod
 
 CLOCK_S = 5.0
@@ -24,7 +25,7 @@ def flags(seen: Snapshot) -> Iterator[Finding]:
         for name in picker.written.split_booleans:
             yield Finding(
                 "boolean-in-two-words", str(picker), f"has the flag --{name} with its value as a word of its own: "
-                "pickers of Go read that as true, and ours refuse it.", f"{edit}, and write --{name}=false",
+                "pickers of Go read that as true, and ours refuse it.", f"{edit}, and write {word(f'--{name}=false')}",
             )  # fmt: skip
         group = picker.written.value("pool-group")
         there = [pool.group for pool in seen.pools if pool.name == picker.pool_name]
@@ -69,7 +70,7 @@ def images(seen: Snapshot) -> Iterator[Finding]:
                 "image-differs-from-chart", str(picker), f"runs {image}, and its chart is of {version}, so that flags "
                 "and rights of one may be unknown to the other.",
                 f"kubectl -n {seen.namespace} set image deployment/{picker.name} "
-                f"{picker.container.name}={image.rpartition(':')[0]}:{version}",
+                + word(f"{picker.container.name}={image.rpartition(':')[0]}:{version}"),
             )  # fmt: skip
 
 
@@ -159,7 +160,7 @@ def config_map_of(picker: Picker) -> tuple[str, str, bool] | None:
             ),
             "",
         )
-        if not name:
+        if not is_name(name):  # Kubernetes accepts any text there, and it would be a part of a path
             continue
         if mount.sub_path and file == mount.mount_path:
             return name, mount.sub_path, True

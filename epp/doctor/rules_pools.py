@@ -67,10 +67,11 @@ def both_groups(seen: Snapshot) -> Iterator[Finding]:
 
 def shared_pods(seen: Snapshot) -> Iterator[Finding]:
     """Find two pools that select the same pods, of which neither knows the other's load."""
-    for one, other in combinations(seen.pools, 2):
+    selected = [(pool, {pod.metadata.name for pod in seen.pods_of(pool)}) for pool in seen.pools]
+    for (one, of_one), (other, of_other) in combinations(selected, 2):
         if one.name == other.name or seen.name not in ("", one.name, other.name):
             continue
-        names = {pod.metadata.name for pod in seen.pods_of(one)} & {pod.metadata.name for pod in seen.pods_of(other)}
+        names = of_one & of_other
         if names and set(one.ports) & set(other.ports):
             yield Finding(
                 "pools-share-pods", str(one), f"selects {_pods(sorted(names))} that {other} selects as well, so that "

@@ -10,6 +10,7 @@ from epp.doctor.flags_written import Written, written
 from epp.doctor.objects import ConfigMap, Container, Deployment, EndpointSlice, Pod, Service
 from epp.doctor.objects_routing import DestinationRule, Gateway, Parent, Route
 from epp.doctor.pages import EnginePage, PickerPage
+from epp.doctor.shown import number
 from epp.kube.rights import Right
 
 
@@ -78,8 +79,7 @@ class Picker:
     @property
     def metrics_port(self) -> int:
         """Return the port of ``/readyz`` and ``/metrics``."""
-        port = self.written.value("metrics-port") or ""
-        return int(port) if port.isdigit() else 9090
+        return number(self.written.value("metrics-port") or "") or 9090
 
 
 @dataclass(frozen=True, slots=True)
