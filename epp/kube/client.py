@@ -7,7 +7,6 @@ kubernetes-asyncio takes 160 times as long to decode a list, and 110 MB.
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -20,7 +19,18 @@ import msgspec
 
 from epp.kube.access import Access, shown
 from epp.kube.connections import Connections
-from epp.kube.errors import KubeError, NoConnection, Refused, TooLarge, Unreachable
+from epp.kube.errors import (
+    KubeError,
+    NoConnection,
+    Refused,
+    TooLarge,
+    Unreachable,
+    distrust,
+    excerpt,
+    refusal,
+    seconds_in,
+    system_words,
+)
 from epp.kube.objects import Decoder, Decodes, Status
 from epp.kube.unreadable import Unreadable
 from epp.runtime.logs import USERINFO
@@ -37,8 +47,6 @@ Source: ``bookmarkFrequency`` in k8s.io/apiserver 0.35.
 MAX_BODY_BYTES = 64 << 20
 """The most bytes of an answer, or of one event. etcd refuses objects above 1.5 MB."""
 MERGE_PATCH = "application/merge-patch+json"
-_SHOWN = 200
-"""How many characters of an answer that is not the API's own an error shows."""
 _STATUS = Decoder(Status)
 
 
@@ -173,10 +181,10 @@ class Client:
                 try:
                     event = decoder.decode(line)
                 except msgspec.DecodeError as error:
-                    raise Unreachable(f"watch {path}: this is no event: {error}: {_shown(line)}") from error
+                    raise Unreachable(f"watch {path}: this is no event: {error}: {excerpt(line)}") from error
                 yield event
         if size:
-            raise Unreachable(f"watch {path}: cut off in the middle of an event: {_shown(b''.join(rest))}")
+            raise Unreachable(f"watch {path}: cut off in the middle of an event: {excerpt(b''.join(rest))}")
 
     @asynccontextmanager
     async def _opened(
@@ -203,13 +211,13 @@ class Client:
                     response.connection.transport.abort()  # in the middle of an answer: its rest is not waited for
                 response.close()
         except (aiohttp.ClientConnectorCertificateError, ssl.SSLError) as error:
-            raise Unreachable(f"{what}: its certificate is {_distrust(error)}") from error
+            raise Unreachable(f"{what}: its certificate is {distrust(error)}") from error
         except TimeoutError as error:
             seconds = limits.total or limits.sock_read
             raise Unreachable(f"{what}: nothing came for {seconds:g} s; check the network to the API server") from error
         except aiohttp.ClientConnectorError as error:
             where = f"{error.host}:{error.port}"
-            raise NoConnection(f"{what}: no connection to {where}: {_reason(error.os_error)}") from error
+            raise NoConnection(f"{what}: no connection to {where}: {system_words(error.os_error)}") from error
         except (aiohttp.ClientError, OSError) as error:
             # Of an answer that is not HTTP, or of a proxy's refusal, the text has a piece, or the proxy's URL.
             text = "" if request.secret and isinstance(error, aiohttp.ClientResponseError) else str(error)
@@ -257,7 +265,7 @@ class Client:
         """Return what errors show of an answer: never a secret that a proxy repeats."""
         if request.secret:
             return "an answer that is not shown, since the request has a secret"
-        return _shown(body.replace(self._token, b"...") if self._token else body)
+        return excerpt(body.replace(self._token, b"...") if self._token else body)
 
     async def _refusal(self, request: _Request, response: aiohttp.ClientResponse) -> KubeError:
         if response.status == 403 and self.on_forbidden is not None:
@@ -271,45 +279,8 @@ class Client:
             return Refused(
                 f"{what}: {response.status} {response.reason}: {self._answered(request, body)}; is a proxy in between?",
                 status=response.status,
-                retry_after_s=_seconds(response.headers.get("Retry-After")),
+                retry_after_s=seconds_in(response.headers.get("Retry-After")),
             )
         if request.secret:
             status = msgspec.structs.replace(status, message=status.message.replace(request.secret, "..."))
-        return refusal(what, status, response.status, _seconds(response.headers.get("Retry-After")))
-
-
-def refusal(what: str, status: Status, code: int, retry_after_s: float | None = None) -> Refused:
-    """Return the error for a refusal of the API, with the remedy where there is one that is always right."""
-    remedy = {
-        401: "; the token is missing, expired or of another cluster",
-        403: "; a Role with this rule is missing, or its RoleBinding",
-    }.get(code, "")
-    wait = retry_after_s
-    if wait is None and status.details is not None and status.details.retry_after_seconds > 0:
-        wait = float(status.details.retry_after_seconds)
-    text = f"{what}: {code} {status.reason}: {status.message}{remedy}"
-    return Refused(text, status=code, reason=status.reason, retry_after_s=wait)
-
-
-def _reason(error: OSError) -> str:
-    """Return the system's words where there are any: asyncio has the address in place of them."""
-    if error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno)
-    return error.strerror or str(error) or type(error).__name__
-
-
-def _distrust(error: Exception) -> str:
-    text = str(error)
-    if "not yet valid" in text or "has expired" in text:
-        return f"not valid now: {text}; check the clock of this machine, and the certificate"
-    return f"not trusted: {text}; check the certificate authority"
-
-
-def _seconds(text: str | None) -> float | None:
-    """Return the seconds of a ``Retry-After``; None for a date, which the API server does not use."""
-    return float(text) if text is not None and text.isascii() and text.isdigit() else None
-
-
-def _shown(body: bytes) -> str:
-    text = body[: 4 * _SHOWN].decode("utf-8", "replace")
-    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
+        return refusal(what, status, response.status, seconds_in(response.headers.get("Retry-After")))

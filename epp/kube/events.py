@@ -6,7 +6,7 @@ from typing import Generic, TypeVar, cast
 
 import msgspec
 
-from epp.kube.objects import Decoder, Object, Plain, WatchEvent
+from epp.kube.objects import Decoder, Object, WatchEvent, names_its_fields
 
 T = TypeVar("T", bound=Object)
 
@@ -25,9 +25,9 @@ class EventDecoder(Generic[T]):
 
     def __init__(self, kind: type[T]) -> None:
         self.one: Decoder[T] = Decoder(kind)
-        whole = issubclass(cast("type[object]", kind), Plain)
+        in_one_pass = names_its_fields(cast("type[object]", kind))
         self._both: msgspec.json.Decoder[Change[T]] | None
-        self._both = None if whole else msgspec.json.Decoder(Change[kind])  # type: ignore[valid-type]
+        self._both = msgspec.json.Decoder(Change[kind]) if in_one_pass else None  # type: ignore[valid-type]
 
     def decode(self, raw: bytes) -> Change[T] | WatchEvent:
         """Return the event with its object, or with the JSON of the object: of an error, or where it has a null

@@ -19,8 +19,8 @@ import msgspec
 
 from epp.errors import ConfigError
 from epp.kube.backoff import Backoff
-from epp.kube.client import Client, refusal
-from epp.kube.errors import KubeError, NoConnection, Refused
+from epp.kube.client import Client
+from epp.kube.errors import KubeError, NoConnection, Refused, refusal
 from epp.kube.events import Change, EventDecoder
 from epp.kube.objects import Decoder, Listener, Object, Status, WatchEvent
 from epp.kube.pages import NAMELESS, PageDecoder, PageSize, read_list

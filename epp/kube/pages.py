@@ -10,7 +10,7 @@ import msgspec
 
 from epp.kube.client import Client
 from epp.kube.errors import TooLarge, Unreachable
-from epp.kube.objects import Decoder, ListMeta, ListOf, Object, Plain
+from epp.kube.objects import Decoder, ListMeta, ListOf, Object, names_its_fields
 from epp.kube.unreadable import Unreadable
 from epp.runtime.slices import sliced
 
@@ -53,10 +53,9 @@ class PageDecoder(Generic[T]):
 
     def __init__(self, kind: type[T]) -> None:
         self.one: Decoder[T] = Decoder(kind)
-        # An object that is kept whole costs several times as much as one of which a few fields are read.
-        whole = issubclass(cast("type[object]", kind), Plain)
+        in_one_pass = names_its_fields(cast("type[object]", kind))
         self._all: msgspec.json.Decoder[ListOf[T]] | None
-        self._all = None if whole else msgspec.json.Decoder(ListOf[kind])  # type: ignore[valid-type]
+        self._all = msgspec.json.Decoder(ListOf[kind]) if in_one_pass else None  # type: ignore[valid-type]
 
     def decode(self, raw: bytes | msgspec.Raw) -> Page[T]:
         """Return the page in ``raw``. Raises: msgspec.DecodeError, for objects that are decoded now too."""

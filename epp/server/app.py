@@ -32,13 +32,11 @@ from epp.ports.failures import FailedConnections, Port
 from epp.ports.tls import ext_proc_certificate, metrics_certificate, metrics_context
 from epp.runtime.background import Chore, Uncaught
 from epp.runtime.logs import counted
-from epp.scrape.parameters import ScrapeParameters
 from epp.scrape.scraper import Scraper
-from epp.served.lister import Lister
 from epp.server.admin import Admin
 from epp.server.cluster import Cluster, open_cluster
 from epp.server.core import Core
-from epp.server.endpoints import open_endpoints, unspoken
+from epp.server.endpoints import open_endpoints, open_scraper, unspoken
 from epp.server.health import Health
 from epp.server.quiet import wait_until_left, wait_until_quiet
 from epp.server.readiness import Readiness, facts, readiness
@@ -77,6 +75,7 @@ class App:
         self.health = Health(self._listed, self._elected if settings.cluster.election is not None else None)
         self.grpc_port = self.health_port = self.metrics_port = self.debug_port = 0
         self._settings = settings
+        self._counts_connections = settings.transport is not Transport.GRPCIO
         self._limits = Limits(
             max_receive_message_bytes=settings.max_message_bytes, max_buffered_bytes=settings.max_held_bytes
         )
@@ -127,14 +126,12 @@ class App:
         A proxy needs a moment until its next health check shows that the picker is not ready.
         """
         self.drain()
-        counts_connections = self._settings.transport is not Transport.GRPCIO
-        await wait_until_quiet(self._server.statistics, timeout_s, counts_connections=counts_connections)
+        await wait_until_quiet(self._server.statistics, timeout_s, counts_connections=self._counts_connections)
 
     async def serve_out(self, timeout_s: float) -> None:
         """Report not ready at once, and serve until no proxy is connected, or for ``timeout_s`` at most."""
         self.drain()
-        counts_connections = self._settings.transport is not Transport.GRPCIO
-        await wait_until_left(self._server.statistics, timeout_s, counts_connections=counts_connections)
+        await wait_until_left(self._server.statistics, timeout_s, counts_connections=self._counts_connections)
 
     async def stop(self, drain_timeout_s: float) -> None:
         """Report not ready, refuse the requests that wait, let streams in progress end, and close everything.
@@ -169,7 +166,7 @@ class App:
         self._discovery = await open_endpoints(self._settings, self.core, self._cluster, stack)
         self._follow_kv_events(stack)
         if self.core.plan.scrape is not None:
-            await self._scrape(stack, self.core.plan.scrape)
+            self._scraper = await open_scraper(self._settings.pace, self.core, self.core.plan.scrape, stack)
         self._tokens.use(self.core.plan.tokens)
         stack.push_async_callback(self._tokens.close)
         stack.push_async_callback(Chore("expire-leases", self._expire).stop)
@@ -287,24 +284,6 @@ class App:
         rubble = self.core.use(plan)
         self._tokens.use(plan.tokens)
         return rubble
-
-    async def _scrape(self, stack: AsyncExitStack, parameters: ScrapeParameters) -> None:
-        self._scraper = scraper = Scraper(
-            self.pool,
-            self.ledger,
-            parameters,
-            self._settings.pace,
-            ended=self.core.ended,
-            page_read=self.core.balance.page_read,
-            clock=self.core.clock,
-        )
-        await scraper.start()
-        stack.push_async_callback(scraper.stop)
-        self.expose(scraper.readings)
-        lister = Lister(self.pool, self.core.catalog, scraper.client, parameters.engines, clock=self.core.clock)
-        lister.start()
-        stack.push_async_callback(lister.stop)
-        self.expose(lister.readings)
 
     async def _expire(self) -> None:
         while True:

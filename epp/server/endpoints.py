@@ -1,4 +1,4 @@
-"""Where the endpoints of a picker come from."""
+"""Where the endpoints of a picker come from, and what reads their pages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from epp.discovery.file import FileDiscovery
 from epp.discovery.pool_discovery import PoolDiscovery
 from epp.pool.pool import Endpoint
 from epp.ports.resolve import resolve
+from epp.scrape.pace import Pace
+from epp.scrape.parameters import ScrapeParameters
+from epp.scrape.scraper import Scraper
+from epp.served.lister import Lister
 from epp.server.cluster import Cluster
 from epp.server.core import Core
 from epp.server.settings import Settings
@@ -39,6 +43,22 @@ async def open_endpoints(
     stack.push_async_callback(discovery.stop)
     core.telemetry.gauge_source(discovery.readings)
     return discovery
+
+
+async def open_scraper(pace: Pace, core: Core, parameters: ScrapeParameters, stack: AsyncExitStack) -> Scraper:
+    """Return the running scraper of the pool, which ``stack`` stops with the lister of models beside it."""
+    scraper = Scraper(
+        core.pool, core.ledger, parameters, pace,
+        ended=core.ended, page_read=core.balance.page_read, clock=core.clock,
+    )  # fmt: skip
+    await scraper.start()
+    stack.push_async_callback(scraper.stop)
+    core.telemetry.gauge_source(scraper.readings)
+    lister = Lister(core.pool, core.catalog, scraper.client, parameters.engines, clock=core.clock)
+    lister.start()
+    stack.push_async_callback(lister.stop)
+    core.telemetry.gauge_source(lister.readings)
+    return scraper
 
 
 def unspoken(discovery: Discovery | None, protocols: Collection[str]) -> str:

@@ -83,6 +83,11 @@ class Site:
         """Give an account of the namespace a ClusterRole."""
         self.plane.allow_everywhere(self.namespace, account, rules)
 
+    def allow_what_is_documented(self) -> None:
+        """Give the picker the Role and the ClusterRole of the page."""
+        self.plane.allow(self.namespace, "picker", documented("tierwise"))
+        self.allow_everywhere("picker", documented("tierwise-reviews"))
+
     def apply(self, manifest: str) -> None:
         """Create the Roles and bindings of a manifest, under names of this test."""
         for item in yaml.safe_load_all(manifest):
@@ -140,8 +145,7 @@ def test_with_exactly_the_documented_roles_everything_works(
 ) -> None:
     async def work() -> None:
         here = Site(plane, tmp_path)
-        plane.allow(here.namespace, "picker", documented("tierwise"))
-        here.allow_everywhere("picker", documented("tierwise-reviews"))
+        here.allow_what_is_documented()
         prometheus, curious = (plane.token_for(here.namespace, name) for name in ("prometheus", "curious"))
         here.allow_everywhere("prometheus", [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
         pod = written("a", annotations={ACTIVE: "8000"})
@@ -204,8 +208,7 @@ def test_a_right_that_is_taken_away_and_given_back_is_noticed_without_a_restart(
 
     async def work() -> None:
         here = Site(plane, tmp_path)
-        plane.allow(here.namespace, "picker", documented("tierwise"))
-        here.allow_everywhere("picker", documented("tierwise-reviews"))
+        here.allow_what_is_documented()
         async with here.picker() as cluster:
             discovery = cluster.endpoints
             assert discovery is not None
@@ -361,8 +364,7 @@ def test_a_token_that_was_replaced_is_used_from_then_on(plane: ControlPlane, tmp
 def test_an_authority_that_was_replaced_is_used_from_then_on(plane: ControlPlane, tmp_path: Path) -> None:
     async def work() -> None:
         here = Site(plane, tmp_path)
-        plane.allow(here.namespace, "picker", documented("tierwise"))
-        here.allow_everywhere("picker", documented("tierwise-reviews"))
+        here.allow_what_is_documented()
         async with here.picker() as cluster:
             discovery = cluster.endpoints
             assert discovery is not None
@@ -387,8 +389,7 @@ def test_without_the_right_to_ask_what_it_may_do_the_picker_works(
 
     async def work() -> None:
         here = Site(plane, tmp_path)
-        plane.allow(here.namespace, "picker", documented("tierwise"))
-        here.allow_everywhere("picker", documented("tierwise-reviews"))
+        here.allow_what_is_documented()
         async with here.picker() as cluster:
             discovery = cluster.endpoints
             assert discovery is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,7 @@ import yaml
 
 from tests.charts.helm import CHARTS
 from tests.charts.test_accounts import TOPOLOGY
-from tests.cluster.cluster import Cluster, cluster
-from tests.cluster.environment import Unavailable, program
+from tests.cluster.cluster import Cluster
 from tests.cluster.workloads import engines
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.cluster]
@@ -28,15 +26,10 @@ WAIT = ("--wait", "--timeout", "90s")
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    try:
-        program("helm")
-        with cluster(tmp_path_factory.mktemp("cluster")) as running:
-            running.apply(engines(1))
-            running.rolled_out("engines")
-            yield running
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+def here(here: Cluster) -> Cluster:
+    here.apply(engines(1))
+    here.rolled_out("engines")
+    return here
 
 
 def values(folder: Path, **rights: bool) -> tuple[str, str]:

@@ -312,14 +312,21 @@ def test_a_name_that_no_pool_has_is_refused(name: str) -> None:
     run(work())
 
 
+@asynccontextmanager
+async def without_the_newer_definition() -> AsyncIterator[Site]:
+    """A picker that follows a pool of the older group, at an API server that does not know the newer one."""
+    async with site(written("a")) as here:
+        refusing(here.server, PATHS[GROUP], status(404, "NotFound", "no such kind"))
+        await here.put(old(port=8003), OLD_GROUP)
+        await here.shows("10.0.0.1:8003")
+        yield here
+
+
 def test_a_pool_of_the_newer_group_is_used_when_its_definition_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff, "LONGEST_WAIT_S", 0.02)
 
     async def work() -> None:
-        async with site(written("a")) as here:
-            refusing(here.server, PATHS[GROUP], status(404, "NotFound", "no such kind"))
-            await here.put(old(port=8003), OLD_GROUP)
-            await here.shows("10.0.0.1:8003")
+        async with without_the_newer_definition() as here:
             refusing(here.server, PATHS[GROUP], None)
             await here.put(v1("vllm", 8001))
             await here.shows("10.0.0.1:8001")
@@ -331,10 +338,7 @@ def test_an_outage_after_the_newer_group_was_not_found_leaves_the_endpoints(monk
     monkeypatch.setattr(backoff, "LONGEST_WAIT_S", 0.02)
 
     async def work() -> None:
-        async with site(written("a")) as here:
-            refusing(here.server, PATHS[GROUP], status(404, "NotFound", "no such kind"))
-            await here.put(old(port=8003), OLD_GROUP)
-            await here.shows("10.0.0.1:8003")
+        async with without_the_newer_definition() as here:
             errors = here.gauges()["tierwise_discovery_errors"]
             newer, _ = here.discovery._groups
             here.server.refuse = lambda _: status(500, "InternalError", "etcd is gone")
@@ -350,10 +354,7 @@ def test_a_definition_that_is_not_there_is_no_error_in_the_metrics(monkeypatch: 
     monkeypatch.setattr(backoff, "LONGEST_WAIT_S", 0.02)
 
     async def work() -> None:
-        async with site(written("a")) as here:
-            refusing(here.server, PATHS[GROUP], status(404, "NotFound", "no such kind"))
-            await here.put(old(port=8003), OLD_GROUP)
-            await here.shows("10.0.0.1:8003")
+        async with without_the_newer_definition() as here:
             asked = len(here.server.requests)
             await here.until(lambda: len(here.server.requests) > asked + 3)
             assert here.gauges()["tierwise_discovery_errors"] == 0
