@@ -215,13 +215,19 @@ class CustomResources:
             await self._any.wait()
             await asyncio.sleep(self._gather_s)
             self._any.clear()
-            while self._work:
-                await sliced(self._work.popleft())
+            await sliced(self._read())
             await self._settle()
             self._warn_of_missing()
 
+    def _read(self) -> Iterator[None]:
+        """Read all events, as one piece of work: a burst of small ones is sliced as a list is."""
+        while self._work:
+            yield from self._work.popleft()
+
     async def _settle(self) -> None:
         """Use everything that was read, in one step; then judge the objects in slices, which no request waits for."""
+        await sliced(self._objectives.prepare())
+        await sliced(self._rewrites.prepare())
         objectives, rewrites = self._objectives.apply(), self._rewrites.apply()
         if objectives.values:
             self._uses.change_objectives(objectives.values)

@@ -6,7 +6,7 @@ object. Source: "Precedence and Conflict Resolution" of InferenceModelRewrite, w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -35,7 +35,8 @@ class Settled(NamedTuple, Generic[K, V]):
 class Precedence(Generic[K, V]):
     """The claims of all objects, and which object has each key.
 
-    ``put`` and ``remove`` cost O(claims of the object), and ``settle`` O(claims on the keys that changed).
+    ``put`` and ``remove`` cost O(claims of the object), and ``settle`` O(claims on the keys that changed), less those
+    that ``steps`` has settled before. Invariant: what ``settle`` returns is the same with and without ``steps``.
     """
 
     def __init__(self) -> None:
@@ -44,6 +45,7 @@ class Precedence(Generic[K, V]):
         self._used: dict[K, tuple[Owner, V]] = {}
         self._configured: frozenset[K] = frozenset()
         self._dirty: set[K] = set()
+        self._values: dict[K, V | None] = {}  # what has changed, as far as it is settled
         self._judged: set[Owner] = set()
 
     def configure(self, keys: Collection[K]) -> None:
@@ -72,25 +74,37 @@ class Precedence(Generic[K, V]):
             self._dirty.add(key)
         self._judged.discard(owner)
 
+    def steps(self) -> Iterator[None]:
+        """Settle what has changed, one key in each step, also what changes meanwhile.
+
+        Steps that are left out are those of ``settle``.
+        """
+        while self._dirty:
+            self._settle_one(self._dirty.pop())
+            yield
+
     def settle(self) -> Settled[K, V]:
         """Return what has changed since the last call."""
-        values: dict[K, V | None] = {}
-        for key in self._dirty:
-            before, claims = self._used.get(key), self._claims.get(key)
-            if claims is None:
-                if before is not None:
-                    values[key] = None
-                    del self._used[key]
-                continue
-            first = min(claims)
-            now = first, claims[first]
-            if now == before:
-                continue
-            self._used[key], values[key] = now, now[1]
-            if before is None or before[0] != first:
-                self._judged.update(claims)
-        judged, self._judged, self._dirty = self._judged, set(), set()
+        for _ in self.steps():
+            pass
+        values, self._values = self._values, {}
+        judged, self._judged = self._judged, set()
         return Settled(values, judged)
+
+    def _settle_one(self, key: K) -> None:
+        before, claims = self._used.get(key), self._claims.get(key)
+        if claims is None:
+            if before is not None:
+                self._values[key] = None
+                del self._used[key]
+            return
+        first = min(claims)
+        now = first, claims[first]
+        if now == before:
+            return
+        self._used[key], self._values[key] = now, now[1]
+        if before is None or before[0] != first:
+            self._judged.update(claims)
 
     def claims(self, owner: Owner) -> Collection[K]:
         """Return what ``owner`` claims."""

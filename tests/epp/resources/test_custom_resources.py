@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -14,10 +14,13 @@ from aiohttp import web
 from epp.kube import served
 from epp.kube.objects_inference import GROUPS, VERSION, InferenceObject
 from epp.resources import status_writer
+from epp.resources.custom_resources import _Listener
 from epp.resources.kept import KeptKind
+from epp.resources.precedence import Precedence
+from epp.runtime.slices import SLICE_S
 from tests.epp.kube.api_server import status
 from tests.epp.resources.following import Site, site
-from tests.epp.resources.objects import LEGACY, LLM_D, rule, written
+from tests.epp.resources.objects import LEGACY, LLM_D, item, rule, written
 
 OLD, NEW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 
@@ -246,6 +249,47 @@ def test_thousands_of_objects_are_applied_in_one_step_each_and_few_are_named_in_
     run(work())
     assert sum("Conflicted" in message for message in caplog.messages) == 10
     assert "and 990 more objects are not used as they are written" in caplog.messages
+
+
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize(("each_s", "most"), [(1.0, 1), (SLICE_S / 5, 12)])
+def test_no_turn_has_more_steps_than_the_ends_of_two_slices(
+    listed: bool, each_s: float, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock stands still but for the reading of an object and the settling of a claim, which take ``each_s``."""
+    now, turns = [0.0], [0]
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+
+        def slow(method: Callable[..., Any]) -> Callable[..., Any]:
+            def step(*given: Any) -> Any:
+                if turns[-1] == 0:
+                    loop.call_soon(turns.append, 0)
+                turns[-1] += 1
+                now[0] += each_s
+                return method(*given)
+
+            return step
+
+        monkeypatch.setattr("epp.runtime.slices.sliced.__defaults__", (lambda: now[0],))
+        monkeypatch.setattr(KeptKind, "put", slow(KeptKind.put))
+        monkeypatch.setattr(Precedence, "_settle_one", slow(Precedence._settle_one))
+        async with site() as here:
+            await here.until(lambda: "has InferenceModelRewrite" in (here.part.trouble or ""))  # its list is empty
+            listener = _Listener(here.part._take, here.part._rewrites, LLM_D)
+            objects = [item(f"r{n}", {"rules": [rule("t", to=f"m{n}")]}) for n in range(50)]
+            if listed:
+                assert not list(listener.listed(objects))
+            else:
+                for each in objects:
+                    listener.changed(each)
+            await here.until(lambda: len(here.decided.rules) == 50)
+            assert here.decided.steps == 1, "no request sees half"
+
+    run(work())
+    assert sum(turns) == 100
+    assert max(turns) <= most
 
 
 @pytest.mark.parametrize(("code", "pending"), [(422, 0), (403, 1), (500, 1)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from hypothesis import given
@@ -73,6 +74,44 @@ def naive(objects: Mapping[tuple[str, int], InferenceObject]) -> tuple[dict[str 
         if not won:
             losers.add((name, group))
     return table, losers
+
+
+@given(EVENTS, st.integers(1, 4), st.lists(st.integers(0, 3)))
+def test_claims_that_are_settled_in_steps_between_the_events_come_to_the_same(
+    events: list[Event], every: int, steps: list[int]
+) -> None:
+    """Some steps are taken after each event, so that the next ones change what is half settled."""
+    whole, stepped = rewrites(), rewrites()
+    of_whole, of_stepped = dict[str | None, Rule](), dict[str | None, Rule]()
+    for n, event in enumerate(events, 1):
+        for kept in (whole, stepped):
+            if event.spec is None:
+                kept.remove(event.group, event.name)
+            else:
+                kept.put(event.group, item(event.name, event.spec, event.created))
+        for _ in islice(stepped.prepare(), steps[n % len(steps)] if steps else 0):
+            pass
+        if n % every and n < len(events):
+            continue
+        for kept, table in ((whole, of_whole), (stepped, of_stepped)):
+            for model, value in kept.settle().values.items():
+                table.pop(model, None) if value is None else table.update({model: value})
+        assert of_stepped == of_whole
+        assert (stepped.verdicts, stepped.states()) == (whole.verdicts, whole.states())
+
+
+def test_each_step_settles_one_of_thousands_of_claims_and_none_shows_before_all_are_settled() -> None:
+    kept = rewrites()
+    for name in "ab":
+        kept.put(LLM_D, item(name, {"rules": [rule("x", to=f"{name}{n}") for n in range(1000)]}))
+    settling, settled = list[int](), kept._precedence._settle_one
+    kept._precedence._settle_one = lambda key: (settling.append(1), settled(key))[1]  # type: ignore[method-assign]
+    for n, _ in enumerate(kept.prepare(), 1):
+        assert len(settling) == n
+        assert not kept.verdicts
+    assert len(settling) == 2000
+    assert len(kept.settle().values) == 2000
+    assert len(settling) == 2000, "nothing is left for one turn"
 
 
 @given(EVENTS, st.integers(1, 4))
