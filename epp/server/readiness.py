@@ -20,7 +20,7 @@ from epp.server.reload import ConfigReload
 from scorers.base import Silence
 
 STARTED = time.time()
-"""When this process began, in Unix time."""
+"""When this process had loaded its code, in Unix time: earlier than every request."""
 
 
 class Readiness(NamedTuple):

@@ -24,7 +24,7 @@ def refused_later(chart: Chart, values: Mapping[str, object]) -> Iterator[Findin
 
     They are all values of a release: what another file would add counts as missing.
     """
-    if chart.clashes:
+    if chart.clashes:  # a chart of a picker, whose two trees exclude each other
         yield from _labels(values)
     else:
         yield from _cache(values)
