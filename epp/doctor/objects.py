@@ -144,11 +144,18 @@ class ContainerStatus(_Object, frozen=True):
     state: State = State()
 
 
+class Address(_Object, frozen=True):
+    """An address of a pod, which has one of each address family."""
+
+    ip: str = ""
+
+
 class PodStatus(_Object, frozen=True):
     """What the kubelet reports of a pod."""
 
     phase: str = ""
     pod_ip: str = msgspec.field(default="", name="podIP")
+    pod_ips: tuple[Address, ...] = msgspec.field(default=(), name="podIPs")
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()

@@ -109,11 +109,25 @@ class ConnectionPool(_Object, frozen=True):
     tcp: TcpPool = TcpPool()
 
 
+class PolicyPort(_Object, frozen=True):
+    """The port that settings are for."""
+
+    number: int = 0
+
+
+class PortSettings(_Object, frozen=True):
+    """How Istio connects to one port of a host, which comes before what is said of the host."""
+
+    port: PolicyPort = PolicyPort()
+    tls: Tls | None = None
+
+
 class TrafficPolicy(_Object, frozen=True):
     """How Istio connects to a host."""
 
     tls: Tls | None = None
     connection_pool: ConnectionPool = ConnectionPool()
+    port_level_settings: tuple[PortSettings, ...] = ()
 
 
 class DestinationRuleSpec(_Object, frozen=True):

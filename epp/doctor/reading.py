@@ -59,6 +59,10 @@ async def read(client: Client, namespace: str, name: str) -> Snapshot:
         services=tuple(services.result() or ()), slices=tuple(slices.result() or ()),
         routes=tuple(routes.result()), destination_rules=tuple(istio.result()),
     )  # fmt: skip
+    for (of, resource), count in client.unreadable.counts.items():
+        what = f"{resource}.{of}" if of else resource
+        asking.unread[Unread(what, f"{count:,} of them are in a form that is not the API's, and are left out")] = None
+    seen = replace(seen, unread=tuple(asking.unread))
     maps, gateways, lacks, pages = await asyncio.gather(
         _maps(asking, seen.pickers()), _gateways(asking, seen), _lacks(asking, seen), read_pages(asking, seen, ahead)
     )
@@ -208,13 +212,17 @@ async def _lacking(client: Client, seen: Snapshot, picker: Picker, need: Need) -
 def _needs(picker: Picker, seen: Snapshot) -> Iterator[Need]:
     """Yield what a picker with these flags needs, as ``epp.server.cluster`` has it."""
     flags, namespace = picker.written, seen.namespace
+    if (of_pool := flags.value("pool-namespace") or "") and is_name(of_pool) and of_pool != "true":
+        namespace = of_pool
     yield rights.pods(namespace)
+    if not picker.is_tierwise:  # what further rights another picker needs is not known
+        return
     if picker.pool_name:
         group = flags.value("pool-group")
         versions = {group: VERSIONS[group]} if group in VERSIONS else VERSIONS
         yield rights.inference_pool(versions, namespace)
         yield from rights.custom_resources(namespace)
     if flags.is_on("ha-enable-leader-election", False):
-        yield rights.leases(namespace, namespace)
+        yield rights.leases(namespace, seen.namespace)
     if flags.is_on("metrics-endpoint-auth", True):
         yield rights.reviews()

@@ -22,6 +22,7 @@ MANY = 10
 """From this number of requests on, engines that answer while the picker decides nothing are no accident. A guess."""
 CAPACITY_RATIO = 1.05
 """Engines of one kind reserve nearly the same memory: a larger ratio is another size. A guess."""
+_RUNS = re.compile(r"(^|[\s/])vllm(\s|$|\.entrypoints)")
 _PRECISE = re.compile(r"\b(kv-?events?|precise)", re.IGNORECASE)
 
 
@@ -38,12 +39,18 @@ def differing(seen: Snapshot) -> Iterator[Finding]:
                 if value := of(page):
                     values[value].append(pod)
             yield from _differ(pool, what, values)
-        connectors: dict[str, list[str]] = defaultdict(list)
-        for one in seen.pods_of(pool):
-            for container in _engines(one):
-                connectors[_connector(written((*container.command, *container.args)))].append(one.metadata.name)
-        yield from _differ(pool, "connectors", connectors)
-        yield from _capacities(pool, pages)
+        # Prefill and decode differ on purpose, so that pods are compared within a role.
+        for role in sorted({_role(one) for one in seen.pods_of(pool)}):
+            alike = [one for one in seen.pods_of(pool) if _role(one) == role]
+            connectors: dict[str, list[str]] = defaultdict(list)
+            for one in alike:
+                for container in _engines(one):
+                    if "-c" not in (*container.command, *container.args):  # what a shell runs is not read
+                        flags = written((*container.command, *container.args))
+                        connectors[_connector(flags)].append(one.metadata.name)
+            yield from _differ(pool, "connectors", connectors)
+            names = {one.metadata.name for one in alike}
+            yield from _capacities(pool, {name: page for name, page in pages.items() if name in names})
 
 
 def memory(seen: Snapshot) -> Iterator[Finding]:
@@ -109,6 +116,9 @@ def bypass(seen: Snapshot) -> Iterator[Finding]:
             for pod in seen.pods_of_picker(picker)
             if pod.metadata.name in seen.picker_pages
         ]
+        pods = [pod for picker in pickers for pod in seen.pods_of_picker(picker)]
+        if len(pages) < len(pods):  # one that is not read may be the leader of an election, which decides
+            continue
         if not pages or any(page.requests != 0 for page in pages):  # None: a picker that does not say
             continue
         starts = [page.started for page in pages if page.started is not None]
@@ -171,7 +181,9 @@ def _pages(seen: Snapshot, pod: Pod, pool: Pool) -> Iterator[EnginePage]:
 def _engines(pod: Pod) -> Iterator[Container]:
     """Yield the containers of a pod that run vLLM, as their command shows."""
     for container in pod.spec.containers:
-        if any("vllm" in word for word in (*container.command, *container.args[:2], container.image)):
+        words = (*container.command, *container.args[:2])
+        image = container.image.split("@")[0].rpartition("/")[2].partition(":")[0]
+        if "vllm" in image or any(_RUNS.search(word) for word in words if not word.startswith("-")):
             yield container
 
 
@@ -198,6 +210,10 @@ def _workload(pod: Pod) -> str:
 def _connector(flags: Written) -> str:
     transfer = _json(flags, "kv-transfer-config")
     return " of ".join(str(transfer[key]) for key in ("kv_connector", "kv_connector_module_path") if key in transfer)
+
+
+def _role(pod: Pod) -> str:
+    return (pod.metadata.labels or {}).get("llm-d.ai/role", "")
 
 
 def _json(flags: Written, name: str) -> dict[str, Any]:

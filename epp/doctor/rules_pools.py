@@ -45,7 +45,11 @@ def definitions(seen: Snapshot) -> Iterator[Finding]:
     names = {pool.name for pool in seen.pools}
     for picker in by_name:
         of_other = picker.written.value("pool-namespace")
-        if picker.pool_name not in names and of_other in (None, "true", seen.namespace):
+        if (
+            "$(" not in picker.pool_name
+            and picker.pool_name not in names
+            and of_other in (None, "true", seen.namespace)
+        ):
             yield Finding(
                 "pool-missing", str(picker), f"follows the InferencePool {picker.pool_name}, which does not exist in "
                 f"{seen.namespace}; there {_are(sorted(names))}, and the picker does not become ready.",
@@ -164,7 +168,9 @@ def why_not_ready(pod: Pod) -> str:
 
 
 def declared(pod: Pod) -> set[int]:
-    """Return the ports that the containers of a pod declare, sidecars among them."""
+    """Return the ports that the containers of a pod declare; none where one declares nothing and may serve any."""
+    if not all(container.ports for container in pod.spec.containers):
+        return set()
     containers = (*pod.spec.containers, *pod.spec.init_containers)
     return {port.container_port for container in containers for port in container.ports}
 

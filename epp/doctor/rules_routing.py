@@ -67,6 +67,8 @@ def routes(seen: Snapshot) -> Iterator[Finding]:
                 )  # fmt: skip
         yield from _refused(what, "route", route.status.parents, edit)
         for rule in route.spec.rules:
+            if not any(ref in ours for ref in rule.backend_refs):
+                continue
             for name, text in (("request", rule.timeouts.request), ("backendRequest", rule.timeouts.backend_request)):
                 if 0 < _seconds(text) < SHORT_ROUTE_S:
                     yield Finding(
@@ -86,7 +88,7 @@ def services(seen: Snapshot) -> Iterator[Finding]:
     """Find pools without a picker's Service, and Services that lead gateways to no picker."""
     for pool in seen.asked_pools():
         if pool.service is None:
-            if seen.routes:
+            if pool.name in {ref.name for one in seen.routes for rule in one.spec.rules for ref in rule.backend_refs}:
                 yield Finding(
                     "no-picker-reference", str(pool), "names no Service of a picker, so that gateways spread requests "
                     "without one.", f"kubectl -n {pool.namespace} edit {pool.resource}, and add endpointPickerRef",
@@ -102,7 +104,7 @@ def services(seen: Snapshot) -> Iterator[Finding]:
                 f"kubectl -n {pool.namespace} get services, and correct endpointPickerRef of {pool.resource}",
             )  # fmt: skip
             continue
-        yield from _selected(seen, what, service)
+        yield from _selected(seen, pool, what, service)
         yield from _port(seen, pool, what, service)
 
 
@@ -120,7 +122,8 @@ def slices(seen: Snapshot) -> Iterator[Finding]:
             if endpoint.conditions.ready
             for address in endpoint.addresses
         }
-        ready = {pod.status.pod_ip for pod in seen.selected_by(service) if is_ready(pod) and pod.status.pod_ip}
+        there = [pod.status for pod in seen.selected_by(service) if is_ready(pod) and pod.status.pod_ip]
+        ready = {ip for status in there for ip in (status.pod_ip, *(one.ip for one in status.pod_ips))}
         if ready and not listed & ready:
             yield Finding(
                 "slices-differ", f"Service {pool.namespace}/{pool.service}", "has ready pickers that none of its "
@@ -136,9 +139,9 @@ def destination_rules(seen: Snapshot) -> Iterator[Finding]:
             if pool.service is None or not _is_for(rule, pool.service, pool.namespace):
                 continue
             what = f"DestinationRule {rule.metadata.namespace}/{rule.metadata.name}"
-            yield from _tls(seen, what, rule, pool.service)
+            yield from _tls(seen, what, rule, pool)
             yield from _breakers(what, rule)
-        if pool.service is not None and _istio_leads_here(seen, pool):
+        if pool.service is not None and seen.saw("destinationrules") and _istio_leads_here(seen, pool):
             for picker in _behind(seen, pool.service):
                 ours = [rule for rule in seen.destination_rules if _is_for(rule, pool.service, pool.namespace)]
                 if picker.written.is_on("secure-serving", True) and not ours:
@@ -149,11 +152,15 @@ def destination_rules(seen: Snapshot) -> Iterator[Finding]:
                     )  # fmt: skip
 
 
-def _tls(seen: Snapshot, what: str, rule: DestinationRule, service: str) -> Iterator[Finding]:
+def _tls(seen: Snapshot, what: str, rule: DestinationRule, pool: Pool) -> Iterator[Finding]:
     policy = rule.spec.traffic_policy
-    mode = policy.tls.mode if policy is not None and policy.tls is not None else ""
-    for picker in _behind(seen, service):
+    tls = [policy.tls] if policy is not None else []
+    tls += [one.tls for one in policy.port_level_settings if one.port.number == pool.service_port] if policy else []
+    mode = next((one.mode for one in reversed(tls) if one is not None), "")
+    for picker in _behind(seen, pool.service or ""):
         secure = picker.written.is_on("secure-serving", True)
+        if mode == "ISTIO_MUTUAL" and not secure:
+            continue  # a sidecar, or the node's proxy, takes this TLS for the picker
         if secure is (mode in _PLAIN):
             served, spoken = ("TLS", "plaintext") if secure else ("plaintext", f"TLS ({mode})")
             wanted = "SIMPLE" if secure else "DISABLE"
@@ -187,12 +194,14 @@ def _breakers(what: str, rule: DestinationRule) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _selected(seen: Snapshot, what: str, service: Service) -> Iterator[Finding]:
-    pods = {pod.metadata.name for picker in seen.pickers() for pod in seen.pods_of_picker(picker)}
+def _selected(seen: Snapshot, pool: Pool, what: str, service: Service) -> Iterator[Finding]:
+    pickers = [picker for picker in seen.pickers() if picker.pool_name == pool.name]
+    pods = {pod.metadata.name for picker in pickers for pod in seen.pods_of_picker(picker)}
     selected = {pod.metadata.name for pod in seen.selected_by(service)}
-    if pods and selected & pods:
-        return
-    wanted = seen.pickers()[0].deployment.spec.selector.match_labels if seen.pickers() else {"app": "picker"}
+    leads = any(picker.name == behind.name for picker in pickers for behind in _behind(seen, service.metadata.name))
+    if (pods and selected & pods) or (leads and not pods) or not service.spec.selector:
+        return  # a picker without a pod is a finding of its own, and a Service without a selector has slices of yours
+    wanted = (pickers[0].deployment.spec.template.metadata.labels or {}) if pickers else {"app": "picker"}
     patch = ",".join(f'"{name}":"{value}"' for name, value in sorted(wanted.items()))
     if pods or not selected:
         yield Finding(
@@ -213,7 +222,7 @@ def _port(seen: Snapshot, pool: Pool, what: str, service: Service) -> Iterator[F
         )  # fmt: skip
     for port in found:
         speaks = port.app_protocol in _HTTP2 or port.name.startswith(_HTTP2[:3])
-        if not speaks and any(name.startswith("networking.istio.io/") for name in seen.served):
+        if not speaks and _istio_may_lead_here(seen, pool):
             yield Finding(
                 "service-port-protocol", what, f"does not say that its port {port.port} ({port.name or 'no name'}) "
                 "speaks HTTP/2, so that Istio speaks HTTP/1 or TCP there and the picker gets no stream.",
@@ -255,8 +264,17 @@ def _istio_leads_here(seen: Snapshot, pool: Pool) -> bool:
     return any(parent.controller_name.startswith("istio.io/") for parent in parents)
 
 
+def _istio_may_lead_here(seen: Snapshot, pool: Pool) -> bool:
+    """Whether Istio is there, and no other controller alone has written into a status."""
+    parents = [*pool.parents, *(parent for route in seen.routes for parent in route.status.parents)]
+    there = any(name.startswith("networking.istio.io/") for name in seen.served)
+    return there and (_istio_leads_here(seen, pool) or not any(parent.controller_name for parent in parents))
+
+
 def _is_for(rule: DestinationRule, service: str, namespace: str) -> bool:
     host = rule.spec.host
+    if host.startswith("*"):
+        return f"{service}.{namespace}.svc.cluster.local".endswith(host[1:])
     if host == service:
         return rule.metadata.namespace == namespace
     return host == f"{service}.{namespace}" or host.startswith(f"{service}.{namespace}.")

@@ -148,7 +148,8 @@ class Snapshot:
 
     def pods_of_picker(self, picker: Picker) -> list[Pod]:
         """Return the pods of a picker that are not being deleted."""
-        labels = picker.deployment.spec.selector.match_labels
+        spec = picker.deployment.spec
+        labels = spec.selector.match_labels or spec.template.metadata.labels  # the latter for matchExpressions alone
         return [pod for pod in self.alive() if labels and matches(labels, pod.metadata.labels)]
 
     def asked_pools(self) -> list[Pool]:

@@ -99,3 +99,16 @@ def test_an_account_without_rights_is_said_for_each_resource(
 
 def test_a_cluster_without_definitions_is_one_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert look(empty, tmp_path, capsys) == (1, ["no-definitions"])
+
+
+async def odd(request: web.Request) -> web.StreamResponse:
+    if request.path in ("/version", "/apis"):
+        return web.json_response(GROUPS)
+    items = [{"metadata": {"name": "qwen", "namespace": "llm"}, "spec": 5}] if "inferencepools" in request.path else []
+    return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
+
+
+def test_an_object_in_no_known_form_is_said_and_does_not_count_as_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert look(odd, tmp_path, capsys) == (2, ["could-not-look"])
