@@ -79,7 +79,7 @@ class Asking:
         self.unread[Unread(f"the page {path} of Pod {self.namespace}/{pod}", f"it has {size:,} bytes")] = None
 
     def _keep(self, resource: str, verb: str, error: KubeError | ConfigError) -> None:
-        forbidden = isinstance(error, Refused) and error.status in (401, 403)
+        forbidden = isinstance(error, Refused) and error.status == 403
         right = f"{verb} {resource} in the namespace {self.namespace}" if forbidden else ""
         why = f"this account may not {right}" if forbidden else _short(error)
         self.unread[Unread(resource, why, right)] = None

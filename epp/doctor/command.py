@@ -11,7 +11,7 @@ from epp.doctor.options import DoctorOptions
 from epp.doctor.reading import read
 from epp.doctor.report import as_json, as_text
 from epp.doctor.rules import examine
-from epp.doctor.shown import fit
+from epp.doctor.shown import fit, is_name
 from epp.doctor.snapshot import Snapshot
 from epp.errors import ConfigError
 from epp.kube.client import Client
@@ -51,7 +51,10 @@ async def _look(options: DoctorOptions) -> Snapshot:
         async with asyncio.timeout(WHOLE_S):
             access = await open_access(options.kubeconfig, os.environ)
             async with Client(access, answer_s=ANSWER_S) as client:
-                return await read(client, options.namespace or access.namespace or "default", options.pool)
+                namespace = options.namespace or access.namespace or "default"
+                if not is_name(namespace):
+                    raise ConfigError(f"{namespace!r} is no name of a namespace; see kubectl get namespaces")
+                return await read(client, namespace, options.pool)
     except TimeoutError as error:
         raise ConfigError(
             f"the API server did not answer everything within {WHOLE_S:g} s; ask about one pool, or look at its load"

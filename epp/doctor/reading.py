@@ -54,7 +54,8 @@ async def read(client: Client, namespace: str, name: str) -> Snapshot:
         found = group.create_task(_pools(asking, served))
     groups, pools = found.result()
     seen = Snapshot(
-        namespace=namespace, name=name, served=served, pool_groups=groups, pools=pools,
+        namespace=namespace, exists=bool(pods.result() or pools) or await _exists(client, namespace), name=name,
+        served=served, pool_groups=groups, pools=pools,
         pods=tuple(pods.result() or ()), deployments=tuple(deployments.result() or ()),
         services=tuple(services.result() or ()), slices=tuple(slices.result() or ()),
         routes=tuple(routes.result()), destination_rules=tuple(istio.result()),
@@ -86,6 +87,17 @@ async def _served(client: Client) -> frozenset[str]:
     if not groups:  # any JSON object would pass as a list without groups
         raise Unreachable(f"GET {client.access.server}/apis: the answer lists no API groups; is a proxy in between?")
     return frozenset(version.group_version for group in groups for version in group.versions)
+
+
+async def _exists(client: Client, namespace: str) -> bool:
+    """Return whether there is such a namespace, or whether that is not for this account to know."""
+    try:
+        await client.get(f"/api/v1/namespaces/{namespace}", Decoder(ConfigMap))
+    except Refused as error:
+        return error.status != 404
+    except (KubeError, ConfigError):
+        pass
+    return True
 
 
 async def _pools(asking: Asking, served: frozenset[str]) -> tuple[tuple[str, ...], tuple[Pool, ...]]:

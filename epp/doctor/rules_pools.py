@@ -28,6 +28,12 @@ def definitions(seen: Snapshot) -> Iterator[Finding]:
             "are not installed, so that no pool can be made and no picker becomes ready.", DEFINITIONS,
         )  # fmt: skip
         return
+    if not seen.exists:
+        yield Finding(
+            "no-such-namespace", f"Namespace {seen.namespace}", "does not exist in this cluster, so that nothing can "
+            "be in it.", "kubectl config current-context; kubectl get namespaces",
+        )  # fmt: skip
+        return
     if not seen.saw("inferencepools", "deployments"):
         return
     if seen.name and not seen.asked_pools():

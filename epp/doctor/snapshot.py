@@ -99,6 +99,8 @@ class Snapshot:
     """What was read of one namespace."""
 
     namespace: str
+    exists: bool = True
+    """Whether there is such a namespace."""
     name: str = ""
     """The pool that is asked about; empty for all of the namespace."""
     served: frozenset[str] = frozenset()

@@ -112,3 +112,16 @@ def test_an_object_in_no_known_form_is_said_and_does_not_count_as_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert look(odd, tmp_path, capsys) == (2, ["could-not-look"])
+
+
+async def nowhere(request: web.Request) -> web.StreamResponse:
+    if request.path in ("/version", "/apis"):
+        return web.json_response(GROUPS)
+    if request.path == "/api/v1/namespaces/llm":
+        refusal = {"kind": "Status", "status": "Failure", "message": "unknown", "reason": "NotFound", "code": 404}
+        return web.json_response(refusal, status=404)
+    return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+
+
+def test_a_namespace_that_does_not_exist_is_one_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert look(nowhere, tmp_path, capsys) == (1, ["no-such-namespace"])
