@@ -87,7 +87,7 @@ class Explainer:
 
     def _understood(self, head: RequestHead, body: bytes) -> Arrival:
         rewrites = self._plan().rewrites
-        with rewrites.uncounted(), undrawn([rewrites]):
+        with rewrites.uncounted(), undrawn([rewrites, rewrites.resources]):
             return self._director.parse(head, body)
 
 

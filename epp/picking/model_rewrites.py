@@ -51,6 +51,46 @@ class Drawing:
         return self._random.choices(self._targets, cum_weights=self._bounds)[0]
 
 
+class ResourceRules:
+    """The rules of custom resources by model, None for every model; each configuration passes them on to the next.
+
+    Owner: the event loop. They are thousands, so a change is staged in steps and exchanged in one.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self.drawings: Mapping[str | None, Drawing] = {}
+        self.random = random
+        """Draws the targets, as that of ``ModelRewrites`` does; what is explained restores both."""
+        self._staged: dict[str | None, Drawing] = {}
+        self._replaced: list[Drawing] = []
+
+    def stage(self, rules: Mapping[str | None, Rule | None]) -> Iterator[None]:
+        """Prepare that ``rules`` replace those for the same models, and that None removes one; each step is one rule.
+
+        All steps come before ``use``, and nothing changes before it.
+        """
+        staged = self._staged = dict(self.drawings)
+        replaced = self._replaced = []
+        for model, rule in rules.items():
+            if (before := staged.pop(model, None)) is not None:
+                replaced.append(before)
+            if rule is not None:
+                staged[model] = Drawing(rule, self.random)
+            yield
+
+    def use(self) -> Iterator[None]:
+        """Follow what was staged from the next request on. Returns what is left, which frees a rule in each step."""
+        self.drawings, self._staged = self._staged, {}
+        replaced, self._replaced = self._replaced, []
+        return _freed(replaced)
+
+
+def _freed(drawings: list[Drawing]) -> Iterator[None]:
+    while drawings:
+        drawings.pop()
+        yield
+
+
 class Named(msgspec.Struct):
     """The part of a request body that contains its model."""
 
@@ -64,45 +104,25 @@ class ModelRewrites:
     """The rules, with a count of the requests that followed each. Owner: the event loop."""
 
     def __init__(self, exact: Mapping[str, Rule], generic: Rule | None, random: Random) -> None:
-        """Make the rules of a configuration; those of custom resources come with ``change``."""
+        """Make the rules of a configuration."""
+        self.resources = ResourceRules(random)
         self.decisions: Counter[tuple[str, str, str]] = Counter()
         """Counts by the rewrite's name, the client's model and the target, each one of a limited number."""
         self.configured: frozenset[str | None] = frozenset((*exact, *(() if generic is None else (None,))))
         """The models for which the configuration has a rule; None is every model."""
         self._exact = {model: Drawing(rule, random) for model, rule in exact.items()}
         self._generic = Drawing(generic, random) if generic is not None else None
-        self._resources: dict[str | None, Rule] = {}  # the configuration's are not among them
         self._names, self._rewrites, self._targets = Names(), Names(), Names()
-        self._random = random
+        self.random = random
 
     def __bool__(self) -> bool:
-        return bool(self._exact) or self._generic is not None
-
-    def change(self, rules: Mapping[str | None, Rule | None]) -> None:
-        """Replace rules of custom resources by model, where None is every model; None in place of a rule removes it.
-
-        Requests follow all of ``rules`` from the next one on. O(len(rules)).
-        """
-        for model, rule in rules.items():
-            if rule is None:
-                self._resources.pop(model, None)
-            else:
-                self._resources[model] = rule
-            if model in self.configured:
-                continue
-            drawing = None if rule is None else Drawing(rule, self._random)
-            if model is None:
-                self._generic = drawing
-            elif drawing is None:
-                self._exact.pop(model, None)
-            else:
-                self._exact[model] = drawing
+        return bool(self._exact) or self._generic is not None or bool(self.resources.drawings)
 
     def take_over(self, before: ModelRewrites) -> None:
         """Continue the count of the rules that these replace, and follow the same custom resources."""
         self.decisions, self._names = before.decisions, before._names
         self._rewrites, self._targets = before._rewrites, before._targets
-        self.change(before._resources)
+        self.resources = before.resources
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
@@ -126,7 +146,8 @@ class ModelRewrites:
 
     def rule_for(self, model: str) -> Drawing | None:
         """Return the rule for ``model``, which is empty if the client named none; None if no rule applies."""
-        return self._exact.get(model, self._generic)
+        others = self.resources.drawings
+        return self._exact.get(model) or others.get(model) or self._generic or others.get(None)
 
     def followed(self, rule: Drawing, model: str, target: str) -> None:
         """Count that a request for ``model`` goes to ``target``."""

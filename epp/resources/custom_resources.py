@@ -53,8 +53,11 @@ class Uses(Protocol):
         """Give objectives these priorities from the next request on, beside those of the configuration; None removes
         one."""
 
-    def change_rewrites(self, rules: Mapping[str | None, Rule | None]) -> None:
-        """Follow these rules from the next request on, beside those of the configuration; None removes one."""
+    def stage_rewrites(self, rules: Mapping[str | None, Rule | None]) -> Iterator[None]:
+        """Prepare, in small steps, that these rules are followed beside the configuration's; None removes one."""
+
+    def change_rewrites(self) -> Iterator[None]:
+        """Follow what was staged from the next request on. Returns the work that is left, in small steps."""
 
 
 class _Kind(Generic[K]):
@@ -229,10 +232,12 @@ class CustomResources:
         await sliced(self._objectives.prepare())
         await sliced(self._rewrites.prepare())
         objectives, rewrites = self._objectives.apply(), self._rewrites.apply()
+        if rewrites.values:
+            await sliced(self._uses.stage_rewrites(rewrites.values))
         if objectives.values:
             self._uses.change_objectives(objectives.values)
         if rewrites.values:
-            self._uses.change_rewrites(rewrites.values)
+            await sliced(self._uses.change_rewrites())
         lines: list[str] = []
         await sliced(self._judge(OBJECTIVE, objectives, lines))
         await sliced(self._judge(REWRITE, rewrites, lines))

@@ -166,9 +166,13 @@ class Core:
                 self._objectives[name] = priority
         self.director.use(self._steps(self.plan))
 
-    def change_rewrites(self, rules: Mapping[str | None, Rule | None]) -> None:
-        """Follow these rules, beside those of the configuration; None removes one."""
-        self.plan.rewrites.change(rules)
+    def stage_rewrites(self, rules: Mapping[str | None, Rule | None]) -> Iterator[None]:
+        """Prepare that these rules are followed, beside those of the configuration; None removes one."""
+        return self.plan.rewrites.resources.stage(rules)
+
+    def change_rewrites(self) -> Iterator[None]:
+        """Follow what was staged from the next request on. Returns the work that is left, in small steps."""
+        return self.plan.rewrites.resources.use()
 
     def _steps(self, plan: Plan) -> RequestSteps:
         admission = replace(plan.admission, objectives={**self._objectives, **plan.admission.objectives})

@@ -22,6 +22,7 @@ from epp.explain.effective import plain
 from epp.explain.options import DEBUG_PORT, DebugOptions
 from epp.explain.server import is_address
 from epp.extproc.options import ExchangeSettings
+from epp.picking.model_rewrites import Rule
 from epp.pool.pool import EngineMetrics
 from epp.server.app import App
 from epp.server.options import ServeOptions
@@ -147,6 +148,18 @@ def test_explaining_counts_learns_and_changes_nothing() -> None:
         await explain(http, body(), "?subset=")
         assert await seen(app) == before
         assert len(app.ledger) == ledger
+
+    scenario(work)
+
+
+def test_the_next_draw_of_a_clusters_rule_is_the_same_after_an_explanation() -> None:
+    async def work(app: App, http: aiohttp.ClientSession) -> None:
+        list(app.core.stage_rewrites({"drawn": Rule("r", ("a", "b"), (1, 1))}))
+        list(app.core.change_rewrites())
+        rules = app.core.plan.rewrites.resources
+        before = rules.random.getstate()
+        assert (await explain(http, body(model="drawn")))["request"]["target_model"] in ("a", "b")
+        assert rules.random.getstate() == before
 
     scenario(work)
 

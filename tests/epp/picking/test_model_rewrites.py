@@ -103,7 +103,8 @@ def test_rewrites_that_come_and_go_do_not_grow_the_count_without_bound(monkeypat
     monkeypatch.setattr(model_rewrites, "MAX_SERIES", 20)
     rewriting = parser()
     for number in range(50):
-        rewriting.rewrites.change({"n": Rule(f"r{number}", ("t" * 1024,), (1,))})
+        list(rewriting.rewrites.resources.stage({"n": Rule(f"r{number}", ("t" * 1024,), (1,))}))
+        assert len(list(rewriting.rewrites.resources.use())) == (number > 0)
         rewriting.parse(PATH, body(model="n"))
     assert len(rewriting.rewrites.decisions) == 21
     assert rewriting.rewrites.decisions["other", "other", "other"] == 30

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -30,15 +30,21 @@ class Decided:
         self.configured_models: set[str | None] = set()
         self.priorities: dict[str, int] = {}
         self.rules: dict[str | None, Rule] = {}
+        self.staged: dict[str | None, Rule] = {}
         self.steps = 0
 
     def change_objectives(self, priorities: Mapping[str, int | None]) -> None:
         self.priorities = {k: v for k, v in {**self.priorities, **priorities}.items() if v is not None}
         self.steps += 1
 
-    def change_rewrites(self, rules: Mapping[str | None, Rule | None]) -> None:
-        self.rules = {k: v for k, v in {**self.rules, **rules}.items() if v is not None}
+    def stage_rewrites(self, rules: Mapping[str | None, Rule | None]) -> Iterator[None]:
+        self.staged = {k: v for k, v in {**self.rules, **rules}.items() if v is not None}
+        return iter([None] * len(rules))
+
+    def change_rewrites(self) -> Iterator[None]:
+        self.rules = self.staged
         self.steps += 1
+        return iter(())
 
 
 def list_path(kind: str, group: int = 0) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -49,6 +49,13 @@ def use(of: Core, **fields: object) -> None:
         pass
 
 
+def follow(of: Core, rules: Mapping[str | None, Rule | None]) -> None:
+    for _ in of.stage_rewrites(rules):
+        pass
+    for _ in of.change_rewrites():
+        pass
+
+
 def test_an_objective_of_the_cluster_gives_its_priority_and_the_configurations_comes_first() -> None:
     made = core(inferenceObjectives=[{"name": "mine", "priority": 1}])
     made.change_objectives({"mine": 9, "theirs": -(2**31)})
@@ -64,17 +71,30 @@ def test_an_objective_of_the_cluster_gives_its_priority_and_the_configurations_c
 def test_a_rewrite_of_the_cluster_changes_the_model_and_outlives_a_new_configuration() -> None:
     made = core()
     assert target(made) == "m"
-    made.change_rewrites({None: Rule("all", ("general",), (1,)), "m": Rule("one", ("exact",), (1,))})
+    follow(made, {None: Rule("all", ("general",), (1,)), "m": Rule("one", ("exact",), (1,))})
     assert target(made) == "exact"
     rules = [{"matches": [{"model": {"value": "m"}}], "targets": [{"modelRewrite": "configured"}]}]
     use(made, inferenceModelRewrites=[{"name": "r", "rules": rules}])
     assert target(made) == "configured"
     use(made)
     assert target(made) == "exact"
-    made.change_rewrites({"m": None})
+    follow(made, {"m": None})
     assert target(made) == "general"
-    made.change_rewrites({None: None})
+    follow(made, {None: None})
     assert target(made) == "m"
+
+
+def test_rules_that_were_staged_count_all_at_once_and_under_the_configuration_of_that_moment() -> None:
+    made = core()
+    follow(made, {"m": Rule("one", ("old",), (1,)), None: Rule("all", ("general",), (1,))})
+    for n, _ in enumerate(made.stage_rewrites({"m": None, "n": None, None: Rule("all", ("new",), (1,))})):
+        assert target(made) == "old"
+        if n == 1:
+            use(made)
+    use(made)
+    left = made.change_rewrites()
+    assert target(made) == "new"
+    assert len(list(left)) == 2, "the rules that are no longer used"
 
 
 def test_the_first_negative_priority_of_the_cluster_makes_requests_sheddable() -> None:
