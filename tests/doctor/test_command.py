@@ -125,3 +125,15 @@ async def nowhere(request: web.Request) -> web.StreamResponse:
 
 def test_a_namespace_that_does_not_exist_is_one_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert look(nowhere, tmp_path, capsys) == (1, ["no-such-namespace"])
+
+
+def test_a_cluster_that_keeps_its_version_to_itself_is_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def secretive(request: web.Request) -> web.StreamResponse:
+        if request.path == "/version":
+            refusal = {"kind": "Status", "status": "Failure", "message": "no", "reason": "Forbidden", "code": 403}
+            return web.json_response(refusal, status=403)
+        return await nowhere(request)
+
+    assert look(secretive, tmp_path, capsys) == (1, ["no-such-namespace"])
