@@ -79,6 +79,7 @@ async def work(source: str, folder: Path, port: int, selector: str, turns: Turns
         client = await stack.enter_async_context(Client(InCluster({HOST: "127.0.0.1", PORT: str(port)}, folder)))
         selected = PodOptions(selector=selector, ports=(8000,))
         discovery = PodDiscovery(client, PoolKeeper(pool), namespace="default", selected=selected)
+    seen = discovery.seen if isinstance(discovery, Bare) else pool.seen
     await discovery.start()
     commands = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
@@ -95,9 +96,9 @@ async def work(source: str, folder: Path, port: int, selector: str, turns: Turns
             answer = {"bytes": resident_bytes(), "endpoints": len(pool)}
         elif words[0] == "begin":
             began, cpu = loop.time(), time.process_time()
-            pool.seen.clear()
+            seen.clear()
         elif words[0] == "end":
-            answer = {"wall_s": loop.time() - began, "cpu_s": time.process_time() - cpu, "seen": pool.seen}
+            answer = {"wall_s": loop.time() - began, "cpu_s": time.process_time() - cpu, "seen": seen}
             answer["trouble"] = discovery.trouble
         print(json.dumps(answer), flush=True)
     await discovery.stop()

@@ -19,7 +19,7 @@ from epp.kube.errors import KubeError
 from epp.kube.kubeconfig.identity import open_access
 from epp.printing.prose import console_for, show
 
-NOTHING, FOUND, BLIND = 0, 1, 2
+NOTHING, FOUND, INCOMPLETE = 0, 1, 2
 """The exit statuses: nothing is wrong, something is, or it could not be looked at."""
 ANSWER_S = 5.0
 """The longest that the API server may take for one answer, or for one page of a list."""
@@ -43,7 +43,7 @@ def status(findings: Sequence[Finding]) -> int:
     """Return the exit status for findings: something wrong outweighs what could not be looked at."""
     if any(finding.cause != COULD_NOT_LOOK for finding in findings):
         return FOUND
-    return BLIND if findings else NOTHING
+    return INCOMPLETE if findings else NOTHING
 
 
 async def _look(options: DoctorOptions) -> Snapshot:
