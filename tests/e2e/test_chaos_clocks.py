@@ -33,7 +33,10 @@ HOUR_S = 3600.0
 SHOWN_TO_PEOPLE = {
     "epp/ports/certificates.py",  # until when one is valid
     "epp/explain/effective.py",
+    "epp/doctor/pages_read.py",  # an operator's command compares it with the clocks of pickers and the API server
+    "epp/doctor/reading.py",
     "epp/pool/index_keeper.py",  # how long ago another process wrote its index
+    "epp/server/readiness.py",  # since when a process runs, and its clock, for that command
     "epp/server/reload.py",  # since when a configuration is in use
     "epp/kube/kubeconfig/files.py",  # until when a plugin's credential is valid
     "epp/kube/election/elector.py",  # when a Lease was renewed: written, and never compared
