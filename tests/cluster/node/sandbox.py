@@ -107,7 +107,8 @@ def _identity(launch: Launch) -> list[str]:
         return []
     user = str(launch.user)
     groups = ("--reuid", user, "--regid", user, "--clear-groups")
-    return ["setpriv", *groups, "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "--"]
+    # A change of the user would untie the container from the node: it would outlive a node that is killed.
+    return ["setpriv", "--pdeathsig", "KILL", *groups, "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "--"]
 
 
 def _script(launch: Launch, identity: list[str]) -> str:
