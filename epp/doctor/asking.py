@@ -1,4 +1,4 @@
-"""Requests to the API server whose failures are kept as what could not be looked at, and do not end the look."""
+"""Requests to the API server whose failures are kept as what could not be looked at, and do not end the command."""
 
 from __future__ import annotations
 
@@ -63,20 +63,22 @@ class Asking:
             async with asyncio.timeout(within_s):
                 return await self.client.page(at, query)
         except TimeoutError:
-            self.unread[Unread(f"the page {path} of Pod {self.namespace}/{pod}", f"no answer in {within_s:g} s")] = None
+            self._keep_page(path, pod, f"no answer in {within_s:g} s")
         except Refused as error:
             if error.status == 403:
                 self._keep("pods/proxy", "get", error)
             else:
-                what = f"the page {path} of Pod {self.namespace}/{pod}"
-                self.unread[Unread(what, f"port {port} does not answer: {_short(error)}")] = None
+                self._keep_page(path, pod, f"port {port} does not answer: {_short(error)}")
         except (KubeError, ConfigError) as error:
             self._keep("pods/proxy", "get", error)
         return None
 
     def too_long(self, path: str, pod: str, size: int) -> None:
         """Keep that a page of a pod is too long to be read."""
-        self.unread[Unread(f"the page {path} of Pod {self.namespace}/{pod}", f"it has {size:,} bytes")] = None
+        self._keep_page(path, pod, f"it has {size:,} bytes")
+
+    def _keep_page(self, path: str, pod: str, why: str) -> None:
+        self.unread[Unread(f"the page {path} of Pod {self.namespace}/{pod}", why)] = None
 
     def _keep(self, resource: str, verb: str, error: KubeError | ConfigError) -> None:
         forbidden = isinstance(error, Refused) and error.status == 403

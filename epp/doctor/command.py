@@ -24,12 +24,12 @@ NOTHING, FOUND, INCOMPLETE = 0, 1, 2
 ANSWER_S = 5.0
 """The longest that the API server may take for one answer, or for one page of a list."""
 WHOLE_S = 30.0
-"""The longest that the whole look may take. A guess: 10,000 pods take a few seconds."""
+"""The longest that reading everything may take. A guess: 10,000 pods take a few seconds."""
 
 
 def run_doctor(options: DoctorOptions) -> int:
     """Run the command and return its exit status. Raises: ConfigError, with one sentence, if nothing can be read."""
-    seen = asyncio.run(_look(options))
+    seen = asyncio.run(_read_all(options))
     findings = [*examine(seen), *fit(unread_finding(one, seen.namespace) for one in seen.unread)]
     where = f"{seen.namespace}/{seen.name}" if seen.name else seen.namespace
     if options.json:
@@ -46,7 +46,7 @@ def status(findings: Sequence[Finding]) -> int:
     return INCOMPLETE if findings else NOTHING
 
 
-async def _look(options: DoctorOptions) -> Snapshot:
+async def _read_all(options: DoctorOptions) -> Snapshot:
     try:
         async with asyncio.timeout(WHOLE_S):
             access = await open_access(options.kubeconfig, os.environ)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from epp.doctor.shown import number
 
+MANY = 10
+"""From this number of requests on, engines that answer while the picker decides nothing are no accident. A guess."""
 _SAMPLE = re.compile(r"(?P<name>[A-Za-z_:][\w:]*)(?:\{(?P<labels>.*)\})?\s+(?P<value>\S+)")
 # A name begins at a word's start and gives nothing back, or a long word without a value would take quadratic time.
 _LABEL = re.compile(r'\b(?P<name>\w++)="(?P<value>(?:[^"\\]|\\.)*)"')

@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from epp.doctor.asking import Asking
-from epp.doctor.pages import EnginePage, PickerPage, engine_page, picker_page
-from epp.doctor.rules_engines import MANY
-from epp.doctor.rules_pools import declared
-from epp.doctor.snapshot import Snapshot, is_ready
+from epp.doctor.pages import MANY, EnginePage, PickerPage, engine_page, picker_page
+from epp.doctor.snapshot import Snapshot, declared, is_ready
 
 PAGE_S = 2.0
 """The longest that a page of a pod may take. A guess: an engine under load answers within half a second."""
@@ -20,7 +18,7 @@ MOST_ENGINES, MOST_PICKERS, AT_ONCE = 32, 16, 16
 MOST_OF_A_PAGE = 4 << 20
 """The most bytes of a page that are read. A guess: an engine of vLLM has 0.2 MB, and 4 MiB take 0.3 s."""
 MOMENT_S = 1.0
-"""How long after the first pages the engines' are read again, where they look as if the picker was passed by."""
+"""How long after the first pages the engines' are read again, where gateways seem to send requests past the picker."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,8 @@ from epp.doctor.objects import ConfigMap, Deployment, EndpointSlice, Pod, Servic
 from epp.doctor.objects_routing import DestinationRule, Gateway, Groups, OldPool, Route
 from epp.doctor.objects_routing import Pool as NewPool
 from epp.doctor.pages_read import read_pages
-from epp.doctor.rules_pickers import config_map_of
 from epp.doctor.shown import is_name
-from epp.doctor.snapshot import Lack, Picker, Pool, Snapshot
+from epp.doctor.snapshot import Lack, Picker, Pool, Snapshot, config_map_of
 from epp.errors import ConfigError
 from epp.kube import rights
 from epp.kube.client import Client

@@ -10,16 +10,13 @@ from typing import Any
 import msgspec
 
 from epp.doctor.finding import Finding
-from epp.doctor.flags_written import Written, written
+from epp.doctor.flags_written import Written
 from epp.doctor.objects import Container, Pod
-from epp.doctor.pages import EnginePage
-from epp.doctor.rules_pickers import config_map_of
+from epp.doctor.pages import MANY, EnginePage
 from epp.doctor.shown import word
-from epp.doctor.snapshot import Picker, Pool, Snapshot, of_pod
+from epp.doctor.snapshot import Picker, Pool, Snapshot, config_map_of, flags_of, of_pod
 from epp.units import parse_bytes, written_bytes
 
-MANY = 10
-"""From this number of requests on, engines that answer while the picker decides nothing are no accident. A guess."""
 CAPACITY_RATIO = 1.05
 """Engines of one kind reserve nearly the same memory: a larger ratio is another size. A guess."""
 _RUNS = re.compile(r"(^|[\s/])vllm(\s|$|\.entrypoints)")
@@ -46,7 +43,7 @@ def differing(seen: Snapshot) -> Iterator[Finding]:
             for one in alike:
                 for container in _engines(one):
                     if "-c" not in (*container.command, *container.args):  # what a shell runs is not read
-                        flags = written((*container.command, *container.args))
+                        flags = flags_of(container)
                         connectors[_connector(flags)].append(one.metadata.name)
             yield from _differ(pool, "connectors", connectors)
             names = {one.metadata.name for one in alike}
@@ -57,7 +54,7 @@ def memory(seen: Snapshot) -> Iterator[Finding]:
     """Find caches in CPU memory that are larger than the container may use."""
     for pod in _once(seen):
         for container in _engines(pod):
-            cache = cpu_cache_bytes(written((*container.command, *container.args)))
+            cache = cpu_cache_bytes(flags_of(container))
             limit = _limit(container)
             if cache is not None and limit is not None and cache > limit:
                 yield Finding(
@@ -76,9 +73,7 @@ def prefix_caching(seen: Snapshot) -> Iterator[Finding]:
             pod
             for pod in seen.pods_of(pool)
             if any(page.prefix_caching == "False" for page in _pages(seen, pod, pool))
-            or any(
-                written((*one.command, *one.args)).value("no-enable-prefix-caching") == "true" for one in _engines(pod)
-            )
+            or any(flags_of(one).value("no-enable-prefix-caching") == "true" for one in _engines(pod))
         ]
         if off:
             yield Finding(
@@ -95,7 +90,7 @@ def events(seen: Snapshot) -> Iterator[Finding]:
             pod
             for pod in seen.pods_of(pool)
             for one in _engines(pod)
-            if _json(written((*one.command, *one.args)), "kv-events-config").get("enable_kv_cache_events")
+            if _json(flags_of(one), "kv-events-config").get("enable_kv_cache_events")
         ]
         texts = [_configuration(seen, picker) for picker in seen.pickers() if picker.pool_name == pool.name]
         if publishing and texts and not any(text is None or _PRECISE.search(text) for text in texts):

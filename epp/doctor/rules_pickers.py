@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from epp.config.digest import digest
 from epp.doctor.finding import Finding
 from epp.doctor.rules_pools import why_not_ready
-from epp.doctor.shown import is_name, word
-from epp.doctor.snapshot import Picker, Snapshot, is_ready, of_pod
+from epp.doctor.shown import word
+from epp.doctor.snapshot import Snapshot, config_map_of, is_ready, of_pod
 
 CLOCK_S = 5.0
 """A clock that is off by more spoils ages of Leases and of tokens. A guess: pages are read within a second or two."""
@@ -146,28 +146,6 @@ def clocks(seen: Snapshot) -> Iterator[Finding]:
                     "tokens end at the wrong time.",
                     f"kubectl get pod -n {seen.namespace} {pod.metadata.name} -o wide, and mend the time of its node",
                 )  # fmt: skip
-
-
-def config_map_of(picker: Picker) -> tuple[str, str, bool] | None:
-    """Return the ConfigMap, the key, and whether it is mounted by ``subPath``; None if it is no ConfigMap."""
-    file = picker.written.value("config-file") or ""
-    for mount in picker.container.volume_mounts:
-        name = next(
-            (
-                volume.config_map.name
-                for volume in picker.deployment.spec.template.spec.volumes
-                if volume.name == mount.name and volume.config_map is not None
-            ),
-            "",
-        )
-        if not is_name(name):  # Kubernetes accepts any text there, and it would be a part of a path
-            continue
-        if mount.sub_path and file == mount.mount_path:
-            return name, mount.sub_path, True
-        folder = mount.mount_path.rstrip("/") + "/"
-        if not mount.sub_path and file.startswith(folder):
-            return name, file.removeprefix(folder), False
-    return None
 
 
 def _why_not_used(seen: Snapshot, used: dict[str, str], *, by_path: bool) -> str:

@@ -9,7 +9,7 @@ from itertools import combinations
 from epp.discovery.pods import ACTIVE_PORTS
 from epp.doctor.finding import Finding
 from epp.doctor.objects import Pod
-from epp.doctor.snapshot import Pool, Snapshot, is_ready, of_pod
+from epp.doctor.snapshot import Pool, Snapshot, declared, is_ready, of_pod
 from epp.kube.groups import GROUP, OLD_GROUP
 
 NO_DEFINITIONS = "no-definitions"
@@ -171,14 +171,6 @@ def why_not_ready(pod: Pod) -> str:
             return f": container {container.name} is in {state.reason}{again}"
     unschedulable = [one.message for one in status.conditions if one.type == "PodScheduled" and one.status == "False"]
     return f": {unschedulable[0]}" if unschedulable and unschedulable[0] else ""
-
-
-def declared(pod: Pod) -> set[int]:
-    """Return the ports that the containers of a pod declare; none where one declares nothing and may serve any."""
-    if not all(container.ports for container in pod.spec.containers):
-        return set()
-    containers = (*pod.spec.containers, *pod.spec.init_containers)
-    return {port.container_port for container in containers for port in container.ports}
 
 
 def active_ports(pod: Pod) -> set[str]:

@@ -10,7 +10,7 @@ from epp.doctor.flags_written import Written, written
 from epp.doctor.objects import ConfigMap, Container, Deployment, EndpointSlice, Pod, Service
 from epp.doctor.objects_routing import DestinationRule, Gateway, Parent, Route
 from epp.doctor.pages import EnginePage, PickerPage
-from epp.doctor.shown import number
+from epp.doctor.shown import is_name, number
 from epp.kube.rights import Right
 
 
@@ -185,7 +185,42 @@ def of_pod(pod: Pod) -> str:
 
 def _pickers(deployment: Deployment) -> Iterator[Picker]:
     for container in deployment.spec.template.spec.containers:
-        flags = written((*container.command, *container.args))
+        flags = flags_of(container)
         if flags.value("pool-name") is not None or flags.value("endpoint-selector") is not None:
             yield Picker(deployment, container, flags)
             return
+
+
+def flags_of(container: Container) -> Written:
+    """Return the flags in a container's command and arguments."""
+    return written((*container.command, *container.args))
+
+
+def declared(pod: Pod) -> set[int]:
+    """Return the ports that the containers of a pod declare; none where one declares nothing and may serve any."""
+    if not all(container.ports for container in pod.spec.containers):
+        return set()
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    return {port.container_port for container in containers for port in container.ports}
+
+
+def config_map_of(picker: Picker) -> tuple[str, str, bool] | None:
+    """Return the ConfigMap, the key, and whether it is mounted by ``subPath``; None if it is no ConfigMap."""
+    file = picker.written.value("config-file") or ""
+    for mount in picker.container.volume_mounts:
+        name = next(
+            (
+                volume.config_map.name
+                for volume in picker.deployment.spec.template.spec.volumes
+                if volume.name == mount.name and volume.config_map is not None
+            ),
+            "",
+        )
+        if not is_name(name):  # Kubernetes accepts any text there, and it would be a part of a path
+            continue
+        if mount.sub_path and file == mount.mount_path:
+            return name, mount.sub_path, True
+        folder = mount.mount_path.rstrip("/") + "/"
+        if not mount.sub_path and file.startswith(folder):
+            return name, file.removeprefix(folder), False
+    return None

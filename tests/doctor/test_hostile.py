@@ -15,8 +15,7 @@ from epp.doctor.objects import Deployment
 from epp.doctor.pages import engine_page, picker_page
 from epp.doctor.rules import examine
 from epp.doctor.rules_engines import cpu_cache_bytes
-from epp.doctor.rules_pickers import config_map_of
-from epp.doctor.snapshot import Snapshot
+from epp.doctor.snapshot import Snapshot, config_map_of
 from tests.doctor.snapshots import HEALTHY, NAMESPACE, engine, picker, picker_pod
 
 GIB = 1 << 30
